@@ -1,0 +1,1012 @@
+"""A connection: bytes from a socket to subscriptions, and messages from subscriptions to the socket.
+
+    socket ─recv─> read buffer ─parse─> on_publish ─match─> Subscription.sink.deliver ─> outbound ─send─> socket
+                   (the reactor's)       (publisher)                       (recipient)
+
+Promise
+- The path of a message makes no Python object: a publisher remembers its last match result, a delivery is three
+  copies into the recipient's outbound chunk: subject, sid, and "reply size CRLF payload CRLF" as it came in.
+- What few clients use (verbose, pedantic, tracing, no header support, auto-unsubscribe) is behind one flag each way
+  (`careful_in`, `careful_out`); a connection that does not use it pays a test of that flag.
+- Outbound bytes are bounded by `max_pending`: above 75 % of it publishers wait 2-5 ms, at most 10 ms per read; beyond
+  it, or when the socket takes nothing for `write_deadline`, the connection is closed as a slow consumer.
+- An idle connection holds no buffer.
+- After `close` nothing more is parsed or delivered; teardown follows at the end of the reactor's turn.
+
+What a CONNECT means, and what is logged, is the subclass's: natsd/clients/client.py.
+Source: nats-server 2.14 reference 3.1-3.6.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, EINTR, EWOULDBLOCK, errno
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
+from posix.unistd cimport close as close_file
+
+from natsd.core.outbound cimport (
+    iovec, out_clear, out_gather, out_pending, out_promote, out_push, out_roll, out_sent, out_take,
+)
+from natsd.core.parser cimport (
+    BAD_ARGUMENTS, CONNECT_REQUIRED, CONTROL_LINE, HEADERS_NOT_SUPPORTED, MAX_PAYLOAD,
+    UNKNOWN_OPERATION, Args, Violation,
+)
+from natsd.core.reactor cimport (
+    POLLER_READ, POLLER_WRITE, SEND_FLAGS, Counters, Endpoint, Reactor, monotonic_ns,
+)
+from natsd.core.subject cimport subject_is_valid_literal
+from natsd.core.sublist cimport MatchResult, SubList
+from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
+
+from natsd.core.reasons import ClosedReason, ErrorText
+from natsd.core.sublist import InvalidSubject
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct msghdr:
+        iovec* msg_iov
+        size_t msg_iovlen
+    ssize_t recv(int fd, void* buffer, size_t size, int flags)
+    ssize_t send(int fd, const void* buffer, size_t size, int flags)
+    ssize_t sendmsg(int fd, const msghdr* message, int flags)
+    int shutdown(int fd, int how)
+    int SHUT_WR
+    int MSG_DONTWAIT
+
+cdef extern from *:
+    """
+    /* Most pieces of a frame's head are a few bytes: two overlapping words beat a call. */
+    static inline char *put_short(char *to, const char *from, size_t n) {
+        if (n <= 16) {
+            if (n >= 8) {
+                unsigned long long a, b;
+                memcpy(&a, from, 8);
+                memcpy(&b, from + n - 8, 8);
+                memcpy(to, &a, 8);
+                memcpy(to + n - 8, &b, 8);
+            } else if (n >= 4) {
+                unsigned int a, b;
+                memcpy(&a, from, 4);
+                memcpy(&b, from + n - 4, 4);
+                memcpy(to, &a, 4);
+                memcpy(to + n - 4, &b, 4);
+            } else if (n) {
+                to[0] = from[0];
+                to[n / 2] = from[n / 2];
+                to[n - 1] = from[n - 1];
+            }
+        } else {
+            memcpy(to, from, n);
+        }
+        return to + n;
+    }
+    """
+    char* put_short(char* to, const char* from_, size_t n) noexcept nogil
+
+cdef enum:
+    BY_REFERENCE_BYTES = 8 * 1024   # payloads from this size on are not copied into chunks
+    FLUSH_BYTES = 256 * 1024        # pending for one connection before it is flushed in mid-read
+    VECTORS = 64
+    SEND_BYTES_MAX = 256 * 1024     # handed to a transport at a time
+    HEAD_BYTES = 8                  # "HMSG ", two spaces, and one to spare
+    STALL_MIN_NS = 2_000_000
+    STALL_TOTAL_NS = 10_000_000     # per read
+    FIRST_PING_NS = 2_000_000_000
+    RTT_INTERVAL_NS = 3_600_000_000_000
+    LINGER_MS = 500
+
+
+cdef class Settings:
+    """Limits shared by the connections of a server; times in nanoseconds, sizes in bytes."""
+
+
+cdef class Connection(Endpoint):
+    """One client's connection, served by `reactor`; `fd` is its non-blocking socket, or -1 for a transport."""
+
+    def __cinit__(self):
+        self.verbose = True
+        self.pedantic = True
+        self.echo = True
+        self.careful_in = True
+        self.careful_out = True
+
+    def __init__(self, Reactor reactor, Settings settings, unsigned long long cid, int fd, transport=None):
+        self.reactor = reactor
+        self.settings = settings
+        self.cid = cid
+        self.fd = fd
+        self.transport = transport
+        self.max_control_line_bytes = settings.max_control_line
+        self.max_payload_bytes = settings.max_payload
+        self.headers = False
+        self.start_ns = self.last_activity_ns = monotonic_ns()
+        self.ping_due_ns = self.start_ns + settings.ping_interval_ns
+
+    def __dealloc__(self):
+        free(self.tail)
+        if self.reactor is not None:
+            out_clear(&self.out, self.reactor.pool)
+        if self.fd >= 0:
+            close_file(self.fd)
+
+    # ---- for the subclass: what the protocol leaves to it
+
+    def connect_received(self, bytes json) -> None:
+        """A CONNECT arrived."""
+
+    def info_received(self, bytes json) -> None:
+        """An INFO arrived."""
+
+    def first_pong(self) -> None:
+        """The first PONG since CONNECT was sent."""
+
+    def authentication_timed_out(self) -> None:
+        """No successful CONNECT came in time."""
+
+    def closed(self) -> None:
+        """The connection is gone; `reason` says why."""
+
+    def debug(self, str text) -> None:
+        """Log at debug level."""
+
+    def error(self, str text) -> None:
+        """Log an error of this client."""
+
+    def trace_operation(self, str direction, bytes operation) -> None:
+        """Log an operation."""
+
+    def trace_payload(self, str direction, bytes data) -> None:
+        """Log a payload."""
+
+    # ---- life
+
+    def open(self) -> None:
+        """Start serving the socket."""
+        self.reactor.register(self)
+
+    def bind_account(self, SubList sublist, Counters counters) -> None:
+        """Publish and subscribe in an account from now on; subscriptions in another one are dropped."""
+        if self.sublist is not sublist:
+            self.drop_subscriptions()
+        self.sublist = sublist
+        self.account_counters = counters
+        self.memo = None
+
+    def negotiate(self, bint verbose, bint pedantic, bint echo, bint headers, bint no_responders) -> None:
+        """Apply what CONNECT asked for."""
+        self.verbose = verbose
+        self.pedantic = pedantic
+        self.echo = echo
+        self.headers = headers
+        self.no_responders = no_responders
+        self.update_care()
+
+    def update_care(self) -> None:
+        self.careful_in = self.verbose or self.pedantic or self.trace
+        self.careful_out = self.trace or not self.headers
+
+    def set_trace(self, bint trace) -> None:
+        self.trace = trace
+        self.update_care()
+
+    def await_connect(self, int64_t timeout_ns) -> None:
+        """Allow nothing but CONNECT, and that within the timeout."""
+        self.awaiting_connect = True
+        self.authenticate_by_ns = self.start_ns + timeout_ns
+
+    def connected(self) -> None:
+        """CONNECT was accepted so far: its authentication is not awaited any longer."""
+        cdef int64_t now = monotonic_ns()
+        self.awaiting_connect = False
+        self.authenticate_by_ns = 0
+        self.rtt_ns = max(1, now - self.start_ns)
+        self.connect_seen = True
+        self.expect_first_ping(now)
+
+    cdef int expect_first_ping(self, int64_t now_ns) except -1:
+        cdef int64_t delay = min(<int64_t>FIRST_PING_NS, self.settings.ping_interval_ns)
+        cdef uint32_t jitter = self.reactor.random(<uint32_t>max(1, delay // 5_000))
+        self.ping_due_ns = now_ns + delay + <int64_t>jitter * 1000
+        return 0
+
+    def close(self, reason) -> None:
+        """End the connection at the end of this turn; what is pending is sent if the socket takes it."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        self.suspended = True
+        self.out.limit = self.out.position
+        self.reactor.doom(self)
+
+    def fail(self) -> None:
+        self.close(ClosedReason.PROTOCOL_VIOLATION)
+
+    cdef int tear_down(self) except -1:
+        cdef int fd = self.fd
+        if self.fd >= 0:
+            if out_pending(&self.out):
+                self.send_pending()
+            self.reactor.forget(self)
+            self.fd = -1
+            self.close_socket(fd)
+        else:
+            self.reactor.forget(self)
+            self.close_transport()
+        out_clear(&self.out, self.reactor.pool)
+        free(self.tail)
+        self.tail = NULL
+        self.tail_bytes = 0
+        self.large_drop()
+        self.memo = None
+        self.closed()
+        self.drop_subscriptions()
+        return 0
+
+    def close_socket(self, int fd) -> None:
+        """Unread input would make the kernel reset the connection, and an -ERR under way be lost."""
+        cdef char[4096] nothing
+        cdef ssize_t n = 1
+        cdef int rounds = 64
+        if not self.lingers:
+            close_file(fd)
+            return
+        shutdown(fd, SHUT_WR)
+        while n > 0 and rounds:
+            n = recv(fd, nothing, sizeof(nothing), MSG_DONTWAIT)
+            rounds -= 1
+        if n == 0 or self.reactor.loop.is_closed():
+            close_file(fd)
+        else:
+            self.lingers = False
+            self.reactor.loop.call_later(LINGER_MS / 1000, close_lingering, fd)
+
+    def close_transport(self) -> None:
+        if self.transport is not None:
+            transport, self.transport = self.transport, None
+            if out_pending(&self.out) and not self.is_blocked:
+                transport.write(out_take(&self.out, self.reactor.pool, out_pending(&self.out)))
+            if self.is_blocked:
+                transport.abort()
+            else:
+                transport.close()
+
+    # ---- reading
+
+    cdef int on_readable(self) except -1:
+        cdef char* buffer = self.reactor.read_buffer
+        cdef Py_ssize_t room = 0
+        cdef char* space = self.large_space(&room)
+        cdef ssize_t n
+        if self.is_stalled:
+            return 0
+        if space == NULL:
+            if self.tail_bytes:
+                memcpy(buffer, self.tail, self.tail_bytes)
+            space = buffer + self.tail_bytes
+            room = self.reactor.read_bytes - self.tail_bytes
+        n = recv(self.fd, space, room, MSG_DONTWAIT)
+        if n <= 0:
+            return self.read_ended(n)
+        self.last_activity_ns = self.reactor.now_ns
+        self.stall_ns = 0
+        if self.large != NULL:
+            return self.fill_large(n)
+        return self.process(buffer, self.tail_bytes + n)
+
+    def read_ended(self, ssize_t n):
+        if n == 0:
+            self.close(ClosedReason.CLIENT_CLOSED)
+        elif errno not in (EAGAIN, EWOULDBLOCK, EINTR):
+            self.close(ClosedReason.READ_ERROR)
+        return 0
+
+    def fill_large(self, ssize_t n):
+        cdef int64_t msgs = self.in_msgs
+        cdef int64_t size = self.in_bytes
+        self.large_received(n)
+        self.settle(msgs, size)
+        self.reactor.end_read()
+        return 0
+
+    cdef int process(self, char* buffer, Py_ssize_t size) except -1:
+        """Parse what stands in the read buffer, keep what is left, and add up."""
+        cdef int64_t msgs = self.in_msgs
+        cdef int64_t size_before = self.in_bytes
+        cdef Py_ssize_t used
+        buffer[size] = 0
+        free(self.tail)
+        self.tail = NULL
+        self.tail_bytes = 0
+        used = self.take(buffer, size)
+        if used < size and self.reason is None:
+            self.keep_tail(buffer + used, size - used)
+        self.settle(msgs, size_before)
+        self.reactor.end_read()
+        return 0
+
+    cdef int keep_tail(self, const char* rest, Py_ssize_t size) except -1:
+        self.tail = <char*>malloc(size)
+        if self.tail == NULL:
+            raise MemoryError
+        memcpy(self.tail, rest, size)
+        self.tail_bytes = size
+        return 0
+
+    cdef int settle(self, int64_t msgs, int64_t size) except -1:
+        """Add what this read brought to the server's and the account's counters."""
+        cdef Counters total = self.reactor.counters
+        cdef Counters account = self.account_counters
+        msgs = self.in_msgs - msgs
+        if msgs == 0:
+            return 0
+        size = self.in_bytes - size
+        total.in_msgs += msgs
+        total.in_bytes += size
+        total.out_msgs += self.fan_msgs
+        total.out_bytes += self.fan_bytes
+        if account is not None:
+            account.in_msgs += msgs
+            account.in_bytes += size
+            account.out_msgs += self.fan_msgs
+            account.out_bytes += self.fan_bytes
+        self.fan_msgs = 0
+        self.fan_bytes = 0
+        return 0
+
+    # A transport (TLS, or no poller) hands its bytes in here.
+
+    def read_space(self, Py_ssize_t hint):
+        """Where the transport may put bytes; `bytes_read` must follow before anything else reads."""
+        cdef Py_ssize_t room = 0
+        cdef char* space = self.large_space(&room)
+        if space == NULL:
+            if self.tail_bytes:
+                memcpy(self.reactor.read_buffer, self.tail, self.tail_bytes)
+            space = self.reactor.read_buffer + self.tail_bytes
+            room = self.reactor.read_bytes - self.tail_bytes
+        return <char[:room]>space
+
+    def bytes_read(self, Py_ssize_t n) -> None:
+        """The transport put `n` bytes into `read_space`."""
+        self.reactor.begin()
+        self.last_activity_ns = self.reactor.now_ns
+        self.stall_ns = 0
+        try:
+            if self.large != NULL:
+                self.fill_large(n)
+            else:
+                self.process(self.reactor.read_buffer, self.tail_bytes + n)
+        except Exception:
+            self.reactor.failed(self)
+        self.reactor.finish()
+
+    def writing_paused(self) -> None:
+        """The transport's buffer is not empty."""
+        self.is_blocked = True
+        self.blocked_ns = monotonic_ns()
+
+    def writing_resumed(self) -> None:
+        """The transport's buffer is empty again."""
+        self.reactor.begin()
+        self.is_blocked = False
+        self.send_to_transport()
+        self.unblock()
+        self.reactor.finish()
+
+    # ---- operations
+
+    cdef int on_publish(self, Message* message) except -1:
+        cdef MatchResult result = self.memo
+        cdef Subscription sub
+        cdef uint32_t i
+        cdef int64_t delivered = 0
+        self.in_msgs += 1
+        self.in_bytes += message.data_len
+        if self.careful_in:
+            if not self.admit(message):
+                return 0
+        elif message.reply != NULL and message.reply[0] in (c"_", c"$") and self.is_reserved(message):
+            return 0
+        if (
+            result is None or not result.live or result.subject_len != message.subject_len
+            or memcmp(result.subject, message.subject, message.subject_len) != 0
+        ):
+            result = self.resolve(message)
+            if result is None:
+                return 0
+        for i in range(result.plain_count):
+            sub = <Subscription>result.plain[i]
+            if sub.sink is not self or self.echo:
+                delivered += sub.sink.deliver(sub, message)
+        for i in range(result.queue_count):
+            delivered += self.deliver_to_one(&result.queues[i], message)
+        if delivered:
+            self.fan_msgs += delivered
+            self.fan_bytes += delivered * message.data_len
+            self.reactor.batch_bytes += delivered * message.data_len
+            if self.reactor.congested is not None:
+                self.wait_for_recipient()
+        elif message.reply != NULL and self.no_responders:
+            self.answer_no_responders(message)
+        return 0
+
+    cdef int deliver_to_one(self, QueueGroup* group, Message* message) except -1:
+        """Deliver to a random member of a queue group, or the next that takes it."""
+        cdef Subscription sub
+        cdef uint32_t i
+        cdef uint32_t pick = self.reactor.random(group.count)
+        for i in range(group.count):
+            sub = <Subscription>group.members[pick]
+            if (sub.sink is not self or self.echo) and sub.sink.deliver(sub, message):
+                return 1
+            pick += 1
+            if pick == group.count:
+                pick = 0
+        return 0
+
+    cdef MatchResult resolve(self, Message* message):
+        """Match a subject that is not the last one; None if it may not be published to."""
+        cdef MatchResult result
+        if message.subject[0] in (c"_", c"$") and self.is_reserved(message):
+            return None
+        if self.sublist is None:
+            return None
+        result = self.sublist.lookup(message.subject, message.subject_len)
+        self.memo = result if result.live else None
+        return result
+
+    cdef bint is_reserved(self, Message* message) except -1:
+        """Refuse subjects and replies that belong to the server."""
+        cdef bytes subject = message.subject[:message.subject_len]
+        cdef bytes reply
+        if (subject.startswith(b"_GR_.") and len(subject) > 5) or subject.startswith(b"$NRG."):
+            self.send_error(ErrorText.PUBLISH_VIOLATION.format(text_of(subject)))
+            self.error(f'Publish Violation - Subject "{text_of(subject)}"')
+            return True
+        if message.reply == NULL:
+            return False
+        reply = message.reply[:message.reply_len]
+        if (
+            reply.startswith((b"_R_.", b"$JS.ACK."))
+            or (reply.startswith(b"_GR_.") and len(reply) > 5)
+        ):
+            self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text_of(reply)))
+            self.error(f'Publish Violation - Reply "{text_of(reply)}"')
+            return True
+        return False
+
+    cdef bint admit(self, Message* message) except -1:
+        """The checks and answers that only some clients ask for; False to drop the message."""
+        cdef bytes line
+        if self.trace:
+            line = message.line[:message.line_len - 2]
+            self.trace_operation(
+                "<<-", (b"HPUB " if message.header_len else b"PUB ")
+                + message.subject[:message.subject_len] + b" " + line
+            )
+            self.trace_payload("<<-", message.data[:message.data_len])
+        if self.pedantic and not subject_is_valid_literal(
+            message.subject, message.subject_len
+        ):
+            self.send_error(ErrorText.INVALID_PUBLISH_SUBJECT)
+        if self.is_reserved(message):
+            return False
+        if self.verbose:
+            self.send_ok()
+        return True
+
+    cdef int answer_no_responders(self, Message* message) except -1:
+        """Tell the requestor, through its own subscription to the reply, that nobody listens."""
+        cdef MatchResult result = self.sublist.lookup(message.reply, message.reply_len)
+        cdef Subscription sub
+        cdef uint32_t i
+        cdef bytes block
+        for i in range(result.plain_count):
+            sub = <Subscription>result.plain[i]
+            if sub.sink is self:
+                block = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % (
+                    <bytes>message.subject[:message.subject_len]
+                )
+                self.send_protocol(b"HMSG %b %b %d %d\r\n%b\r\n" % (
+                    <bytes>message.reply[:message.reply_len], sub.sid_bytes, len(block), len(block), block
+                ))
+                break
+        return 0
+
+    cdef int on_subscribe(self, Args* args) except -1:
+        cdef bytes subject = args.at[0][:args.size[0]]
+        cdef bytes queue = args.at[1][:args.size[1]] if args.count == 3 else None
+        cdef bytes sid = args.at[args.count - 1][:args.size[args.count - 1]]
+        if self.trace:
+            self.trace_operation("<<-", b"SUB " + b" ".join(filter(None, (subject, queue, sid))))
+        if not self.may_subscribe(subject, queue, sid):
+            return 0
+        if self.subscriptions is None:
+            self.subscriptions = {}
+        if sid not in self.subscriptions:
+            sub = new_subscription(
+                args.at[0], args.size[0], args.at[1], args.size[1] if args.count == 3 else 0,
+                args.at[args.count - 1], args.size[args.count - 1], self,
+            )
+            try:
+                self.sublist.insert(sub)
+            except InvalidSubject:
+                self.send_error(ErrorText.INVALID_SUBJECT)
+                return 0
+            self.subscriptions[sid] = sub
+        if self.verbose:
+            self.send_ok()
+        return 0
+
+    def may_subscribe(self, bytes subject, bytes queue, bytes sid) -> bool:
+        """Check a subscription against reservations and limits; tell the client what is wrong."""
+        if queue == b"_sys_":
+            self.send_error(
+                ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(text_of(subject), text_of(queue))
+            )
+            self.error(
+                f'Subscription Violation - Subject "{text_of(subject)}", '
+                f'Queue: "{text_of(queue)}", SID {text_of(sid)}'
+            )
+            return False
+        if self.settings.max_sub_tokens and subject.count(b".") >= self.settings.max_sub_tokens:
+            self.send_error(ErrorText.SUBSCRIPTION_TOO_MANY_TOKENS.format(text_of(subject)))
+            self.error(
+                f'Subscription Violation Too Many Tokens - Subject "{text_of(subject)}", '
+                f"SID {text_of(sid)}"
+            )
+            return False
+        if self.settings.max_subscriptions and self.num_subscriptions >= self.settings.max_subscriptions:
+            self.send_error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
+            self.error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
+            return False
+        return self.sublist is not None
+
+    cdef int on_unsubscribe(self, Args* args) except -1:
+        cdef bytes sid = args.at[0][:args.size[0]]
+        cdef Subscription sub
+        cdef int64_t most = -1
+        if self.trace:
+            self.trace_operation(
+                "<<-", b"UNSUB " + b" ".join([args.at[i][:args.size[i]] for i in range(args.count)])
+            )
+        if args.count == 2 and args.size[1] <= 9:
+            digits = args.at[1][:args.size[1]]
+            most = int(digits) if digits.isdigit() else -1
+        sub = None if self.subscriptions is None else self.subscriptions.get(sid)
+        if sub is not None:
+            if most > sub.delivered:
+                sub.max_delivered = most
+                self.debug(
+                    f"Deferring actual UNSUB({sub.subject}): "
+                    f"{most} max, {sub.delivered} received"
+                )
+            else:
+                self.remove_subscription(sub)
+        if self.verbose:
+            self.send_ok()
+        return 0
+
+    cdef int on_ping(self) except -1:
+        if self.trace:
+            self.trace_operation("<<-", b"PING")
+            self.trace_operation("->>", b"PONG")
+        self.append(b"PONG\r\n", 6)
+        if self.connect_seen and not self.first_pong_sent:
+            self.first_pong_sent = True
+            self.first_pong()
+        return 0
+
+    cdef int on_pong(self) except -1:
+        if self.trace:
+            self.trace_operation("<<-", b"PONG")
+        self.pings_out = 0
+        if self.rtt_start_ns:
+            self.rtt_ns = max(1, monotonic_ns() - self.rtt_start_ns)
+        return 0
+
+    cdef int on_connect(self, const char* json, Py_ssize_t size) except -1:
+        self.connect_received(json[:size])
+        return 0
+
+    cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
+        self.info_received(json[:size])
+        return 0
+
+    cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
+        self.error(f"Client Error {text_of(text[:size])}")
+        self.close(ClosedReason.PARSE_ERROR)
+        return 0
+
+    cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
+        error, reason, logged = VIOLATIONS[violation]
+        self.error(f"{logged}: {text_of(at[:min(size, 128)])!r}")
+        if error is not None:
+            self.close_with_error(error, reason)
+        else:
+            self.close(reason)
+        return 0
+
+    # ---- delivering
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        if sub.closed:
+            return 0
+        if self.careful_out or sub.max_delivered:
+            return self.deliver_carefully(sub, message)
+        sub.delivered += 1
+        return self.append_message(sub, message)
+
+    cdef int deliver_carefully(self, Subscription sub, Message* message) except -1:
+        """Deliver with tracing, without headers for those who cannot take them, up to a limit."""
+        cdef Message stripped
+        cdef bytes line
+        cdef int done
+        sub.delivered += 1
+        if sub.max_delivered and sub.delivered > sub.max_delivered:
+            self.remove_subscription(sub)
+            return 0
+        if message.header_len and not self.headers:
+            stripped = message[0]
+            stripped.data += message.header_len
+            stripped.data_len -= message.header_len
+            stripped.header_len = 0
+            line = b"%d\r\n" % stripped.data_len
+            if message.reply != NULL:
+                line = message.reply[:message.reply_len] + b" " + line
+            stripped.line = PyBytes_AS_STRING(line)
+            stripped.line_len = PyBytes_GET_SIZE(line)
+            message = &stripped
+        done = self.append_message(sub, message)
+        if done and self.trace:
+            self.trace_operation(
+                "->>", (b"HMSG " if message.header_len else b"MSG ")
+                + message.subject[:message.subject_len] + b" " + sub.sid_bytes + b" "
+                + message.line[:message.line_len - 2]
+            )
+            self.trace_payload("->>", message.data[:message.data_len])
+        if sub.max_delivered and sub.delivered == sub.max_delivered:
+            self.debug(
+                f"Auto-unsubscribe limit of {sub.max_delivered} reached for sid '{sub.sid}'"
+            )
+            self.remove_subscription(sub)
+        return done
+
+    cdef int append_message(self, Subscription sub, Message* message) except -1:
+        """Put the frame into the outbound buffer; 0 if this connection does not take it."""
+        cdef Py_ssize_t head = HEAD_BYTES + message.subject_len + sub.sid_len + message.line_len
+        cdef Py_ssize_t size = message.data_len + 2
+        cdef bint by_reference = size > BY_REFERENCE_BYTES
+        cdef Py_ssize_t need = head if by_reference else head + size
+        cdef char* to
+        if self.out.limit - self.out.position < need or by_reference:
+            if not self.make_room(need, head + size):
+                return 0
+        to = self.out.position
+        if message.header_len:
+            to[0] = c"H"
+            to += 1
+        memcpy(to, b"MSG ", 4)
+        to = put_short(to + 4, message.subject, message.subject_len)
+        to[0] = c" "
+        to = put_short(to + 1, sid_of(sub), sub.sid_len)
+        to[0] = c" "
+        to += 1
+        if by_reference:
+            self.out.position = put_short(to, message.line, message.line_len)
+            out_push(&self.out, self.reactor.pool, message.data, size, message.owner)
+        elif message.line + message.line_len == message.data:
+            memcpy(to, message.line, message.line_len + size)
+            self.out.position = to + message.line_len + size
+        else:
+            to = put_short(to, message.line, message.line_len)
+            memcpy(to, message.data, size)
+            self.out.position = to + size
+        self.out_msgs += 1
+        self.out_bytes += message.data_len
+        if not self.is_dirty:
+            self.reactor.mark_dirty(self)
+        return 1
+
+    cdef int append(self, const char* data, Py_ssize_t size) except -1:
+        """Put protocol text into the outbound buffer."""
+        if self.out.limit - self.out.position < size and not self.make_room(size, size):
+            return 0
+        memcpy(self.out.position, data, size)
+        self.out.position += size
+        if not self.is_dirty:
+            self.reactor.mark_dirty(self)
+        return 0
+
+    cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1:
+        """Room for `need` bytes of a frame of `total`; False if this connection takes nothing (more)."""
+        cdef int64_t pending = out_pending(&self.out)
+        cdef int64_t most = self.settings.max_pending
+        if self.reason is not None:
+            return False
+        if not self.is_blocked and (pending > FLUSH_BYTES or pending + total > most):
+            self.flush()
+            pending = out_pending(&self.out)
+        if pending + total > most:
+            self.close_slow(ClosedReason.SLOW_CONSUMER_PENDING_BYTES)
+            return False
+        self.is_congested = pending > most // 4 * 3
+        if self.is_congested:
+            if self.settings.no_fast_producer_stall:
+                return False
+            self.reactor.congested = self
+        out_roll(&self.out, self.reactor.pool, need)
+        if self.is_congested:
+            self.out.limit = self.out.position + need
+        elif self.out.limit - self.out.position > most - pending:
+            self.out.limit = self.out.position + max(need, most - pending)
+        return True
+
+    cdef int wait_for_recipient(self) except -1:
+        """The last message went to a connection that falls behind: read on in 2 ms, or when it caught up."""
+        cdef Connection recipient = <Connection>self.reactor.congested
+        self.reactor.congested = None
+        if self.stall_ns >= STALL_TOTAL_NS or self.reason is not None or recipient is self:
+            return 0
+        recipient.stalls += 1
+        self.reactor.counters.stalled_clients += 1
+        self.stall_ns += STALL_MIN_NS
+        self.suspended = True
+        self.is_stalled = True
+        self.pause_reading()
+        self.reactor.stall(self, monotonic_ns() + STALL_MIN_NS)
+        return 0
+
+    cdef int resume(self) except -1:
+        """The stall is over: parse what was left, then read on."""
+        cdef Py_ssize_t size = self.tail_bytes
+        if self.reason is not None:
+            return 0
+        self.is_stalled = False
+        self.suspended = False
+        if size:
+            memcpy(self.reactor.read_buffer, self.tail, size)
+            self.process(self.reactor.read_buffer, size)
+        if not self.is_stalled and self.reason is None:
+            self.continue_reading()
+        return 0
+
+    cdef int pause_reading(self) except -1:
+        if self.transport is not None:
+            self.transport.pause_reading()
+        else:
+            self.reactor.want(self, POLLER_WRITE if self.is_blocked else 0)
+        return 0
+
+    cdef int continue_reading(self) except -1:
+        if self.transport is not None:
+            self.transport.resume_reading()
+        else:
+            self.reactor.want(self, POLLER_READ | (POLLER_WRITE if self.is_blocked else 0))
+        return 0
+
+    # ---- sending
+
+    def send_protocol(self, bytes data) -> None:
+        """Queue protocol text: INFO, +OK, -ERR."""
+        self.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    def send_ok(self) -> None:
+        if self.trace:
+            self.trace_operation("->>", b"OK")
+        self.append(b"+OK\r\n", 5)
+
+    def send_error(self, str text) -> None:
+        """Queue -ERR '<text>'."""
+        if self.trace:
+            self.trace_operation("->>", b"-ERR " + bytes_of(text))
+        self.send_protocol(b"-ERR '%b'\r\n" % bytes_of(text))
+
+    def close_with_error(self, str text, reason) -> None:
+        """Tell the client why, then close."""
+        if self.reason is None:
+            self.send_error(text)
+            self.lingers = True
+            self.close(reason)
+
+    cdef int flush(self) except -1:
+        """Send what is pending, as far as the socket takes it."""
+        if self.is_blocked:
+            if self.out.borrowed:
+                out_promote(&self.out, self.reactor.pool)
+        elif self.fd >= 0:
+            self.send_pending()
+        elif self.transport is not None:
+            self.send_to_transport()
+        return 0
+
+    cdef int send_pending(self) except -1:
+        cdef iovec[VECTORS] vector
+        cdef msghdr message
+        cdef Py_ssize_t size
+        cdef ssize_t sent
+        cdef int n
+        cdef int i
+        while out_pending(&self.out):
+            n = out_gather(&self.out, vector, VECTORS)
+            size = 0
+            for i in range(n):
+                size += vector[i].iov_len
+            if n == 1:
+                sent = send(self.fd, vector[0].iov_base, size, SEND_FLAGS)
+            else:
+                memset(&message, 0, sizeof(message))
+                message.msg_iov = vector
+                message.msg_iovlen = n
+                sent = sendmsg(self.fd, &message, SEND_FLAGS)
+            if sent < 0:
+                if errno == EINTR:
+                    continue
+                if errno in (EAGAIN, EWOULDBLOCK):
+                    return self.block()
+                out_clear(&self.out, self.reactor.pool)
+                self.close(ClosedReason.WRITE_ERROR)
+                return 0
+            out_sent(&self.out, self.reactor.pool, sent)
+            if sent < size:
+                return self.block()
+            self.blocked_ns = 0
+        return 0
+
+    cdef int block(self) except -1:
+        """The socket is full: wait until it takes more, and own what is pending."""
+        if self.out.borrowed:
+            out_promote(&self.out, self.reactor.pool)
+        self.blocked_ns = self.reactor.now_ns
+        if not self.is_blocked:
+            self.is_blocked = True
+            self.reactor.want(self, POLLER_WRITE | (0 if self.is_stalled else POLLER_READ))
+        return 0
+
+    cdef int on_writable(self) except -1:
+        if self.is_blocked:
+            self.send_pending()
+            if out_pending(&self.out) == 0 and self.reason is None:
+                self.is_blocked = False
+                self.reactor.want(self, 0 if self.is_stalled else POLLER_READ)
+            self.unblock()
+        return 0
+
+    cdef int unblock(self) except -1:
+        """Room was made: publishers that wait for this connection may go on."""
+        if self.is_congested and out_pending(&self.out) <= self.settings.max_pending // 4 * 3:
+            self.is_congested = False
+            self.reactor.drained()
+        return 0
+
+    cdef int send_to_transport(self) except -1:
+        """Hand over what is pending; the transport says when it is written (`writing_resumed`)."""
+        while out_pending(&self.out) and not self.is_blocked and self.transport is not None:
+            self.transport.write(out_take(&self.out, self.reactor.pool, SEND_BYTES_MAX))
+        if self.out.borrowed:
+            out_promote(&self.out, self.reactor.pool)
+        return 0
+
+    cdef int close_slow(self, object reason) except -1:
+        cdef Counters total = self.reactor.counters
+        total.slow_consumers += 1
+        if self.account_counters is not None:
+            self.account_counters.slow_consumers += 1
+        if reason is ClosedReason.SLOW_CONSUMER_PENDING_BYTES:
+            self.notice(f"Slow Consumer Detected: MaxPending of {self.settings.max_pending} Exceeded")
+        else:
+            self.notice(
+                f"Slow Consumer Detected: WriteDeadline of {self.settings.write_deadline_ns / 1e9:g}s "
+                f"exceeded with {out_pending(&self.out)} total bytes."
+            )
+        out_clear(&self.out, self.reactor.pool)
+        self.close(reason)
+        return 0
+
+    def notice(self, str text) -> None:
+        """Log at info level."""
+
+    # ---- deadlines
+
+    cdef int sweep(self, int64_t now_ns) except -1:
+        if self.reason is not None:
+            return 0
+        if self.is_blocked and now_ns - self.blocked_ns > self.settings.write_deadline_ns:
+            return self.close_slow(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE)
+        if self.authenticate_by_ns and now_ns >= self.authenticate_by_ns:
+            self.authenticate_by_ns = 0
+            self.authentication_timed_out()
+        elif now_ns >= self.ping_due_ns:
+            self.ping(now_ns)
+        return 0
+
+    cdef int ping(self, int64_t now_ns) except -1:
+        """Ping unless the client was heard of lately; give up on one that never answers."""
+        cdef int64_t interval = self.settings.ping_interval_ns
+        cdef bint measure = self.rtt_start_ns == 0 or now_ns - self.rtt_start_ns > RTT_INTERVAL_NS
+        self.debug("Client Ping Timer")
+        self.ping_due_ns = now_ns + interval
+        if now_ns - self.last_activity_ns < interval and not measure:
+            return 0
+        if self.pings_out + 1 > self.settings.ping_max:
+            self.debug("Stale Client Connection - Closing")
+            self.reactor.counters.stale_connections += 1
+            self.close_with_error(ErrorText.STALE_CONNECTION, ClosedReason.STALE_CONNECTION)
+            return 0
+        self.pings_out += 1
+        self.rtt_start_ns = now_ns
+        if self.trace:
+            self.trace_operation("->>", b"PING")
+        return self.append(b"PING\r\n", 6)
+
+    # ---- subscriptions
+
+    cdef int remove_subscription(self, Subscription sub) except -1:
+        self.subscriptions.pop(sub.sid_bytes, None)
+        self.sublist.remove(sub)
+        detach(sub)
+        if self.trace:
+            self.trace_operation("<->", b"DELSUB " + sub.sid_bytes)
+        return 0
+
+    def drop_subscriptions(self) -> None:
+        """Remove every subscription of this connection."""
+        cdef Subscription sub
+        cdef dict subscriptions = self.subscriptions
+        self.subscriptions = None
+        if not subscriptions:
+            return
+        self.sublist.remove_batch(list(subscriptions.values()))
+        for sub in subscriptions.values():
+            detach(sub)
+
+    def own_subscriptions(self) -> list:
+        """The subscriptions of this connection, in the order they were made."""
+        return [] if self.subscriptions is None else list(self.subscriptions.values())
+
+    @property
+    def num_subscriptions(self) -> int:
+        return 0 if self.subscriptions is None else len(self.subscriptions)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes waiting for the socket."""
+        if self.transport is not None:
+            return out_pending(&self.out) + self.transport.get_write_buffer_size()
+        return out_pending(&self.out)
+
+
+def close_lingering(int fd) -> None:
+    """The peer had its time to read what was sent."""
+    close_file(fd)
+
+
+cdef str text_of(bytes text):
+    return text.decode("utf-8", "surrogateescape")
+
+
+cdef bytes bytes_of(str text):
+    return text.encode("utf-8", "surrogateescape")
+
+
+# What each violation is answered with, why the connection is closed, and what is logged.
+VIOLATIONS = {
+    UNKNOWN_OPERATION: (
+        ErrorText.UNKNOWN_PROTOCOL_OPERATION, ClosedReason.PROTOCOL_VIOLATION, "Client parser ERROR",
+    ),
+    CONTROL_LINE: (
+        ErrorText.MAXIMUM_CONTROL_LINE, ClosedReason.MAXIMUM_CONTROL_LINE_EXCEEDED,
+        "maximum control line exceeded",
+    ),
+    MAX_PAYLOAD: (
+        ErrorText.MAXIMUM_PAYLOAD, ClosedReason.MAXIMUM_MESSAGE_PAYLOAD_EXCEEDED,
+        "maximum payload exceeded",
+    ),
+    BAD_ARGUMENTS: (None, ClosedReason.PROTOCOL_VIOLATION, "Bad arguments or size"),
+    HEADERS_NOT_SUPPORTED: (
+        None, ClosedReason.PROTOCOL_VIOLATION, "message headers not supported",
+    ),
+    CONNECT_REQUIRED: (
+        ErrorText.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE,
+        "authentication error",
+    ),
+}

@@ -1,0 +1,63 @@
+"""See outbound.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+
+cdef extern from "sys/uio.h" nogil:
+    cdef struct iovec:
+        void* iov_base
+        size_t iov_len
+
+
+cdef enum:
+    CHUNK_CLASSES = 3
+    PROMOTIONS_MAX = 128
+
+
+cdef struct Segment:
+    const char* data
+    Py_ssize_t size
+    char* chunk                # a chunk whose last bytes these are: free it once they are sent
+    PyObject* owner            # the bytes object that `data` points into
+    bint borrowed              # `data` points into the read buffer: good until the read is over
+
+
+cdef struct Outbound:
+    char* chunk                # the chunk being filled
+    char* run                  # its bytes from here to `position` are queued in no segment yet
+    char* position
+    char* limit                # fill up to here; the chunk's end, or less to be asked before
+    Segment* segments          # what stands before the run, oldest first
+    int first
+    int count
+    int capacity
+    int borrowed               # how many segments are
+    int chunk_class            # what size of chunk this connection used last
+    int64_t queued             # bytes in segments
+
+
+cdef class ChunkPool:
+    cdef char* free_chunks[CHUNK_CLASSES]
+    cdef int free_counts[CHUNK_CLASSES]
+    # Payloads copied out of the read buffer in this read, so that all recipients share one copy.
+    cdef const char* promoted_from[PROMOTIONS_MAX]
+    cdef PyObject* promoted[PROMOTIONS_MAX]
+    cdef int promoted_count
+
+    cdef char* take(self, int chunk_class, Py_ssize_t need) except NULL
+    cdef void give(self, char* chunk) noexcept
+    cdef object promote(self, const char* data, Py_ssize_t size)
+    cdef void forget_promoted(self) noexcept
+
+
+cdef int64_t out_pending(Outbound* out) noexcept
+cdef int out_roll(Outbound* out, ChunkPool pool, Py_ssize_t need) except -1
+cdef int out_push(
+    Outbound* out, ChunkPool pool, const char* data, Py_ssize_t size, PyObject* owner
+) except -1
+cdef int out_gather(Outbound* out, iovec* vector, int most) noexcept
+cdef void out_sent(Outbound* out, ChunkPool pool, Py_ssize_t size) noexcept
+cdef int out_promote(Outbound* out, ChunkPool pool) except -1
+cdef void out_clear(Outbound* out, ChunkPool pool) noexcept
+cdef bytes out_take(Outbound* out, ChunkPool pool, Py_ssize_t most)

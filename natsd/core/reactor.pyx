@@ -1,0 +1,381 @@
+"""The reactor: every socket of a server, read and written in turn on one event loop.
+
+Where the kernel has a readiness queue that is itself a file (epoll), plain connections are served from it directly:
+the loop watches that one file, and a turn of ours reads, parses, routes and writes for all ready sockets without an
+object or a call of the event loop per read. A connection then costs its own fields and nothing else. Elsewhere, and
+for TLS, the loop's transports feed the same connections (natsd/clients/transport.py).
+
+    loop ── poll_fd readable ──> turn()
+                                   ├─ begin
+                                   ├─ on_readable / on_writable of each ready endpoint
+                                   │     └─ end_read: flush when much is pending or payloads are borrowed
+                                   └─ finish: flush what is dirty, run queued tasks, tear down the doomed
+
+Promise
+- One read buffer for all connections; what points into it is good until `end_read`.
+- Nothing is freed in the middle of a turn: an endpoint that closes is doomed, and torn down in `finish`.
+- A turn takes no longer than `TURN_NS` (plus one read), then the loop's other tasks have theirs. Ready sockets
+  are served round robin across turns.
+- An exception of a handler is logged and ends its own connection only.
+- Deadlines (pings, authentication, blocked writes) are fields of the endpoints, looked at in one sweep.
+"""
+
+import collections
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.unistd cimport close
+
+from cpython.ref cimport Py_DECREF, Py_INCREF
+
+from natsd.core.outbound cimport ChunkPool
+from natsd.core.parser cimport OpHandler
+
+cdef enum:
+    READ_BYTES = 256 * 1024
+    TURN_NS = 2_000_000
+    FLUSH_BYTES = 128 * 1024   # put aside for others in one read before they are flushed
+    TASKS_PER_TURN = 256
+
+
+cdef int64_t monotonic_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
+
+
+def has_poller() -> bool:
+    """Whether plain sockets can be served without the event loop's transports."""
+    return bool(poller_supported())
+
+
+cdef class Counters:
+    """Messages and bytes (headers and payload) in and out, of a server or an account."""
+
+
+cdef class Endpoint(OpHandler):
+    """What a reactor serves: a socket with a parser behind it."""
+
+    def __cinit__(self):
+        self.fd = -1
+
+    cdef int on_readable(self) except -1:
+        return 0
+
+    cdef int on_writable(self) except -1:
+        return 0
+
+    cdef int flush(self) except -1:
+        return 0
+
+    cdef int sweep(self, int64_t now_ns) except -1:
+        return 0
+
+    cdef int resume(self) except -1:
+        """A stall is over."""
+        return 0
+
+    cdef int tear_down(self) except -1:
+        return 0
+
+    def fail(self) -> None:
+        """A handler of this endpoint raised: end it."""
+
+
+cdef class Reactor:
+    """Serves endpoints on `loop`. `log_failure(text)` is called in an exception handler."""
+
+    def __cinit__(self):
+        self.poll_fd = -1
+        self.ready = <poller_event*>calloc(POLLER_BATCH, sizeof(poller_event))
+        if self.ready == NULL:
+            raise MemoryError
+
+    def __init__(self, loop, log_failure, Py_ssize_t control_line_bytes_max=4096, double sweep_s=0.1):
+        self.loop = loop
+        self.log_failure = log_failure
+        self.counters = Counters()
+        self.pool = ChunkPool()
+        self.dirty = []
+        self.doomed = []
+        self.stalled = []
+        self.tasks = collections.deque()
+        self.sweep_s = sweep_s
+        self.random_state = <uint64_t>monotonic_ns() | 1
+        self.read_bytes = max(READ_BYTES, 4 * control_line_bytes_max)
+        self.read_buffer = <char*>malloc(self.read_bytes + 64)
+        if self.read_buffer == NULL:
+            raise MemoryError
+        if poller_supported():
+            self.poll_fd = poller_open()
+            if self.poll_fd < 0:
+                raise OSError("cannot open an epoll descriptor: raise the limit of open files")
+            loop.add_reader(self.poll_fd, self.turn)
+        self.sweep_timer = loop.call_later(sweep_s, self._sweep)
+
+    def __dealloc__(self):
+        free(self.ready)
+        free(self.read_buffer)
+        free(self.endpoints)
+        if self.poll_fd >= 0:
+            close(self.poll_fd)
+
+    def close(self) -> None:
+        """Stop serving; the endpoints must have been closed before."""
+        self.finish()
+        if self.sweep_timer is not None:
+            self.sweep_timer.cancel()
+        if self.stall_timer is not None:
+            self.stall_timer.cancel()
+        self.sweep_timer = self.stall_timer = None
+        self.stalled.clear()
+        self.tasks.clear()
+        if self.poll_fd >= 0:
+            self.loop.remove_reader(self.poll_fd)
+            close(self.poll_fd)
+            self.poll_fd = -1
+
+    # ---- endpoints
+
+    cdef int register(self, Endpoint endpoint) except -1:
+        cdef void** grown
+        if self.endpoint_count == self.endpoint_capacity:
+            grown = <void**>realloc(
+                self.endpoints, max(64, 2 * self.endpoint_capacity) * sizeof(void*)
+            )
+            if grown == NULL:
+                raise MemoryError
+            self.endpoints = grown
+            self.endpoint_capacity = max(64, 2 * self.endpoint_capacity)
+        if endpoint.fd >= 0:
+            if poller_add(self.poll_fd, endpoint.fd, POLLER_READ, <void*>endpoint) < 0:
+                raise OSError("the socket cannot be watched")
+        endpoint.slot = self.endpoint_count
+        self.endpoints[self.endpoint_count] = <void*>endpoint
+        self.endpoint_count += 1
+        endpoint.is_registered = True
+        Py_INCREF(endpoint)
+        return 0
+
+    cdef int forget(self, Endpoint endpoint) except -1:
+        """Stop watching; its events still waiting in this turn are dropped."""
+        cdef int i
+        cdef Endpoint last
+        if not endpoint.is_registered:
+            return 0
+        endpoint.is_registered = False
+        if endpoint.fd >= 0:
+            poller_remove(self.poll_fd, endpoint.fd)
+        for i in range(self.ready_next, self.ready_count):
+            if self.ready[i].data == <void*>endpoint:
+                self.ready[i].data = NULL
+        self.endpoint_count -= 1
+        last = <Endpoint>self.endpoints[self.endpoint_count]
+        self.endpoints[endpoint.slot] = <void*>last
+        last.slot = endpoint.slot
+        Py_DECREF(endpoint)
+        return 0
+
+    cdef int want(self, Endpoint endpoint, int what) except -1:
+        """Change what the endpoint is woken for."""
+        if endpoint.fd >= 0 and endpoint.is_registered:
+            poller_change(self.poll_fd, endpoint.fd, what, <void*>endpoint)
+        return 0
+
+    cdef int mark_dirty(self, Endpoint endpoint) except -1:
+        endpoint.is_dirty = True
+        self.dirty.append(endpoint)
+        if not self.in_batch:
+            self.schedule()
+        return 0
+
+    cdef int doom(self, Endpoint endpoint) except -1:
+        if not endpoint.is_doomed:
+            endpoint.is_doomed = True
+            self.doomed.append(endpoint)
+            if not self.in_batch:
+                self.schedule()
+        return 0
+
+    # ---- a turn
+
+    def turn(self) -> None:
+        """Serve what is ready, for at most TURN_NS."""
+        self.begin()
+        cdef int64_t end_ns = self.now_ns + TURN_NS
+        while True:
+            if self.ready_next == self.ready_count:
+                self.ready_next = 0
+                self.ready_count = max(0, poller_ready(self.poll_fd, self.ready, POLLER_BATCH))
+                if self.ready_count == 0:
+                    break
+            self.serve(&self.ready[self.ready_next])
+            if self.ready_next == self.ready_count and self.ready_count < POLLER_BATCH:
+                break
+            self.now_ns = monotonic_ns()
+            if self.now_ns > end_ns:
+                break
+        self.finish()
+
+    cdef int serve(self, poller_event* event) except -1:
+        cdef Endpoint endpoint
+        self.ready_next += 1
+        if event.data == NULL:
+            return 0
+        endpoint = <Endpoint>event.data
+        try:
+            if event.what & POLLER_WRITE:
+                endpoint.on_writable()
+            if event.what & (POLLER_READ | POLLER_HANGUP) and not endpoint.is_doomed:
+                endpoint.on_readable()
+        except Exception:
+            self.failed(endpoint)
+        return 0
+
+    cdef int failed(self, Endpoint endpoint) except -1:
+        self.log_failure("a connection is closed because its handler failed")
+        endpoint.fail()
+        return 0
+
+    cdef int begin(self) except -1:
+        self.in_batch = True
+        self.now_ns = monotonic_ns()
+        return 0
+
+    cdef int end_read(self) except -1:
+        """The bytes of one read are parsed: the read buffer is free again."""
+        if self.batch_bytes > FLUSH_BYTES or self.pool.promoted_count:
+            self.flush_dirty()
+            self.pool.forget_promoted()
+        return 0
+
+    cdef int flush_dirty(self) except -1:
+        cdef Endpoint endpoint
+        cdef list dirty = self.dirty
+        if dirty:
+            self.dirty = []
+            for endpoint in dirty:
+                endpoint.is_dirty = False
+                try:
+                    endpoint.flush()
+                except Exception:
+                    self.failed(endpoint)
+        self.batch_bytes = 0
+        return 0
+
+    cdef int finish(self) except -1:
+        """End of a turn: what handlers left behind is carried out until nothing is left."""
+        cdef Endpoint endpoint
+        cdef int left = TASKS_PER_TURN
+        self.in_batch = True
+        self.flush_dirty()
+        while self.tasks or self.doomed:
+            while self.tasks and left:
+                left -= 1
+                self.run_task()
+            self.flush_dirty()
+            while self.doomed:
+                endpoint = self.doomed.pop()
+                try:
+                    endpoint.tear_down()
+                except Exception:
+                    self.log_failure("a connection could not be torn down cleanly")
+            if not left:
+                break
+        self.pool.forget_promoted()
+        self.in_batch = False
+        if self.tasks:
+            self.schedule()
+        return 0
+
+    cdef int run_task(self) except -1:
+        call, arguments = self.tasks.popleft()
+        try:
+            call(*arguments)
+        except Exception:
+            self.log_failure("an internal subscription's handler failed")
+        return 0
+
+    cdef int schedule(self) except -1:
+        """Have `finish` called soon: something was left outside of a turn."""
+        if not self.tasks_scheduled:
+            self.tasks_scheduled = True
+            self.loop.call_soon(self._run_scheduled)
+        return 0
+
+    def _run_scheduled(self) -> None:
+        self.tasks_scheduled = False
+        self.begin()
+        self.finish()
+
+    cdef int enqueue(self, object call, tuple arguments) except -1:
+        """Call `call(*arguments)` at the end of this turn, or soon."""
+        self.tasks.append((call, arguments))
+        if not self.in_batch:
+            self.schedule()
+        return 0
+
+    # ---- stalls and deadlines
+
+    cdef int stall(self, Endpoint endpoint, int64_t until_ns) except -1:
+        """Resume `endpoint` at `until_ns`, or when a congested connection drains."""
+        self.stalled.append((until_ns, endpoint))
+        if self.stall_timer is None:
+            self.stall_timer = self.loop.call_later(
+                max(0, until_ns - monotonic_ns()) / 1e9, self._stall_over
+            )
+        return 0
+
+    def _stall_over(self) -> None:
+        self.stall_timer = None
+        self.begin()
+        self.resume_stalled(self.now_ns + 500_000)
+        self.finish()
+
+    cdef int resume_stalled(self, int64_t now_ns) except -1:
+        cdef Endpoint endpoint
+        cdef list stalled = self.stalled
+        self.stalled = []
+        for until_ns, endpoint in stalled:
+            if endpoint.is_doomed:
+                continue
+            if until_ns > now_ns:
+                self.stall(endpoint, until_ns)
+                continue
+            try:
+                endpoint.resume()
+            except Exception:
+                self.failed(endpoint)
+        return 0
+
+    cdef int drained(self) except -1:
+        """A congested connection has room again: nobody needs to wait."""
+        if self.stalled:
+            self.enqueue(self._resume_all, ())
+        return 0
+
+    def _resume_all(self) -> None:
+        self.resume_stalled(1 << 62)
+
+    def _sweep(self) -> None:
+        cdef uint32_t i
+        cdef Endpoint endpoint
+        self.sweep_timer = self.loop.call_later(self.sweep_s, self._sweep)
+        self.begin()
+        for i in range(self.endpoint_count):
+            endpoint = <Endpoint>self.endpoints[i]
+            try:
+                endpoint.sweep(self.now_ns)
+            except Exception:
+                self.failed(endpoint)
+        self.finish()
+
+    cdef uint32_t random(self, uint32_t below) noexcept:
+        """xorshift64*: picks queue group members, needs no secrecy."""
+        cdef uint64_t x = self.random_state
+        x ^= x >> 12
+        x ^= x << 25
+        x ^= x >> 27
+        self.random_state = x
+        return <uint32_t>(((x * <uint64_t>2685821657736338717) >> 32) * below >> 32)

@@ -1,0 +1,54 @@
+"""Why a connection was closed, and what it is told: the texts clients and monitoring match on.
+
+Source: nats-server 2.14 reference 3.4 and 3.5.
+"""
+
+import enum
+
+
+class ClosedReason(enum.Enum):
+    """Label of a closed connection in `connz`, and in disconnect events."""
+
+    CLIENT_CLOSED = "Client Closed"
+    AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+    AUTHENTICATION_FAILURE = "Authentication Failure"
+    SLOW_CONSUMER_PENDING_BYTES = "Slow Consumer (Pending Bytes)"
+    SLOW_CONSUMER_WRITE_DEADLINE = "Slow Consumer (Write Deadline)"
+    WRITE_ERROR = "Write Error"
+    READ_ERROR = "Read Error"
+    PARSE_ERROR = "Parse Error"
+    STALE_CONNECTION = "Stale Connection"
+    PROTOCOL_VIOLATION = "Protocol Violation"
+    BAD_CLIENT_PROTOCOL_VERSION = "Bad Client Protocol Version"
+    MAXIMUM_CONNECTIONS_EXCEEDED = "Maximum Connections Exceeded"
+    MAXIMUM_MESSAGE_PAYLOAD_EXCEEDED = "Maximum Message Payload Exceeded"
+    MAXIMUM_CONTROL_LINE_EXCEEDED = "Maximum Control Line Exceeded"
+    SERVER_SHUTDOWN = "Server Shutdown"
+    INTERNAL_CLIENT = "Internal Client"
+    NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
+
+
+class ErrorText:
+    """What stands between the quotes of `-ERR '...'`."""
+
+    UNKNOWN_PROTOCOL_OPERATION = "Unknown Protocol Operation"
+    MAXIMUM_CONTROL_LINE = "maximum control line exceeded"
+    MAXIMUM_PAYLOAD = "Maximum Payload Violation"
+    MAXIMUM_CONNECTIONS = "maximum connections exceeded"
+    MAXIMUM_SUBSCRIPTIONS = "maximum subscriptions exceeded"
+    AUTHORIZATION_VIOLATION = "Authorization Violation"
+    AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+    STALE_CONNECTION = "Stale Connection"
+    INVALID_CLIENT_PROTOCOL = "invalid client protocol"
+    NO_RESPONDERS_REQUIRES_HEADERS = "no responders requires headers support"
+    INVALID_PUBLISH_SUBJECT = "Invalid Publish Subject"
+    INVALID_SUBJECT = "Invalid Subject"
+    PUBLISH_VIOLATION = 'Permissions Violation for Publish to "{}"'
+    PUBLISH_REPLY_VIOLATION = 'Permissions Violation for Publish with Reply of "{}"'
+    SUBSCRIPTION_VIOLATION = 'Permissions Violation for Subscription to "{}"'
+    SUBSCRIPTION_QUEUE_VIOLATION = (
+        'Permissions Violation for Subscription to "{}" using queue "{}"'
+    )
+    SUBSCRIPTION_TOO_MANY_TOKENS = (
+        'Permissions Violation for Subscription to "{}", too many tokens'
+    )
