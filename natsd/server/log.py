@@ -1,0 +1,202 @@
+"""The daemon's log: nats-server's lines on the standard logging module.
+
+    [4711] 2026/01/02 15:04:05.000000 [INF] Server is ready
+
+- Everything in natsd logs to the logger "natsd" or below. A program that embeds a server decides itself
+  what becomes of that; only the daemon calls `open_log`.
+- `-D` and `-V` are independent: tracing without debugging shows TRC and no DBG.
+- A log file is appended to, one write per line. Past its size limit it becomes
+  `<file>.2026.01.02.15.04.05.000000000`, and the oldest such files go when there are too many.
+- A log that cannot be written never stops the server: the line is lost, as in nats-server.
+"""
+
+import logging
+import os
+import stat
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from natsd.config import Options
+from natsd.config.levels import LABELS, TRACE
+from natsd.server.log_rotation import backup_name, backups_of
+
+LOG_FILE_MODE: Final = 0o640
+_COLORS: Final = {"INF": "32", "DBG": "36", "WRN": "0;93", "ERR": "31", "FTL": "31", "TRC": "33"}
+
+root_logger = logging.getLogger("natsd")
+
+
+class Line(logging.Formatter):
+    """`[pid] date time [LVL] text`, in colour or not, with or without the time."""
+
+    def __init__(self, *, logtime: bool, utc: bool, color: bool) -> None:
+        super().__init__()
+        self._prefix = f"[{os.getpid()}] "
+        self._logtime = logtime
+        self._zone = UTC if utc else None
+        self._labels = {
+            level: f"[\x1b[{_COLORS[label]}m{label}\x1b[0m] " if color else f"[{label}] "
+            for level, label in LABELS.items()
+        }
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end; what an exception adds follows on further lines."""
+        line = self._prefix
+        if self._logtime:
+            moment = datetime.fromtimestamp(record.created, self._zone)  # noqa: DTZ006  zone None: local time is asked for
+            line += moment.strftime("%Y/%m/%d %H:%M:%S.%f ")
+        line += self._labels.get(record.levelno, f"[{record.levelname[:3]}] ")
+        line += record.getMessage()
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class LevelChoice(logging.Filter):
+    """Lets DBG and TRC through only where each was asked for."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self._hidden = {
+            level
+            for level, shown in ((logging.DEBUG, options.debug), (TRACE, options.trace))
+            if not shown
+        }
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record's level is wanted."""
+        return record.levelno not in self._hidden
+
+
+class LogFile(logging.Handler):
+    """Appends lines to a file, renames it when it is full, opens it anew when told to."""
+
+    def __init__(self, path: Path, size_limit_bytes: int, files_max: int) -> None:
+        super().__init__()
+        self._path = path
+        self._size_limit_bytes = size_limit_bytes
+        self._rotate_at_bytes = size_limit_bytes
+        self._files_max = files_max
+        self._fd = -1
+        self._size_bytes = 0
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Open the path again, after somebody renamed the file; raises OSError."""
+        fd = os.open(
+            self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, LOG_FILE_MODE
+        )
+        with self.lock or _no_lock:
+            self._fd, old_fd = fd, self._fd
+            self._size_bytes = os.fstat(fd).st_size
+            self._rotate_at_bytes = self._size_limit_bytes
+            if old_fd >= 0:
+                os.close(old_fd)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line; called with the handler's lock held."""
+        self._write(self.format(record))
+        if 0 < self._rotate_at_bytes < self._size_bytes:
+            self._rotate()
+
+    def close(self) -> None:
+        """Close the file; later lines are lost."""
+        with self.lock or _no_lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = -1
+        super().close()
+
+    def _write(self, line: str) -> None:
+        if self._fd < 0:
+            return
+        try:
+            self._size_bytes += os.write(self._fd, line.encode("utf-8", "replace") + b"\n")
+        except OSError:
+            return  # a full disk must not stop the server
+
+    def _rotate(self) -> None:
+        """Set the full file aside, go on in a new one, and say so in it."""
+        backup = backup_name(self._path, datetime.now())  # noqa: DTZ005  the name shows local time
+        try:
+            self._path.rename(backup)
+            self.reopen()
+        except OSError as error:
+            self._rotate_at_bytes *= 2
+            self._say(
+                logging.ERROR,
+                f"Unable to rotate the log file ({error.strerror}), "
+                f"will attempt next rotation at size {self._rotate_at_bytes}",
+            )
+            return
+        self._say(logging.INFO, f'Rotated log, backup saved as "{backup}"')
+        if self._files_max:
+            self._purge()
+
+    def _purge(self) -> None:
+        for backup in backups_of(self._path)[: -(self._files_max - 1) or None]:
+            try:
+                backup.unlink()
+            except OSError as error:
+                self._say(
+                    logging.ERROR,
+                    f'Unable to remove backup log file "{backup.name}" ({error.strerror}), '
+                    "will attempt next rotation",
+                )
+                return
+            self._say(logging.INFO, f'Purged log file "{backup.name}"')
+
+    def _say(self, level: int, text: str) -> None:
+        record = root_logger.makeRecord(root_logger.name, level, __file__, 0, text, (), None)
+        self._write(self.format(record))
+
+
+def open_log(options: Options) -> logging.Handler:
+    """Send what natsd logs where the options say; raises OSError when the file cannot be opened."""
+    handler: logging.Handler
+    if options.log_file:
+        handler = LogFile(options.log_file, options.log_size_limit, options.logfile_max_num)
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+    color = options.log_file is None and _is_terminal(sys.stderr.fileno())
+    handler.setFormatter(Line(logtime=options.logtime, utc=options.logtime_utc, color=color))
+    handler.addFilter(LevelChoice(options))
+    root_logger.propagate = False
+    root_logger.setLevel(_lowest_level(options))
+    root_logger.addHandler(handler)
+    return handler
+
+
+def close_log(handler: logging.Handler) -> None:
+    """Undo `open_log`."""
+    root_logger.removeHandler(handler)
+    handler.close()
+
+
+def reopen_log(handler: logging.Handler) -> None:
+    """Open the log file anew, for those who rename it and then send SIGUSR1."""
+    if not isinstance(handler, LogFile):
+        root_logger.info("File log re-open ignored, not a file logger")
+        return
+    try:
+        handler.reopen()
+    except OSError as error:
+        root_logger.error("File log re-open failed: %s", error)
+        return
+    root_logger.info("File log re-opened")
+
+
+def _lowest_level(options: Options) -> int:
+    if options.trace:
+        return TRACE
+    return logging.DEBUG if options.debug else logging.INFO
+
+
+def _is_terminal(fd: int) -> bool:
+    """A character device, as nats-server looks at it."""
+    try:
+        return stat.S_ISCHR(os.fstat(fd).st_mode)
+    except OSError:
+        return False
