@@ -1,3 +1,21 @@
-"""natsd: a NATS server you can pip install."""
+"""natsd: a NATS server you can pip install.
+
+    async with natsd.Server(port=-1) as server:
+        client = await nats.connect(server.client_url)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from natsd.server import Server as Server
 
 __version__ = "0.1.0"
+__all__ = ["Server", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Server":  # imported when first used: tools that only ask for the version stay light
+        from natsd.server import Server
+
+        return Server
+    raise AttributeError(f"module 'natsd' has no attribute {name!r}")

@@ -6,7 +6,8 @@ from natsd.core.outbound cimport Outbound
 from natsd.core.parser cimport Args
 from natsd.core.reactor cimport Counters, Endpoint
 from natsd.core.subscription cimport Message, Subscription
-from natsd.core.sublist cimport MatchResult, SubList
+from natsd.core.match_result cimport MatchResult
+from natsd.core.sublist cimport SubList
 
 
 cdef class Settings:

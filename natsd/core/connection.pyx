@@ -18,12 +18,13 @@ Source: nats-server 2.14 reference 3.1-3.6.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, EWOULDBLOCK, errno
+from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport close as close_file
 
+from natsd.core.distribute cimport distribute
 from natsd.core.outbound cimport (
     iovec, out_clear, out_gather, out_pending, out_promote, out_push, out_roll, out_sent, out_take,
 )
@@ -35,7 +36,8 @@ from natsd.core.reactor cimport (
     POLLER_READ, POLLER_WRITE, SEND_FLAGS, Counters, Endpoint, Reactor, monotonic_ns,
 )
 from natsd.core.subject cimport subject_is_valid_literal
-from natsd.core.sublist cimport MatchResult, SubList
+from natsd.core.match_result cimport MatchResult
+from natsd.core.sublist cimport SubList
 from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
 
 from natsd.core.reasons import ClosedReason, ErrorText
@@ -295,7 +297,7 @@ cdef class Connection(Endpoint):
     def read_ended(self, ssize_t n):
         if n == 0:
             self.close(ClosedReason.CLIENT_CLOSED)
-        elif errno not in (EAGAIN, EWOULDBLOCK, EINTR):
+        elif errno not in (EAGAIN, EINTR):
             self.close(ClosedReason.READ_ERROR)
         return 0
 
@@ -396,9 +398,7 @@ cdef class Connection(Endpoint):
 
     cdef int on_publish(self, Message* message) except -1:
         cdef MatchResult result = self.memo
-        cdef Subscription sub
-        cdef uint32_t i
-        cdef int64_t delivered = 0
+        cdef int64_t delivered
         self.in_msgs += 1
         self.in_bytes += message.data_len
         if self.careful_in:
@@ -413,12 +413,7 @@ cdef class Connection(Endpoint):
             result = self.resolve(message)
             if result is None:
                 return 0
-        for i in range(result.plain_count):
-            sub = <Subscription>result.plain[i]
-            if sub.sink is not self or self.echo:
-                delivered += sub.sink.deliver(sub, message)
-        for i in range(result.queue_count):
-            delivered += self.deliver_to_one(&result.queues[i], message)
+        delivered = distribute(result, message, self.reactor, None if self.echo else self)
         if delivered:
             self.fan_msgs += delivered
             self.fan_bytes += delivered * message.data_len
@@ -427,20 +422,6 @@ cdef class Connection(Endpoint):
                 self.wait_for_recipient()
         elif message.reply != NULL and self.no_responders:
             self.answer_no_responders(message)
-        return 0
-
-    cdef int deliver_to_one(self, QueueGroup* group, Message* message) except -1:
-        """Deliver to a random member of a queue group, or the next that takes it."""
-        cdef Subscription sub
-        cdef uint32_t i
-        cdef uint32_t pick = self.reactor.random(group.count)
-        for i in range(group.count):
-            sub = <Subscription>group.members[pick]
-            if (sub.sink is not self or self.echo) and sub.sink.deliver(sub, message):
-                return 1
-            pick += 1
-            if pick == group.count:
-                pick = 0
         return 0
 
     cdef MatchResult resolve(self, Message* message):
@@ -501,7 +482,7 @@ cdef class Connection(Endpoint):
         cdef uint32_t i
         cdef bytes block
         for i in range(result.plain_count):
-            sub = <Subscription>result.plain[i]
+            sub = <Subscription>result.plain_subs[i]
             if sub.sink is self:
                 block = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % (
                     <bytes>message.subject[:message.subject_len]
@@ -841,7 +822,7 @@ cdef class Connection(Endpoint):
             if sent < 0:
                 if errno == EINTR:
                     continue
-                if errno in (EAGAIN, EWOULDBLOCK):
+                if errno == EAGAIN:
                     return self.block()
                 out_clear(&self.out, self.reactor.pool)
                 self.close(ClosedReason.WRITE_ERROR)

@@ -15,6 +15,10 @@ from libc.string cimport memchr, memcmp
 from natsd.core.name_table cimport hash_name
 
 
+cdef enum:
+    SUBJECT_LEN_MAX = 0x7fffffff
+
+
 class InvalidSubject(ValueError):
     """A subject with an empty token, or with `>` before its end."""
 
@@ -35,6 +39,8 @@ cdef int split_tokens(TokenList* tokens, const char* subject, Py_ssize_t length)
     cdef const char* at = subject
     cdef Token* token
     tokens.count = 0
+    if length > SUBJECT_LEN_MAX:
+        return 0
     while True:
         while at < end and at[0] != c'.':
             at += 1

@@ -1,0 +1,87 @@
+"""The client that the server's own parts publish, subscribe and request with: one per account.
+
+- Nothing is recursive: messages and callbacks are queued and carried out at the end of the reactor's turn.
+- A callback that raises is logged; it disturbs neither the publisher nor other subscribers.
+- It is used on the server's event loop only.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from natsd.core.internal import CallbackSink, Publisher
+from natsd.core.reactor import Counters, Reactor
+from natsd.core.sublist import SubList
+from natsd.core.subscription import Subscription
+
+Handler = Callable[[str, str | None, bytes, bytes], object]
+"""Called with subject, reply, header block (empty: none) and payload."""
+
+INBOX_PREFIX: Final = "_INBOX.$internal."
+
+
+class NoRespondersError(Exception):
+    """Nobody listens on the subject of a request."""
+
+
+class InternalClient:
+    """Publish, subscribe and request inside one account."""
+
+    def __init__(self, reactor: Reactor, sublist: SubList, counters: Counters) -> None:
+        self._reactor = reactor
+        self._sublist = sublist
+        self._publisher = Publisher(reactor, sublist, counters)
+        self._subscriptions: set[Subscription] = set()
+        self._last_request = 0
+
+    def publish(
+        self, subject: str, payload: bytes = b"", *, reply: str | None = None, headers: bytes = b""
+    ) -> None:
+        """Queue a message; `headers` is a whole header block (`NATS/1.0` line to empty line)."""
+        self._publisher.publish(
+            subject.encode(), payload, None if reply is None else reply.encode(), headers
+        )
+
+    def subscribe(
+        self, subject: str, handler: Handler, *, queue: str | None = None
+    ) -> Subscription:
+        """Have `handler` called with each message; raises InvalidSubject."""
+        subscription = Subscription(
+            subject, queue, sid=b"0", sink=CallbackSink(self._reactor, handler)
+        )
+        self._sublist.insert(subscription)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Stop; messages already queued for the handler still reach it."""
+        self._subscriptions.discard(subscription)
+        self._sublist.remove(subscription)
+        subscription.detach()
+
+    async def request(
+        self, subject: str, payload: bytes = b"", *, timeout_s: float = 2.0
+    ) -> bytes:
+        """The payload of the first answer. Raises NoRespondersError at once, TimeoutError later."""
+        if not self._sublist.has_interest(subject):
+            raise NoRespondersError(f"nobody listens on {subject!r}")
+        self._last_request += 1
+        inbox = f"{INBOX_PREFIX}{self._last_request}"
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def answered(_subject: str, _reply: str | None, _headers: bytes, data: bytes) -> None:
+            if not answer.done():
+                answer.set_result(data)
+
+        subscription = self.subscribe(inbox, answered)
+        try:
+            self.publish(subject, payload, reply=inbox)
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        finally:
+            self.unsubscribe(subscription)
+
+    def close(self) -> None:
+        """Unsubscribe from everything."""
+        for subscription in list(self._subscriptions):
+            self.unsubscribe(subscription)

@@ -1,0 +1,256 @@
+"""A client's connection: what INFO and CONNECT say, and what of it is logged and remembered.
+
+- The path of messages is compiled (natsd/core/connection.pyx); here is what happens once per connection.
+- A client is in its server's `clients` from accept to teardown, then a `ClosedClient` in the ring of those.
+
+Source: nats-server 2.14 reference 3.2, 3.3, 3.5 and 9.4.
+"""
+
+import logging
+import sys
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from natsd.accounts import Account
+from natsd.clients.connect import PROTOCOLS, BadConnectError, ConnectOptions, decode_connect
+from natsd.clients.redact import redact_connect, shown_payload
+from natsd.config import Options
+from natsd.config.levels import TRACE
+from natsd.core.connection import Connection, Settings
+from natsd.core.reactor import Reactor
+from natsd.core.reasons import ClosedReason, ErrorText
+
+logger = logging.getLogger("natsd.client")
+
+PROTOCOL_ASYNC_INFO: Final = 1
+_parse_json = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ClientHost(Protocol):
+    """What a client needs of the server it is connected to."""
+
+    options: Options
+    reactor: Reactor
+    settings: Settings
+    clients: "dict[int, Client]"
+    system_account: Account
+
+    def info(self, cid: int, ip: str, **more: object) -> bytes: ...
+    def authenticate(self, connect: ConnectOptions) -> bool: ...
+    def account_of(self, connect: ConnectOptions) -> Account: ...
+    def client_closed(self, client: "Client") -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionInfo:
+    """One subscription, for monitoring."""
+
+    subject: str
+    queue: str | None
+    sid: str
+    msgs: int
+    max: int
+
+
+class Client(Connection):
+    """A connection that speaks the client protocol."""
+
+    __slots__ = ("_connect", "_host", "account", "ip", "port")
+
+    kind: Final = "Client"
+
+    def __init__(
+        self, host: ClientHost, cid: int, fd: int, ip: str, port: int, transport: Any = None
+    ) -> None:
+        super().__init__(host.reactor, host.settings, cid, fd, transport)
+        self._host = host
+        self._connect: ConnectOptions | None = None
+        self.ip = ip
+        self.port = port
+        self.account: Account | None = None
+        if host.options.trace:
+            self.set_trace(True)
+
+    def welcome(self) -> None:
+        """Send INFO and begin to serve; too many connections are turned away."""
+        host = self._host
+        self.debug("Client connection created")
+        self._join(host.account_of(ConnectOptions()))
+        self.open()
+        self.send_protocol(host.info(self.cid, self.ip))
+        limit = host.options.max_connections
+        if limit < 1 or len(host.clients) >= limit:
+            self.error(ErrorText.MAXIMUM_CONNECTIONS)
+            self.close_with_error(
+                ErrorText.MAXIMUM_CONNECTIONS, ClosedReason.MAXIMUM_CONNECTIONS_EXCEEDED
+            )
+            return
+        host.clients[self.cid] = self
+        if host.options.auth_required:
+            self.await_connect(round(host.options.auth_timeout.total_seconds() * 1e9))
+
+    def _join(self, account: Account) -> None:
+        if account is not self.account:
+            if self.account is not None:
+                self.account.connections -= 1
+            account.connections += 1
+            self.account = account
+            self.bind_account(account.sublist, account.counters)
+
+    # ---- operations, called by the compiled connection
+
+    def connect_received(self, json: bytes) -> None:
+        """Apply a CONNECT: authenticate, choose the account, negotiate."""
+        if self.trace:
+            self.trace_operation("<<-", b"CONNECT " + redact_connect(json))
+        try:
+            connect = decode_connect(json, self._connect)
+        except BadConnectError as error:
+            self.error(f"CONNECT: {error}")
+            self.close(ClosedReason.PROTOCOL_VIOLATION)
+            return
+        if self._connect is not None:
+            self.drop_subscriptions()
+        self._remember(connect)
+        if connect.account or connect.new_account or not self._host.authenticate(connect):
+            self._refuse()
+            return
+        self.connected()
+        self._join(self._host.account_of(connect))
+        self._negotiate(connect)
+
+    def _remember(self, connect: ConnectOptions) -> None:
+        """Keep the options; equal texts of many clients are kept once."""
+        connect.lang = sys.intern(connect.lang)
+        connect.version = sys.intern(connect.version)
+        self._connect = connect
+
+    def _refuse(self) -> None:
+        self.error("authentication error")
+        self.close_with_error(
+            ErrorText.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE
+        )
+
+    def _negotiate(self, connect: ConnectOptions) -> None:
+        headers = connect.headers and not self._host.options.no_header_support
+        self.negotiate(
+            connect.verbose, connect.pedantic, connect.echo, headers, connect.no_responders
+        )
+        if connect.protocol not in PROTOCOLS:
+            self.close_with_error(
+                ErrorText.INVALID_CLIENT_PROTOCOL, ClosedReason.BAD_CLIENT_PROTOCOL_VERSION
+            )
+        elif connect.no_responders and not headers:
+            self.close_with_error(
+                ErrorText.NO_RESPONDERS_REQUIRES_HEADERS,
+                ClosedReason.NO_RESPONDERS_REQUIRES_HEADERS,
+            )
+        elif connect.verbose:
+            self.send_ok()
+
+    def info_received(self, json: bytes) -> None:
+        """Clients have no reason to send INFO; a well-formed one is ignored."""
+        try:
+            _parse_json(json)
+        except msgspec.DecodeError:
+            self.close(ClosedReason.PROTOCOL_VIOLATION)
+
+    def first_pong(self) -> None:
+        """Tell clients that understand it which account they are in."""
+        if self._connect is not None and self._connect.protocol >= PROTOCOL_ASYNC_INFO:
+            assert self.account is not None
+            is_system = self.account is self._host.system_account
+            more = {"acc_is_sys": True} if is_system else {}
+            self.send_protocol(
+                self._host.info(
+                    self.cid, self.ip, connect_info=True, remote_account=self.account.name, **more
+                )
+            )
+
+    def authentication_timed_out(self) -> None:
+        """Close a connection that did not authenticate in time."""
+        self.debug("Authentication Timeout")
+        self.close_with_error(
+            ErrorText.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT
+        )
+
+    def closed(self) -> None:
+        """The connection is gone."""
+        assert self.reason is not None
+        self.debug(f"Client connection closed: {self.reason.value}")
+        self._host.clients.pop(self.cid, None)
+        self._host.client_closed(self)
+        if self.account is not None:
+            self.account.connections -= 1
+
+    # ---- what it said of itself
+
+    @property
+    def name(self) -> str:
+        """The client's name for this connection."""
+        return "" if self._connect is None else self._connect.name
+
+    @property
+    def lang(self) -> str:
+        """The client library's language."""
+        return "" if self._connect is None else self._connect.lang
+
+    @property
+    def version(self) -> str:
+        """The client library's version."""
+        return "" if self._connect is None else self._connect.version
+
+    @property
+    def authorized_user(self) -> str:
+        """Who it authenticated as; empty where nobody needs to."""
+        if self._connect is None or not self._host.options.auth_required:
+            return ""
+        return self._connect.user or ("[REDACTED]" if self._connect.auth_token else "")
+
+    def subscriptions(self) -> list[SubscriptionInfo]:
+        """Its subscriptions, for monitoring."""
+        return [
+            SubscriptionInfo(s.subject, s.queue, s.sid, s.delivered, s.max_delivered)
+            for s in self.own_subscriptions()
+        ]
+
+    # ---- log lines
+
+    def __str__(self) -> str:
+        where = f"[{self.ip}]" if ":" in self.ip else self.ip
+        text = f"{where}:{self.port} - cid:{self.cid}"
+        connect = self._connect
+        if connect is None:
+            return text
+        version = f"v{connect.version}" if connect.version else ""
+        who = ":".join(filter(None, (version, connect.lang, connect.name)))
+        if who:
+            text += f' - "{who}"'
+        if self.account is not None and self.authorized_user:
+            user = f"user:{connect.user}" if connect.user else "token"
+            text += f' - "{self.account.name}/{user}"'
+        return text
+
+    def debug(self, text: str) -> None:
+        """Log at debug level."""
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s - %s", self, text)
+
+    def error(self, text: str) -> None:
+        """Log an error of this client."""
+        logger.error("%s - %s", self, text)
+
+    def notice(self, text: str) -> None:
+        """Log at info level."""
+        logger.info("%s - %s", self, text)
+
+    def trace_operation(self, direction: str, operation: bytes) -> None:
+        """Log an operation, as `<<- [PUB foo 5]`."""
+        logger.log(TRACE, "%s - %s [%s]", self, direction, operation.decode(errors="replace"))
+
+    def trace_payload(self, direction: str, data: bytes) -> None:
+        """Log a payload, as far as `max_traced_msg_len` allows."""
+        limit = self._host.options.max_traced_msg_len
+        logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", self, direction, shown_payload(data, limit))

@@ -1,0 +1,71 @@
+"""A connection that is gone, as monitoring remembers it."""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from natsd.clients.client import Client, SubscriptionInfo
+
+SUBSCRIPTIONS_KEPT_MAX: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedClient:
+    """What `connz?state=closed` shows; times in nanoseconds of the monotonic clock."""
+
+    cid: int
+    kind: str
+    ip: str
+    port: int
+    start_ns: int
+    last_activity_ns: int
+    stop_ns: int
+    reason: str
+    rtt_ns: int
+    pending_bytes: int
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    stalls: int
+    num_subscriptions: int
+    name: str
+    lang: str
+    version: str
+    authorized_user: str
+    account_name: str
+    kept_subscriptions: tuple[SubscriptionInfo, ...]
+
+    @classmethod
+    def of(cls, client: Client) -> "ClosedClient":
+        """Remember a client that is being torn down, before its subscriptions are gone."""
+        few = client.num_subscriptions <= SUBSCRIPTIONS_KEPT_MAX
+        assert client.reason is not None and client.account is not None
+        return cls(
+            cid=client.cid,
+            kind=client.kind,
+            ip=client.ip,
+            port=client.port,
+            start_ns=client.start_ns,
+            last_activity_ns=client.last_activity_ns,
+            stop_ns=time.monotonic_ns(),
+            reason=client.reason.value,
+            rtt_ns=client.rtt_ns,
+            pending_bytes=client.pending_bytes,
+            in_msgs=client.in_msgs,
+            in_bytes=client.in_bytes,
+            out_msgs=client.out_msgs,
+            out_bytes=client.out_bytes,
+            stalls=client.stalls,
+            num_subscriptions=client.num_subscriptions,
+            name=client.name,
+            lang=client.lang,
+            version=client.version,
+            authorized_user=client.authorized_user,
+            account_name=client.account.name,
+            kept_subscriptions=tuple(client.subscriptions()) if few else (),
+        )
+
+    def subscriptions(self) -> tuple[SubscriptionInfo, ...]:
+        """The subscriptions it had, unless there were very many."""
+        return self.kept_subscriptions

@@ -1,0 +1,66 @@
+"""What a client says of itself in CONNECT.
+
+Source: nats-server 2.14 reference 3.3. As there, field names match in any case, unknown fields are ignored, `null`
+changes nothing, and a repeated CONNECT changes only the fields it names.
+"""
+
+import contextlib
+import re
+from typing import Any, Final
+
+import msgspec
+
+PROTOCOLS: Final = (0, 1)
+
+
+class BadConnectError(Exception):
+    """The JSON of a CONNECT is none, or a field has the wrong type."""
+
+
+class ConnectOptions(msgspec.Struct):
+    """The fields of CONNECT that a client may set; verbose, pedantic and echo are true unless said otherwise."""
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    protocol: int = 0
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    user: str = ""
+    password: str = msgspec.field(name="pass", default="")
+    auth_token: str = ""
+    account: str = ""
+    new_account: bool = False
+    tls_required: bool = False
+    nkey: str = ""
+    jwt: str = ""
+    sig: str = ""
+
+
+FIELDS: Final = frozenset(ConnectOptions.__struct_encode_fields__)
+ODD_KEY: Final = re.compile(rb'"\w*[A-Z]\w*"\s*:')
+
+_decode = msgspec.json.Decoder(dict[str, Any] | None).decode
+_decode_options = msgspec.json.Decoder(ConnectOptions).decode
+
+
+def decode_connect(json: bytes, before: ConnectOptions | None = None) -> ConnectOptions:
+    """Options from the JSON of a CONNECT, on top of those of the one before; raises BadConnectError."""
+    if before is None and not ODD_KEY.search(json):
+        with contextlib.suppress(msgspec.DecodeError):  # a null, or really bad
+            return _decode_options(json)
+    return _decode_onto(json, before)
+
+
+def _decode_onto(json: bytes, before: ConnectOptions | None) -> ConnectOptions:
+    try:
+        settings = msgspec.to_builtins(before) if before is not None else {}
+        for name, value in (_decode(json) or {}).items():
+            if value is not None and name.lower() in FIELDS:
+                settings[name.lower()] = value
+        return msgspec.convert(settings, ConnectOptions)
+    except msgspec.DecodeError as error:
+        raise BadConnectError(str(error)) from None

@@ -1,0 +1,43 @@
+"""A message to all whom a match result lists: every plain subscription, one member of each queue group.
+
+Inlined where messages enter: a client's connection, the server's own parts.
+"""
+
+from libc.stdint cimport int64_t, uint32_t
+
+from natsd.core.reactor cimport Reactor
+from natsd.core.match_result cimport MatchResult, QueueResult
+from natsd.core.subscription cimport Message, Sink, Subscription
+
+
+cdef inline int deliver_to_one(
+    QueueResult* group, Message* message, Reactor reactor, Sink excluded
+) except -1:
+    """Deliver to a random member of a queue group, or to the next that takes it."""
+    cdef Subscription sub
+    cdef uint32_t i
+    cdef uint32_t pick = reactor.random(group.count)
+    for i in range(group.count):
+        sub = <Subscription>group.members[pick]
+        if sub.sink is not excluded and sub.sink.deliver(sub, message):
+            return 1
+        pick += 1
+        if pick == group.count:
+            pick = 0
+    return 0
+
+
+cdef inline int64_t distribute(
+    MatchResult result, Message* message, Reactor reactor, Sink excluded
+) except -1:
+    """Deliver to all but `excluded` (None: to all); return how many took it."""
+    cdef Subscription sub
+    cdef uint32_t i
+    cdef int64_t delivered = 0
+    for i in range(result.plain_count):
+        sub = <Subscription>result.plain_subs[i]
+        if sub.sink is not excluded:
+            delivered += sub.sink.deliver(sub, message)
+    for i in range(result.queue_count):
+        delivered += deliver_to_one(&result.queue_groups[i], message, reactor, excluded)
+    return delivered

@@ -1,0 +1,236 @@
+"""The server: builds the parts, starts them in order, stops them in reverse.
+
+    async with Server(port=-1) as server:            # on the running loop
+        await nats.connect(server.client_url)
+
+    with Server(port=-1, thread=True) as server:     # on a loop and a thread of its own
+        ...
+
+- Any number of servers may run in one process, on one loop or on several.
+- A server that stopped, or failed to start, leaves nothing behind: no socket, timer, task or thread.
+- Everything but `client_url` and what monitoring reads is used on the server's own loop.
+"""
+
+import asyncio
+import hmac
+import logging
+import socket
+from collections import deque
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+from natsd.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from natsd.clients import Client, ClosedClient
+from natsd.clients.acceptor import Acceptor
+from natsd.clients.connect import ConnectOptions
+from natsd.clients.listener import bound_port, listen
+from natsd.clients.transport import TransportProtocol
+from natsd.config import Options, make_options
+from natsd.core.connection import Settings
+from natsd.core.reactor import Counters, Reactor, has_poller
+from natsd.core.reasons import ClosedReason
+from natsd.server.identity import new_server_id
+from natsd.server.info import InfoLine
+from natsd.server.threaded import OwnThread
+
+logger = logging.getLogger("natsd.server")
+
+FIRST_CLIENT_ID: Final = 5
+"""nats-server's own internal clients take the ids before."""
+BACKLOG: Final = 4096
+SWEEP_MIN_S: Final = 0.005
+SWEEP_MAX_S: Final = 0.25
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104  compared with, not bound to
+
+
+class Server:
+    """A NATS server. Settings are those of `Options`, by keyword; raises OptionsError, ListenError."""
+
+    def __init__(
+        self, options: Options | None = None, *, thread: bool = False, **settings: Any
+    ) -> None:
+        self.options = make_options(options, **settings)
+        self.id = new_server_id()
+        self.name = self.options.server_name or self.id
+        self.start_time = datetime.now(UTC)
+        self.client_host = self.options.host
+        self.client_port = 0
+        self.total_connections = 0
+        self.clients: dict[int, Client] = {}
+        self.closed_clients: deque[ClosedClient] = deque(maxlen=self.options.max_closed_clients)
+        self.accounts: dict[str, Account] = {}
+        self.settings = connection_settings(self.options)
+        self._own_thread = OwnThread(self) if thread else None
+        self._acceptor: Acceptor | None = None
+        self._stopped: asyncio.Event | None = None
+        self._last_cid = FIRST_CLIENT_ID - 1
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Listen and serve; returns when connections are accepted."""
+        if self._own_thread is not None:
+            await asyncio.to_thread(self._own_thread.start)
+        else:
+            await self.start_here()
+
+    async def stop(self) -> None:
+        """Close all connections and stop; once stopped, does nothing."""
+        if self._own_thread is not None:
+            await asyncio.to_thread(self._own_thread.stop)
+        else:
+            await self.stop_here()
+
+    async def wait_closed(self) -> None:
+        """Wait until the server has stopped."""
+        if self._own_thread is not None:
+            await asyncio.to_thread(self._own_thread.join)
+        elif self._stopped is not None:
+            await self._stopped.wait()
+
+    async def start_here(self) -> None:
+        """Start on the running loop."""
+        loop = asyncio.get_running_loop()
+        listener = listen(self.options.host, self.options.port, backlog=BACKLOG)
+        self.client_port = bound_port(listener)
+        self._stopped = asyncio.Event()
+        self.start_time = datetime.now(UTC)
+        self._info = InfoLine(self.options, self.id, self.name, self.client_port)
+        self.reactor = Reactor(
+            loop, logger.exception, self.options.max_control_line, sweep_seconds(self.options)
+        )
+        for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
+            self.accounts[name] = Account(
+                name, self.reactor, sublist_cache=not self.options.disable_sublist_cache
+            )
+        self._acceptor = Acceptor(loop, listener, self._accepted)
+
+    async def stop_here(self) -> None:
+        """Stop on the loop it was started on."""
+        if self._acceptor is None:
+            return
+        self._acceptor.close()
+        self._acceptor = None
+        for client in list(self.clients.values()):
+            client.close(ClosedReason.SERVER_SHUTDOWN)
+        for account in self.accounts.values():
+            account.close()
+        self.reactor.close()
+        assert self._stopped is not None
+        self._stopped.set()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        if self._own_thread is None:
+            raise TypeError("use `async with`, or Server(thread=True) in a synchronous program")
+        self._own_thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._own_thread is not None
+        self._own_thread.stop()
+
+    # ---- what others ask
+
+    @property
+    def client_url(self) -> str:
+        """Where a client on this machine connects to."""
+        host = "127.0.0.1" if self.client_host in _ANY_ADDRESS else self.client_host
+        return f"nats://[{host}]:{self.client_port}" if ":" in host else f"nats://{host}:{self.client_port}"
+
+    @property
+    def counters(self) -> Counters:
+        """Totals over all connections since start."""
+        return self.reactor.counters
+
+    @property
+    def system_account(self) -> Account:
+        """The account of the server's own subjects."""
+        return self.accounts[SYSTEM_ACCOUNT]
+
+    def info(self, cid: int, ip: str, **more: object) -> bytes:
+        """The INFO line for a client."""
+        return self._info.render(cid, ip, **more)
+
+    def authenticate(self, connect: ConnectOptions) -> bool:
+        """Whether these credentials let a client in."""
+        options = self.options
+        if options.token:
+            return _equal(connect.auth_token, options.token)
+        if options.user or options.password:
+            user = _equal(connect.user, options.user)
+            return _equal(connect.password, options.password) and user
+        return True
+
+    def account_of(self, connect: ConnectOptions) -> Account:
+        """The account a client belongs to."""
+        return self.accounts[GLOBAL_ACCOUNT]
+
+    def client_closed(self, client: Client) -> None:
+        """A client is being torn down: remember it for monitoring."""
+        self.closed_clients.append(ClosedClient.of(client))
+
+    # ---- connections
+
+    def _accepted(self, connection: socket.socket, ip: str, port: int) -> None:
+        self._last_cid += 1
+        self.total_connections += 1
+        if has_poller():
+            Client(self, self._last_cid, connection.detach(), ip, port).welcome()
+        else:
+            connect = partial(self._connected, self._last_cid, ip, port)
+            connection.setblocking(False)
+            loop = self.reactor.loop
+            loop.create_task(
+                loop.connect_accepted_socket(partial(TransportProtocol, connect), connection)
+            )
+
+    def _connected(self, cid: int, ip: str, port: int, transport: asyncio.Transport) -> Client:
+        client = Client(self, cid, -1, ip, port, transport)
+        client.welcome()
+        return client
+
+
+def _equal(given: str, expected: str) -> bool:
+    """Compare secrets in constant time."""
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+def connection_settings(options: Options) -> Settings:
+    """The limits that compiled connections read."""
+    settings = Settings()
+    settings.max_control_line = options.max_control_line
+    settings.max_payload = options.max_payload
+    settings.max_pending = options.max_pending
+    settings.max_subscriptions = options.max_subscriptions
+    settings.max_sub_tokens = options.max_sub_tokens
+    settings.ping_interval_ns = round(options.ping_interval.total_seconds() * 1e9)
+    settings.ping_max = options.ping_max
+    settings.write_deadline_ns = round(options.write_deadline.total_seconds() * 1e9)
+    settings.no_fast_producer_stall = options.no_fast_producer_stall
+    settings.headers = not options.no_header_support
+    return settings
+
+
+def sweep_seconds(options: Options) -> float:
+    """How often deadlines are looked at: a tenth of the shortest of them."""
+    shortest = min(options.ping_interval, options.write_deadline, options.auth_timeout)
+    return min(SWEEP_MAX_S, max(SWEEP_MIN_S, shortest.total_seconds() / 10))
