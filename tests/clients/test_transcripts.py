@@ -39,8 +39,9 @@ def test_cut_anywhere(path: Path, shared_server: Callable[..., Target]) -> None:
         for name, cut in cuts(transcript.sent_bytes):
             try:
                 player.play(transcript, cut)
-            except AssertionError as error:
-                raise AssertionError(f"{path.name}, {name}: {error}") from error
+            except Exception as error:
+                error.add_note(f"in {path.name}, {name}")
+                raise
 
 
 def credentials(server: Target) -> dict[str, object]:
