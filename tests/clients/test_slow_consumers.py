@@ -157,3 +157,37 @@ def wait_until_reset(wire: Wire) -> None:
     raise AssertionError("the server kept the connection")
 
 
+
+
+def test_no_fast_producer_stall_drops_instead(
+    start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
+) -> None:
+    """With no_fast_producer_stall, above 75 % of max_pending messages are dropped, nobody waits."""
+    server = start_threaded_server(max_pending=MIB, no_fast_producer_stall=True)
+    lazy, publisher = open_wire(server, QUIET), open_wire(server, QUIET)
+    lazy.send(b"SUB flood 1\r\n")
+    lazy.sync()
+    for _ in range(400):
+        publisher.send(MESSAGE)
+        publisher.sync()
+
+    received = len(lazy.sync())
+    assert 0 < received < 400
+    publisher.send(b"PUB flood 4\r\nmore\r\n")
+    assert lazy.read_frame() == b"MSG flood 1 4\r\nmore\r\n"
+
+
+@pytest.mark.natsd_only
+def test_stalls_and_slow_consumers_are_counted(
+    start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
+) -> None:
+    target = start_threaded_server(max_pending=MIB)
+    lazy, publisher = open_wire(target, QUIET), open_wire(target, QUIET)
+    lazy.send(b"SUB flood 1\r\n")
+    lazy.sync()
+    for _ in range(400):
+        publisher.send(MESSAGE)
+        publisher.sync()
+    counters = target.server.counters
+    assert counters.stalled_clients > 0
+    assert counters.slow_consumers == 1
