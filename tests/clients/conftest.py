@@ -1,4 +1,4 @@
-"""Servers and clients for the behaviour tests; tests/clients/target.py says which server is tested."""
+"""Servers and clients for the behaviour tests; `target` says which server is tested."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 
@@ -23,3 +24,8 @@ def percentile(values: list[float], percent: float) -> float:
     """The smallest value that `percent` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def report(line: str) -> None:
+    """Say a number that was measured; `pytest -rP` shows it."""
+    sys.stdout.write(f"{line}\n")

@@ -123,7 +123,12 @@ def start_natsd_process(options: Options) -> ProcessTarget:
     return ProcessTarget([sys.executable, "-m", "tests.clients.serve", settings], options)
 
 
-AUTHORIZATION = {"user": "user", "password": "password", "token": "token", "auth_timeout": "timeout"}
+AUTHORIZATION = {
+    "user": "user",
+    "password": "password",
+    "token": "token",
+    "auth_timeout": "timeout",
+}
 DURATIONS = {"ping_interval", "write_deadline"}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import nats
 import pytest
+from nats.aio.client import Client
 from nats.errors import Error
 
 from tests.clients.barrier import processed
@@ -61,5 +61,7 @@ async def test_token_and_password(start_server: StartServer, connect: Connect) -
 
 async def test_a_wrong_token_is_an_authorization_violation(start_server: StartServer) -> None:
     server = await start_server(token="s3cr3t")
-    with pytest.raises(Error, match="(?i)authorization violation"):
-        await nats.connect(server.url, token="wrong", allow_reconnect=False)
+    client = Client()
+    with pytest.raises(Error, match=r"(?i)authorization violation"):
+        await client.connect(server.url, token="wrong", allow_reconnect=False)
+    await client.close()

@@ -84,8 +84,11 @@ def test_stale(shared_server: Callable[..., Target]) -> None:
 
 def test_too_many_connections(shared_server: Callable[..., Target]) -> None:
     server = shared_server(http_port=-1, max_connections=1)
-    with Wire(server.address), Wire(server.address) as second:
+    with Wire(server.address) as first:
+        first.sync()
+        second = Wire(server.address)
         second.read_until_closed()
+        second.close()
         assert closed_reason(server, second) == "Maximum Connections Exceeded"
 
 

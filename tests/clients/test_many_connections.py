@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.clients.conftest import StartServerProcess
-from tests.clients.measure import resident_bytes
+from tests.clients.measure import report, resident_bytes
 from tests.clients.wire import Wire
 
 CONNECTIONS = 10_000
@@ -45,7 +45,7 @@ def test_ten_thousand_connections(
         assert wire.read_frame() == b"PONG\r\n"
     per_connection_kib = (resident_bytes(server.pid) - before_bytes) / CONNECTIONS / 1024
     record_property("connection_kib", round(per_connection_kib, 1))
-    print(f"{per_connection_kib:.1f} KiB of the server's memory for each connection")
+    report(f"{per_connection_kib:.1f} KiB of the server's memory for each connection")
 
     publisher = wires[0]
     publisher.send(b"PUB all 5\r\nhello\r\n")

@@ -1,4 +1,4 @@
-"""§3.6 The server asks quiet clients whether they are there, and closes those that do not answer."""
+"""§3.6 The server asks quiet clients whether they are there, and closes who does not answer."""
 
 from __future__ import annotations
 

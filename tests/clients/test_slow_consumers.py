@@ -1,4 +1,4 @@
-"""§3.6 A subscriber that reads too slowly is closed; nobody else suffers, and memory stays bounded."""
+"""§3.6 Who reads too slowly is closed; nobody else suffers, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.clients.conftest import StartServerProcess, StartThreadedServer
-from tests.clients.measure import percentile, resident_bytes
+from tests.clients.measure import percentile, report, resident_bytes
 from tests.clients.wire import Address, Wire
 
 QUIET = '{"verbose":false,"pedantic":false}'
@@ -20,7 +20,7 @@ MESSAGE = b"PUB flood 65536\r\n" + b"x" * 65536 + b"\r\n"
 def test_max_pending_closes_the_subscriber(
     start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
 ) -> None:
-    """It gets what fits the sockets between, no -ERR; the publisher and a reading subscriber go on."""
+    """It gets what fits the sockets between, no -ERR; everybody else goes on."""
     server = start_threaded_server(max_pending=MIB)
     lazy, eager, publisher = (open_wire(server, QUIET) for _ in range(3))
     lazy.send(b"SUB flood 1\r\n")
@@ -74,7 +74,7 @@ def test_write_deadline_closes_the_subscriber(
 def test_one_subscriber_that_never_reads_does_not_stop_the_others(
     start_server_process: StartServerProcess, record_property: Callable[[str, object], None]
 ) -> None:
-    """Under a flood for it, memory stays near max_pending and a bystander's PING is answered soon."""
+    """Under a flood for it, memory stays near max_pending and a bystander is answered soon."""
     server = start_server_process(max_pending=16 * MIB)
     before_bytes = resident_bytes(server.pid)
     with Wire(server.address) as lazy, Wire(server.address) as bystander:
@@ -95,7 +95,7 @@ def test_one_subscriber_that_never_reads_does_not_stop_the_others(
     p99_ms = percentile(pings_s, 99) * 1000
     record_property("bystander_ping_p99_ms", round(p99_ms, 2))
     record_property("server_grown_mib", round(grown_mib, 1))
-    print(f"PING p99 {p99_ms:.2f} ms of {len(pings_s)}, grown by {grown_mib:.1f} MiB")
+    report(f"PING p99 {p99_ms:.2f} ms of {len(pings_s)}, grown by {grown_mib:.1f} MiB")
     assert grown_mib < 3 * 16 + 64
     assert p99_ms < 250
 
@@ -155,8 +155,6 @@ def wait_until_reset(wire: Wire) -> None:
             return
         threading.Event().wait(0.02)
     raise AssertionError("the server kept the connection")
-
-
 
 
 def test_no_fast_producer_stall_drops_instead(

@@ -1,4 +1,4 @@
-r"""Wire transcripts: a text file that says what clients send and what the server answers, and a player.
+r"""Wire transcripts: text files of what clients send and the server answers; and their player.
 
     # §3.1 An auto-unsubscribe counts from the SUB.
     options: max_payload=1024
@@ -18,7 +18,7 @@ r"""Wire transcripts: a text file that says what clients send and what the serve
   leaves the letter out. The INFO greeting is read when a connection opens and is not shown.
 - Escapes: `\r \n \t \0 \\ \xHH`; a single `\` at the end of a line leaves the CRLF out;
   `{x*4096}` is x repeated. `A~ regex` expects one frame that matches, without its CRLF.
-- `A! closed` expects the server to close without sending more; `A! half-close` ends A's sending side.
+- `A! closed` expects the server to close without sending more; `A! half-close` ends A's sending.
 - Every connection still open at the end is asked PING and must answer PONG and nothing else.
 - `options:` gives server options; `whole: reason` plays the transcript only as it is, never split;
   `go-whole: reason` does so for nats-server only.
@@ -176,6 +176,7 @@ class Player:
                 self._play_step(step, cut)
             for letter, wire in self._wires.items():
                 self._expect_nothing_more(letter, wire)
+                wire.leave()
         finally:
             for wire in self._wires.values():
                 wire.close()
@@ -218,7 +219,9 @@ def expect(wire: Wire, expected: bytes) -> None:
         try:
             received += wire.read_frame()
         except (Closed, TimeoutError) as error:
-            raise AssertionError(f"expected {expected!r}, received {received!r}, {error}") from error
+            raise AssertionError(
+                f"expected {expected!r}, received {received!r}, {error}"
+            ) from error
         if not expected.startswith(received):
             break
     assert received == expected, f"expected {expected!r}, received {received!r}"

@@ -15,6 +15,7 @@ Promises:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from typing import Any, Self
@@ -52,10 +53,8 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         """Send as it is; that the server has closed meanwhile shows when reading."""
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
 
     def read_frame(self) -> bytes:
         """The next frame, or `Closed`."""
@@ -96,6 +95,13 @@ class Wire:
         """Send no more; what the server still answers can be read."""
         self.socket.shutdown(socket.SHUT_WR)
 
+    def leave(self) -> None:
+        """Close, and wait until the server has noticed: from now on nothing is delivered here."""
+        with contextlib.suppress(OSError):  # the server may have closed already
+            self.half_close()
+        self.read_until_closed()
+        self.close()
+
     def close(self) -> None:
         self.socket.close()
 
@@ -131,6 +137,7 @@ class Wire:
 
 def parse_info(line: bytes) -> dict[str, Any]:
     """The JSON of an INFO line."""
-    assert line.startswith(b"INFO {") and line.endswith(b"\r\n"), line
+    assert line.startswith(b"INFO {"), line
+    assert line.endswith(b"} \r\n"), line
     fields: dict[str, Any] = json.loads(line[len(b"INFO ") :])
     return fields
