@@ -1,0 +1,1 @@
+"""The behaviour of the client protocol, the same for natsd and nats-server."""

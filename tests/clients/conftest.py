@@ -1,0 +1,134 @@
+"""Servers and clients for the behaviour tests; `target` says which server is tested."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from tests.clients.target import (
+    GO_SERVER,
+    NatsdTarget,
+    ProcessTarget,
+    start_on_loop,
+    start_process,
+    start_threaded,
+    stop_on_loop,
+    stop_threaded,
+)
+from tests.clients.wire import Wire
+
+AnyTarget = ProcessTarget | NatsdTarget
+
+StartServer = Callable[..., Awaitable[AnyTarget]]
+StartThreadedServer = Callable[..., AnyTarget]
+StartServerProcess = Callable[..., ProcessTarget]
+Connect = Callable[..., Awaitable[Client]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "natsd_only: true of natsd, not of nats-server")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if GO_SERVER:
+        for item in items:
+            if item.get_closest_marker("natsd_only"):
+                item.add_marker(pytest.mark.skip(reason="natsd only, and nats-server is tested"))
+
+
+@pytest.fixture
+async def start_server() -> AsyncIterator[StartServer]:
+    """`server = await start_server(max_payload=1024)`: stopped when the test ends."""
+    started = []
+
+    async def start(**options: Any) -> AnyTarget:
+        started.append(await start_on_loop(options))
+        return started[-1]
+
+    yield start
+    for target in started:
+        await stop_on_loop(target)
+
+
+@pytest.fixture
+async def server(start_server: StartServer) -> AnyTarget:
+    """A server with default options."""
+    return await start_server()
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """`nc = await connect(server, name="x")`: a nats-py client, closed when the test ends."""
+    connected = []
+
+    async def connect(target: AnyTarget, **options: Any) -> Client:
+        connected.append(await nats.connect(target.url, **options))
+        return connected[-1]
+
+    yield connect
+    for client in connected:
+        await client.close()
+
+
+@pytest.fixture
+def start_threaded_server() -> Iterator[StartThreadedServer]:
+    """`server = start_threaded_server(max_connections=1)`, for a synchronous test."""
+    started = []
+
+    def start(**options: Any) -> AnyTarget:
+        started.append(start_threaded(options))
+        return started[-1]
+
+    yield start
+    for target in started:
+        stop_threaded(target)
+
+
+@pytest.fixture
+def start_server_process() -> Iterator[StartServerProcess]:
+    """`server = start_server_process()`: a server in a process of its own, with a `pid`."""
+    started = []
+
+    def start(**options: Any) -> ProcessTarget:
+        started.append(start_process(options))
+        return started[-1]
+
+    yield start
+    for target in started:
+        target.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[StartThreadedServer]:
+    """Like `start_threaded_server`, but servers with the same options are the same server."""
+    started: dict[str, AnyTarget] = {}
+
+    def start(**options: Any) -> AnyTarget:
+        key = repr(sorted(options.items()))
+        if key not in started:
+            started[key] = start_threaded(options)
+        return started[key]
+
+    yield start
+    for target in started.values():
+        stop_threaded(target)
+
+
+@pytest.fixture
+def open_wire() -> Iterator[Callable[..., Wire]]:
+    """`alice = open_wire(server)`: a raw connection, closed when the test ends."""
+    opened = []
+
+    def open_wire(target: AnyTarget, connect: str = "", **options: Any) -> Wire:
+        opened.append(Wire(target.address, **options))
+        if connect:
+            opened[-1].send(b"CONNECT " + connect.encode() + b"\r\n")
+        return opened[-1]
+
+    yield open_wire
+    for wire in opened:
+        wire.close()

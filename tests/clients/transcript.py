@@ -1,0 +1,227 @@
+r"""Wire transcripts: text files of what clients send and the server answers; and their player.
+
+    # §3.1 An auto-unsubscribe counts from the SUB.
+    options: max_payload=1024
+    A> CONNECT {"verbose":false,"pedantic":false}
+    A> SUB foo 1
+    A> PING
+    A< PONG
+    B> PUB foo 5
+    B> hello
+    A< MSG foo 1 5
+    A< hello
+
+- The first line names the section of the reference that the transcript proves. Further `#` lines
+  are comments; blank lines separate.
+- `A> text` sends text and CRLF on connection A, `A< text` expects exactly that. Connections are
+  capital letters, opened in the order in which they first appear; a transcript with one connection
+  leaves the letter out. The INFO greeting is read when a connection opens and is not shown.
+- Escapes: `\r \n \t \0 \\ \xHH`; a single `\` at the end of a line leaves the CRLF out;
+  `{x*4096}` is x repeated. `A~ regex` expects one frame that matches, without its CRLF.
+- `A! closed` expects the server to close without sending more; `A! half-close` ends A's sending.
+- Every connection still open at the end is asked PING and must answer PONG and nothing else.
+- `options:` gives server options; `whole: reason` plays the transcript only as it is, never split;
+  `go-whole: reason` does so for nats-server only.
+
+All sends up to the next line of another kind go out as one. `play` can cut what is sent in two at a
+byte position, or send it byte by byte; each piece is known to have been read before the next is
+sent, because another connection's PING, sent after it, has been answered.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.clients.wire import Address, Closed, Wire
+
+LINE = re.compile(r"^([A-Z]?)([><~!]) ?(.*)$")
+REPEAT = re.compile(rb"\{([^{}\"*]+)\*(\d+)\}")
+ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)")
+ESCAPES = {b"r": b"\r", b"n": b"\n", b"t": b"\t", b"0": b"\0", b"\\": b"\\"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens on one connection: `>` send, `<` expect, `~` match, `!` an event."""
+
+    connection: str
+    kind: str
+    data: bytes
+
+
+@dataclass
+class Transcript:
+    """A transcript file, read."""
+
+    title: str
+    options: dict[str, Any] = field(default_factory=dict)
+    whole: str = ""
+    go_whole: str = ""
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def sent_bytes(self) -> int:
+        return sum(len(step.data) for step in self.steps if step.kind == ">")
+
+
+def read_transcript(path: Path) -> Transcript:
+    """Read a transcript; consecutive lines of one kind on one connection become one step."""
+    first, *lines = path.read_text().splitlines()
+    assert first.startswith("# §"), f"{path.name} does not open with the section it proves"
+    transcript = Transcript(first[2:])
+    for number, line in enumerate(lines, 2):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if match := LINE.match(line):
+            _add(transcript.steps, Step(match[1] or "A", match[2], _bytes(match[2], match[3])))
+        else:
+            _set(transcript, line, f"{path.name}:{number}")
+    return transcript
+
+
+def _set(transcript: Transcript, line: str, where: str) -> None:
+    name, _, value = (part.strip() for part in line.partition(":"))
+    if name == "options":
+        for setting in value.split():
+            option, _, text = setting.partition("=")
+            transcript.options[option] = ast.literal_eval(text)
+    elif name in ("whole", "go-whole"):
+        setattr(transcript, name.replace("-", "_"), value)
+    else:
+        raise ValueError(f"{where}: not a transcript line: {line!r}")
+
+
+def _add(steps: list[Step], step: Step) -> None:
+    last = steps[-1] if steps else None
+    if last and step.kind in "><" and (last.connection, last.kind) == (step.connection, step.kind):
+        steps[-1] = Step(step.connection, step.kind, last.data + step.data)
+    else:
+        steps.append(step)
+
+
+def _bytes(kind: str, text: str) -> bytes:
+    if kind in "~!":
+        return text.encode()
+    raw = text.encode()
+    without_escapes = raw.replace(rb"\\", b"")
+    if without_escapes.endswith(b"\\"):
+        raw, end = raw[:-1], b""
+    else:
+        end = b"\r\n"
+    raw = REPEAT.sub(lambda match: match[1] * int(match[2]), raw)
+    return ESCAPE.sub(_unescape, raw) + end
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    return bytes([int(code[1:], 16)]) if code[:1] == b"x" else ESCAPES[code]
+
+
+Cut = Callable[[bytes], list[bytes]]
+
+
+def whole(data: bytes) -> list[bytes]:
+    """Every send in one piece."""
+    return [data]
+
+
+def byte_by_byte(data: bytes) -> list[bytes]:
+    """Every send a byte at a time."""
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+def cut_at(position: int) -> Cut:
+    """Cut what a transcript sends in two at `position`, counted over all it sends."""
+    sent = 0
+
+    def cut(data: bytes) -> list[bytes]:
+        nonlocal sent
+        start, sent = sent, sent + len(data)
+        if start < position < sent:
+            return [data[: position - start], data[position - start :]]
+        return [data]
+
+    return cut
+
+
+def cuts(sent_bytes: int, every_cut_up_to: int = 600) -> Iterator[tuple[str, Cut]]:
+    """The ways to split a transcript: byte by byte and at every position, fewer for a long one."""
+    if sent_bytes <= every_cut_up_to:
+        yield "byte by byte", byte_by_byte
+        positions: Any = range(1, sent_bytes)
+    else:
+        edge = range(1, 100)
+        positions = sorted({*edge, *range(100, sent_bytes, 97), *(sent_bytes - k for k in edge)})
+    for position in positions:
+        yield f"cut at {position}", cut_at(position)
+
+
+class Player:
+    """Plays transcripts against one server; `metronome` tells when what was sent has been read."""
+
+    def __init__(self, address: Address, metronome: Wire | None = None) -> None:
+        self._address = address
+        self._metronome = metronome
+        self._wires: dict[str, Wire] = {}
+
+    def play(self, transcript: Transcript, cut: Cut = whole) -> None:
+        self._wires = {}
+        try:
+            for step in transcript.steps:
+                self._play_step(step, cut)
+            for letter, wire in self._wires.items():
+                self._expect_nothing_more(letter, wire)
+                wire.leave()
+        finally:
+            for wire in self._wires.values():
+                wire.close()
+
+    def _play_step(self, step: Step, cut: Cut) -> None:
+        if step.connection not in self._wires:
+            self._wires[step.connection] = Wire(self._address)
+        wire = self._wires[step.connection]
+        if step.kind == ">":
+            self._send(wire, cut(step.data))
+        elif step.kind == "<":
+            expect(wire, step.data)
+        elif step.kind == "~":
+            frame = wire.read_frame()
+            assert re.fullmatch(step.data, frame.removesuffix(b"\r\n")), frame
+        elif step.data == b"closed":
+            assert wire.read_until_closed() == b""
+            self._wires.pop(step.connection).close()
+        else:
+            assert step.data == b"half-close", step
+            wire.half_close()
+
+    def _send(self, wire: Wire, pieces: list[bytes]) -> None:
+        for piece in pieces[:-1]:
+            wire.send(piece)
+            assert self._metronome, "to split a transcript, the player needs a metronome"
+            self._metronome.sync()
+        wire.send(pieces[-1])
+
+    @staticmethod
+    def _expect_nothing_more(letter: str, wire: Wire) -> None:
+        more = [frame for frame in wire.sync() if not frame.startswith(b"INFO ")]
+        assert more == [], f"{letter} received more than the transcript tells"
+
+
+def expect(wire: Wire, expected: bytes) -> None:
+    """Read exactly these bytes, frame by frame."""
+    received = b""
+    while len(received) < len(expected):
+        try:
+            received += wire.read_frame()
+        except (Closed, TimeoutError) as error:
+            raise AssertionError(
+                f"expected {expected!r}, received {received!r}, {error}"
+            ) from error
+        if not expected.startswith(received):
+            break
+    assert received == expected, f"expected {expected!r}, received {received!r}"

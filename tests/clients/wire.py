@@ -1,0 +1,143 @@
+"""One client connection over a raw socket, read frame by frame, every wait with a deadline.
+
+    with Wire(server.address) as alice:
+        alice.send(b"CONNECT {}\\r\\nSUB foo 1\\r\\n")
+        alice.sync()                                   # PING ... PONG: all of it has been processed
+        assert alice.read_frame() == b"MSG foo 1 5\\r\\nhello\\r\\n"
+
+Promises:
+- A frame is a control line, or a MSG/HMSG line with its payload and the CRLF after it; whatever a
+  payload contains, it is never mistaken for a control line.
+- The server's own PINGs (it measures the round trip about two seconds after a client connects) are
+  answered and left out, unless `answer_pings` is switched off.
+- Nothing here sleeps; a read that takes longer than `deadline_s` fails the test that waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from typing import Any, Self
+
+DEADLINE_S = 10.0
+READ_BYTES = 65536
+
+Address = tuple[str, int]
+
+
+class Closed(Exception):
+    """The server closed the connection; `rest` is what it had sent of an unfinished frame."""
+
+    def __init__(self, rest: bytes = b"") -> None:
+        super().__init__(f"connection closed by the server, {rest!r} unread")
+        self.rest = rest
+
+
+class Wire:
+    """A client's end of one connection, opened at once; its INFO is read and kept in `info`."""
+
+    def __init__(
+        self, address: Address, *, deadline_s: float = DEADLINE_S, read_info: bool = True
+    ) -> None:
+        self.socket = socket.create_connection(address, timeout=deadline_s)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.answer_pings = True
+        self._unread = bytearray()
+        self.info_line = self.read_frame() if read_info else b""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The fields of the INFO that the server greeted with, in the order it sent them."""
+        return parse_info(self.info_line)
+
+    def send(self, data: bytes) -> None:
+        """Send as it is; that the server has closed meanwhile shows when reading."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(data)
+
+    def read_frame(self) -> bytes:
+        """The next frame, or `Closed`."""
+        while True:
+            frame = self._take_line()
+            if frame.startswith((b"MSG ", b"HMSG ")):
+                payload_bytes = int(frame.split()[-1])
+                frame += self._take(payload_bytes + 2)
+            if frame != b"PING\r\n" or not self.answer_pings:
+                return frame
+            self.send(b"PONG\r\n")
+
+    def read_message(self) -> bytes:
+        """The next MSG or HMSG, passing over everything else."""
+        while True:
+            frame = self.read_frame()
+            if frame.startswith((b"MSG ", b"HMSG ")):
+                return frame
+
+    def sync(self) -> list[bytes]:
+        """Everything the server sent up to the PONG for a PING sent now."""
+        self.send(b"PING\r\n")
+        frames = []
+        while (frame := self.read_frame()) != b"PONG\r\n":
+            frames.append(frame)
+        return frames
+
+    def read_until_closed(self) -> bytes:
+        """All that is still to come; fails when the server leaves the connection open."""
+        frames = []
+        while True:
+            try:
+                frames.append(self.read_frame())
+            except Closed as closed:
+                return b"".join(frames) + closed.rest
+
+    def half_close(self) -> None:
+        """Send no more; what the server still answers can be read."""
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def leave(self) -> None:
+        """Close, and wait until the server has noticed: from now on nothing is delivered here."""
+        with contextlib.suppress(OSError):  # the server may have closed already
+            self.half_close()
+        self.read_until_closed()
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _take_line(self) -> bytes:
+        searched_bytes = 0
+        while (end := self._unread.find(b"\r\n", searched_bytes)) < 0:
+            searched_bytes = max(0, len(self._unread) - 1)
+            self._receive()
+        return self._take(end + 2)
+
+    def _take(self, size: int) -> bytes:
+        while len(self._unread) < size:
+            self._receive()
+        taken = bytes(self._unread[:size])
+        del self._unread[:size]
+        return taken
+
+    def _receive(self) -> None:
+        try:
+            data = self.socket.recv(READ_BYTES)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise Closed(bytes(self._unread))
+        self._unread += data
+
+
+def parse_info(line: bytes) -> dict[str, Any]:
+    """The JSON of an INFO line."""
+    assert line.startswith(b"INFO {"), line
+    assert line.endswith(b"} \r\n"), line
+    fields: dict[str, Any] = json.loads(line[len(b"INFO ") :])
+    return fields
