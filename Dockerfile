@@ -24,5 +24,5 @@ VOLUME /data
 EXPOSE 4222 6222 8222
 HEALTHCHECK --interval=10s --timeout=3s --start-period=2s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8222/healthz', timeout=2)"]
-ENTRYPOINT ["natsd"]
-CMD ["-m", "8222"]
+# Further flags go behind the image's name; the health check needs the monitoring port.
+ENTRYPOINT ["natsd", "-m", "8222"]
