@@ -55,7 +55,7 @@ fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of the compiled code, FUZZ_SECOND
 	@command -v clang >/dev/null || { echo "natsd: make fuzz needs clang; install it: apt-get install clang" >&2; exit 1; }
 	$(BUILD) fuzz
 	set -e; for target in $(FUZZ_TARGETS); do \
-	    $(call VARIANT_ENV,fuzz) $(ASAN_ENV) $(BIN)/python tests/fuzz/run.py $$target --seconds $(FUZZ_SECONDS) $(ARGS); \
+	    $(call VARIANT_ENV,fuzz) $(BIN)/python tests/fuzz/run.py $$target --seconds $(FUZZ_SECONDS) $(ARGS); \
 	done
 
 wheel: $(VENV)/.tools ## build a wheel into dist/
