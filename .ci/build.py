@@ -14,6 +14,7 @@ variant touches another's files.
 import os
 import sys
 import tomllib
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,9 +56,10 @@ def build(variant: Variant | None, build_dir: Path) -> None:
     from Cython.Build import cythonize
     from setuptools import Distribution
 
+    warnings.filterwarnings("ignore", message=".*ext-modules.* is still .experimental.")
     os.chdir(ROOT)
     cores = os.cpu_count() or 1
-    distribution = Distribution()
+    distribution = Distribution({"script_name": Path(__file__).name})
     distribution.parse_config_files()
     for extension in distribution.ext_modules:
         extension.depends = [*extension.depends, "pyproject.toml", __file__]

@@ -2,10 +2,12 @@
 
     python tests/fuzz/run.py subject --seconds 60        what `make fuzz` calls for each target
 
-The modules must be those of `.ci/build.py fuzz`, on PYTHONPATH; a build without coverage is refused,
-for the fuzzer would run blind. The corpus grows in fuzz-corpus/<target>, from run to run; an input that
-fails a check, crashes or hangs is written to fuzz-corpus/<target>-found. Arguments behind `--` are
-libFuzzer's own; a file among them is replayed: `run.py subject -- fuzz-corpus/subject-found/crash-…`.
+The modules must be those of `.ci/build.py fuzz`, on PYTHONPATH; a build without coverage is
+refused, for the fuzzer would run blind. The corpus grows in fuzz-corpus/<target>, from run to run;
+an input that fails a check, crashes or hangs is written to fuzz-corpus/<target>-found. Arguments
+behind `--` are libFuzzer's own; a file among them is replayed:
+
+    python tests/fuzz/run.py subject -- fuzz-corpus/subject-found/crash-…
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Every seed passes its target's check, in every build: the fuzzer starts from what already holds."""
+"""Every seed passes its target's check, in every build: the fuzzer starts from what holds."""
 
 import importlib
 from collections.abc import Callable

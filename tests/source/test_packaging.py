@@ -75,7 +75,7 @@ def test_a_wheel_carries_types_and_declarations_but_no_sources(
 ) -> None:
     """What `build_py` would copy; the compiled modules come on top of it."""
     monkeypatch.chdir(ROOT)
-    distribution = Distribution()
+    distribution = Distribution({"script_name": "setup.py"})
     distribution.parse_config_files()
     build_py = distribution.get_command_obj("build_py")
     build_py.build_lib = str(tmp_path)
