@@ -37,7 +37,7 @@ lint: $(VENV)/.dev ## format, style, types, and which room imports which
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict natsd
 	$(BIN)/lint-imports
-	$(BIN)/cython-lint natsd
+	PATH=$(abspath $(BIN)):$$PATH cython-lint natsd # it looks for pycodestyle on PATH
 
 format: $(VENV)/.dev ## let ruff put the sources in order
 	$(BIN)/ruff format .
