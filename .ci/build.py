@@ -1,0 +1,111 @@
+"""Compiles natsd's modules, in one of the ways below.
+
+    python .ci/build.py release        in place, beside their sources: for `make run`, `make test`
+    python .ci/build.py debug          into build/debug: every check on, live objects counted
+    python .ci/build.py asan           into build/asan: the checks, and AddressSanitizer
+    python .ci/build.py fuzz           into build/fuzz: the same by clang, with libFuzzer coverage
+    python .ci/build.py requirements   prints what this program itself needs
+
+The modules and their release flags are `ext-modules` in pyproject.toml. A variant replaces the
+flags and stands, Python files included, in a directory of its own, to be put on PYTHONPATH: no
+variant touches another's files.
+"""
+
+import os
+import sys
+import tomllib
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from setuptools import Distribution
+
+ROOT = Path(__file__).resolve().parent.parent
+CHECKED = {"boundscheck": True, "initializedcheck": True, "nonecheck": True, "wraparound": True}
+DEBUG_FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-UNDEBUG", "-DNATSD_DEBUG=1")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a build differs from the release, which is what pyproject.toml says."""
+
+    flags: tuple[str, ...]
+    link_flags: tuple[str, ...] = ()
+    compiler: str | None = None
+    directives: dict[str, bool] = field(default_factory=lambda: CHECKED)
+
+
+VARIANTS = {
+    "debug": Variant(DEBUG_FLAGS),
+    "asan": Variant((*DEBUG_FLAGS, "-fsanitize=address"), ("-fsanitize=address",)),
+    # Linked without the sanitizer's runtime: the fuzzer that loads the modules brings it.
+    "fuzz": Variant((*DEBUG_FLAGS, "-fsanitize=fuzzer-no-link,address"), compiler="clang"),
+}
+
+
+def requirements() -> list[str]:
+    """What a build needs installed: [build-system] of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+
+
+def build(variant: Variant | None, build_dir: Path) -> None:
+    """Compiles what is out of date: Cython in processes, then C in threads, one per core."""
+    # Not at the top: `requirements` runs before these are installed.
+    from Cython.Build import cythonize
+    from setuptools import Distribution
+
+    warnings.filterwarnings("ignore", message=".*ext-modules.* is still .experimental.")
+    os.chdir(ROOT)
+    cores = os.cpu_count() or 1
+    distribution = Distribution({"script_name": Path(__file__).name})
+    distribution.parse_config_files()
+    for extension in distribution.ext_modules:
+        extension.depends = [*extension.depends, "pyproject.toml", __file__]
+        if variant is not None:
+            extension.extra_compile_args = list(variant.flags)
+            extension.extra_link_args = list(variant.link_flags)
+    distribution.ext_modules = cythonize(
+        distribution.ext_modules,
+        nthreads=cores,
+        build_dir=str(build_dir / "c") if variant else None,
+        compiler_directives=variant.directives if variant else {},
+    )
+
+    build_ext = distribution.get_command_obj("build_ext")
+    build_ext.parallel = cores
+    build_ext.build_temp = str(build_dir / "objects")
+    if variant is None:
+        build_ext.inplace = True
+    else:
+        build_ext.build_lib = str(build_dir)
+        copy_python_files(distribution, build_dir)
+    distribution.run_command("build_ext")
+
+
+def copy_python_files(distribution: "Distribution", build_dir: Path) -> None:
+    build_py = distribution.get_command_obj("build_py")
+    build_py.build_lib = str(build_dir)
+    distribution.run_command("build_py")
+
+
+def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["requirements"]:
+            print(*requirements())
+        case ["release"]:
+            build(None, ROOT / "build" / "release")
+        case [name] if name in VARIANTS:
+            variant = VARIANTS[name]
+            if variant.compiler is not None:
+                os.environ["CC"] = variant.compiler
+            build(variant, ROOT / "build" / name)
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

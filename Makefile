@@ -1,0 +1,95 @@
+# make run      builds natsd and serves port 4222          make run ARGS="-p 4333 -m 8222"
+# make test     builds natsd and passes its tests          make test ARGS="-k sublist -x"
+# The other targets: make help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: help run test bench lint format debug asan fuzz wheel clean
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py))
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+BUILD := $(BIN)/python .ci/build.py
+# A variant is imported from its own directory; safe path keeps the sources' directory from going first.
+VARIANT_ENV = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/$(1)
+ASAN_ENV := PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+COMPILED_SOURCES := $(shell find natsd -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+run: $(VENV)/.installed $(VENV)/.compiled ## build and serve port 4222; ARGS="…" are natsd's flags
+	@exec $(BIN)/natsd $(ARGS)
+
+test: $(VENV)/.dev $(VENV)/.compiled ## build and run the tests; ARGS="…" are pytest's
+	$(BIN)/pytest $(ARGS)
+
+bench: $(VENV)/.installed $(VENV)/.compiled ## measure against nats-server, if it is on PATH; ARGS="…" are those of natsd bench
+	$(BIN)/natsd bench $(ARGS)
+
+lint: $(VENV)/.dev ## format, style, types, and which room imports which
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict natsd
+	$(BIN)/lint-imports
+	PATH=$(abspath $(BIN)):$$PATH cython-lint natsd # it looks for pycodestyle on PATH
+
+format: $(VENV)/.dev ## let ruff put the sources in order
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+debug: $(VENV)/.dev ## the same tests with every check on, on plain asyncio in its debug mode
+	$(BUILD) debug
+	$(call VARIANT_ENV,debug) PYTHONASYNCIODEBUG=1 $(BIN)/pytest --loop=asyncio $(ARGS)
+
+asan: $(VENV)/.dev ## the same tests under AddressSanitizer (gcc's, on Linux)
+	$(BUILD) asan
+	$(call VARIANT_ENV,asan) $(ASAN_ENV) LD_PRELOAD=$$(gcc -print-file-name=libasan.so) $(BIN)/pytest $(ARGS)
+
+fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of the compiled code, FUZZ_SECONDS=60 for each of FUZZ_TARGETS
+	@command -v clang >/dev/null || { echo "natsd: make fuzz needs clang; install it: apt-get install clang" >&2; exit 1; }
+	$(BUILD) fuzz
+	set -e; for target in $(FUZZ_TARGETS); do \
+	    $(call VARIANT_ENV,fuzz) $(BIN)/python tests/fuzz/run.py $$target --seconds $(FUZZ_SECONDS) $(ARGS); \
+	done
+
+wheel: $(VENV)/.tools ## build a wheel into dist/
+	rm -rf build/lib* build/bdist* dist/*.whl
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+clean: ## remove what make has made, except the fuzzer's corpus
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find natsd \( -name '*.so' -o -name '*.c' \) -delete
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# Stamps: each says that what it is named for was done after the last change of what it depends on.
+
+$(BIN)/python:
+	@python=$$(.ci/toolchain $(PYTHON)) && echo "natsd: making $(VENV) with $$python" && $$python -m venv $(VENV)
+
+$(VENV)/.tools: pyproject.toml .ci/build.py | $(BIN)/python
+	$(PIP) install $$($(BUILD) requirements)
+	@touch $@
+
+$(VENV)/.compiled: $(VENV)/.tools $(COMPILED_SOURCES)
+	@.ci/toolchain $(BIN)/python >/dev/null
+	$(BUILD) release
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.tools | $(VENV)/.compiled
+	$(PIP) install --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.tools | $(VENV)/.compiled
+	$(PIP) install --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.tools | $(VENV)/.compiled
+	$(PIP) install --no-build-isolation --editable '.[fuzz]'
+	@touch $@

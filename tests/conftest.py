@@ -1,0 +1,43 @@
+"""What every test may use: a choice of event loop, and waiting with a deadline.
+
+Async tests run on uvloop. A test marked `both_loops` runs on uvloop and on plain asyncio;
+`pytest --loop=asyncio` runs all on plain asyncio, as `make debug` does.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+import uvloop
+
+import natsd
+from tests.waiting import Eventually, eventually_within
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+LOOPS: Mapping[str, LoopFactory] = {
+    "uvloop": uvloop.new_event_loop,
+    "asyncio": asyncio.new_event_loop,
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--loop", choices=LOOPS, default="uvloop", help="event loop of async tests")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [f"natsd: {natsd.__file__}", f"loop: {config.getoption('--loop')}"]
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, LoopFactory]:
+    if item.get_closest_marker("both_loops"):
+        return LOOPS
+    chosen = config.getoption("--loop")
+    return {chosen: LOOPS[chosen]}
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """`await eventually(lambda: not server.clients)`: true in time, or the test fails."""
+    return eventually_within

@@ -1,0 +1,88 @@
+"""Runs one fuzz target under libFuzzer: atheris drives, clang's coverage of the modules steers.
+
+    python tests/fuzz/run.py subject --seconds 60        what `make fuzz` calls for each target
+
+The modules must be those of `.ci/build.py fuzz`, on PYTHONPATH; a build without coverage is
+refused, for the fuzzer would run blind. The corpus grows in fuzz-corpus/<target>, from run to run;
+an input that fails a check, crashes or hangs is written to fuzz-corpus/<target>-found. Arguments
+behind `--` are libFuzzer's own; a file among them is replayed:
+
+    python tests/fuzz/run.py subject -- fuzz-corpus/subject-found/crash-…
+"""
+
+import argparse
+import hashlib
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import atheris
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "fuzz-corpus"
+COVERAGE_SYMBOL = b"__sanitizer_cov_8bit_counters_init"
+
+INPUT_BYTES_MAX = 4096
+INPUT_SECONDS_MAX = 10
+MEMORY_MB_MAX = 2048
+
+
+def preload_sanitizer() -> None:
+    """Starts this program anew with ASan and libFuzzer in it, before any module that needs them."""
+    runtime = Path(atheris.path()) / "asan_with_fuzzer.so"
+    if os.environ.get("LD_PRELOAD") == str(runtime):
+        return
+    os.environ["LD_PRELOAD"] = str(runtime)
+    os.environ["PYTHONMALLOC"] = "malloc"  # every object in a block of its own, for ASan to guard
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0:quarantine_size_mb=32:allocator_may_return_null=1"
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
+def load(name: str) -> ModuleType:
+    sys.path.append(str(ROOT))  # last, so that natsd is the build on PYTHONPATH
+    target = importlib.import_module(f"tests.fuzz.fuzz_{name}")
+    for module in map(importlib.import_module, target.MODULES):
+        if COVERAGE_SYMBOL not in Path(module.__file__).read_bytes():
+            sys.exit(f"natsd: {module.__file__} is built without coverage: run make fuzz")
+    return target
+
+
+def corpus_of(name: str, seeds: list[bytes]) -> Path:
+    corpus = CORPUS / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    for seed in seeds:
+        (corpus / f"seed-{hashlib.sha1(seed).hexdigest()}").write_bytes(seed)
+    return corpus
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Runs one fuzz target under libFuzzer.")
+    parser.add_argument("target")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("options", nargs="*", help="libFuzzer's own")
+    arguments = parser.parse_args()
+
+    preload_sanitizer()
+    target = load(arguments.target)
+    found = CORPUS / f"{arguments.target}-found"
+    found.mkdir(parents=True, exist_ok=True)
+    options = [
+        f"-max_total_time={arguments.seconds}",
+        f"-max_len={INPUT_BYTES_MAX}",
+        f"-timeout={INPUT_SECONDS_MAX}",
+        f"-rss_limit_mb={MEMORY_MB_MAX}",
+        f"-artifact_prefix={found}/",
+        f"-dict={Path(__file__).with_name('nats.dict')}",
+        "-print_final_stats=1",
+        *arguments.options,
+    ]
+    if not any(Path(option).is_file() for option in arguments.options):
+        options.append(str(corpus_of(arguments.target, target.SEEDS)))
+    atheris.Setup([sys.argv[0], *options], target.check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
