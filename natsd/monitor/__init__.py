@@ -11,8 +11,9 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from natsd.clients.listener import bound_port, host_port, listen
-from natsd.monitor.observed import Clock, ObservedServer
+from natsd.clients.listener import ListenError, bound_port, host_port, listen
+from natsd.monitor.clock import Clock
+from natsd.monitor.observed import ObservedServer
 
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
@@ -65,6 +66,12 @@ class Monitor:
 def start(server: ObservedServer) -> Monitor:
     """Listen where the options say; raises `ListenError`. Requests are answered a moment later."""
     options = server.options
-    monitor = Monitor(server, listen(options.http_address, options.http_port))
+    try:
+        listener = listen(options.http_address, options.http_port)
+    except ListenError as error:
+        raise ListenError(
+            f"Can't start monitoring: can't listen to the monitor port: {error}"
+        ) from None
+    monitor = Monitor(server, listener)
     _logger.info("Starting http monitor on %s", host_port(monitor.host, monitor.port))
     return monitor

@@ -10,20 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from natsd.monitor.observed import (
-    Clock,
-    ObservedClient,
-    ObservedClosedClient,
-    ObservedConnection,
-    ObservedServer,
-    ObservedSubscription,
-)
+from natsd.accounts import GLOBAL_ACCOUNT
+from natsd.clients import Client, ClosedClient
+from natsd.monitor.clock import Clock
+from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.values import round_trip, timestamp, uptime
 
 LIMIT_DEFAULT: Final = 1024
 ROWS_PER_SLICE: Final = 128
-GLOBAL_ACCOUNT: Final = "$G"
 
 State = Literal["open", "closed", "all"]
 
@@ -134,24 +129,24 @@ async def connz(server: ObservedServer, options: ConnzOptions, clock: Clock) -> 
 
 def _in_account(
     server: ObservedServer, options: ConnzOptions
-) -> tuple[list[ObservedClient], list[ObservedClosedClient]]:
+) -> tuple[list[Client], list[ClosedClient]]:
     """Open and closed connections, as far as state and account ask for them."""
     account = options.account
     open_clients = [] if options.state == "closed" else list(server.clients.values())
     closed_clients = [] if options.state == "open" else list(server.closed_clients)
     if account:
-        open_clients = [client for client in open_clients if client.account.name == account]
-        closed_clients = [client for client in closed_clients if client.account_name == account]
+        open_clients = [client for client in open_clients if _account_name(client) == account]
+        closed_clients = [client for client in closed_clients if _account_name(client) == account]
     return open_clients, closed_clients
 
 
 def _choose(
-    open_clients: Sequence[ObservedClient],
-    closed_clients: Sequence[ObservedClosedClient],
+    open_clients: Sequence[Client],
+    closed_clients: Sequence[ClosedClient],
     options: ConnzOptions,
-) -> list[ObservedConnection]:
+) -> list[Client | ClosedClient]:
     """Those that the cid or the user picks."""
-    everyone: list[ObservedConnection] = [*open_clients, *closed_clients]
+    everyone: list[Client | ClosedClient] = [*open_clients, *closed_clients]
     if options.cid:
         return [connection for connection in everyone if connection.cid == options.cid][:1]
     if options.user:
@@ -160,11 +155,11 @@ def _choose(
 
 
 def _row(
-    connection: ObservedConnection, options: ConnzOptions, clock: Clock, now_ns: int
+    connection: Client | ClosedClient, options: ConnzOptions, clock: Clock, now_ns: int
 ) -> dict[str, Any]:
     """One connection, its fields in nats-server's order."""
-    stop_ns: int | None = getattr(connection, "stop_ns", None)
-    until_ns = now_ns if stop_ns is None else stop_ns
+    closed = connection if isinstance(connection, ClosedClient) else None
+    until_ns = closed.stop_ns if closed else now_ns
     row: dict[str, Any] = {
         "cid": connection.cid,
         "kind": connection.kind,
@@ -174,9 +169,9 @@ def _row(
         "start": timestamp(clock.to_wall_ns(connection.start_ns)),
         "last_activity": timestamp(clock.to_wall_ns(connection.last_activity_ns)),
     }
-    if stop_ns is not None:
-        row["stop"] = timestamp(clock.to_wall_ns(stop_ns))
-        row["reason"] = getattr(connection, "reason", "")
+    if closed:
+        row["stop"] = timestamp(clock.to_wall_ns(closed.stop_ns))
+        row["reason"] = closed.reason
     row |= {
         "rtt": round_trip(connection.rtt_ns),
         "uptime": uptime(until_ns - connection.start_ns),
@@ -196,7 +191,7 @@ def _row(
     return row | _login(connection, options) | _interest(connection, options)
 
 
-def _login(connection: ObservedConnection, options: ConnzOptions) -> dict[str, Any]:
+def _login(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:
     """User and account, which only `auth` shows; the global account goes without saying."""
     if not options.auth:
         return {}
@@ -208,13 +203,13 @@ def _login(connection: ObservedConnection, options: ConnzOptions) -> dict[str, A
     return login
 
 
-def _account_name(connection: ObservedConnection) -> str:
-    account = getattr(connection, "account", None)
-    name: str = account.name if account else getattr(connection, "account_name", "")
-    return name or GLOBAL_ACCOUNT
+def _account_name(connection: Client | ClosedClient) -> str:
+    if isinstance(connection, ClosedClient):
+        return connection.account_name
+    return connection.account.name if connection.account else GLOBAL_ACCOUNT
 
 
-def _interest(connection: ObservedConnection, options: ConnzOptions) -> dict[str, Any]:
+def _interest(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:
     """The subscriptions, when `subs` asks for them and there are any."""
     if not (options.subs or options.subs_detail):
         return {}
@@ -223,17 +218,22 @@ def _interest(connection: ObservedConnection, options: ConnzOptions) -> dict[str
         return {}
     if options.subs:
         return {"subscriptions_list": [each.subject for each in subscriptions]}
-    details = [subscription_row(each, connection.cid) for each in subscriptions]
+    details = [
+        subscription_row(each.subject, each.queue, each.sid, each.msgs, each.max, connection.cid)
+        for each in subscriptions
+    ]
     return {"subscriptions_list_detail": details}
 
 
-def subscription_row(subscription: ObservedSubscription, cid: int) -> dict[str, Any]:
+def subscription_row(
+    subject: str, queue: str | None, sid: str, msgs: int, most: int, cid: int
+) -> dict[str, Any]:
     """One subscription in detail, as `/connz` and `/subsz` show it."""
-    row: dict[str, Any] = {"subject": subscription.subject}
-    if subscription.queue:
-        row["qgroup"] = subscription.queue
-    row |= {"sid": subscription.sid, "msgs": subscription.msgs}
-    if subscription.max:
-        row["max"] = subscription.max
+    row: dict[str, Any] = {"subject": subject}
+    if queue:
+        row["qgroup"] = queue
+    row |= {"sid": sid, "msgs": msgs}
+    if most:
+        row["max"] = most
     row["cid"] = cid
     return row

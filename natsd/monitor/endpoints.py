@@ -14,10 +14,11 @@ from typing import Any, Final
 import msgspec.json
 from aiohttp import web
 
+from natsd.monitor.clock import Clock
 from natsd.monitor.connz import ConnzOptions, connz
 from natsd.monitor.healthz import healthz
 from natsd.monitor.index import index_page
-from natsd.monitor.observed import Clock, ObservedServer
+from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import ProcessorUse, processor_time_ns
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.subsz import SubszOptions, subsz

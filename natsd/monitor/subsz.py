@@ -4,24 +4,23 @@ The list can be a million long: it is walked in slices, and only the rows of the
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from natsd.accounts import Account
 from natsd.core.subject import is_valid_literal, matches
+from natsd.core.sublist_stats import SubListStats
+from natsd.core.subscription import Subscription
+from natsd.monitor.clock import Clock
 from natsd.monitor.connz import subscription_row
-from natsd.monitor.observed import (
-    Clock,
-    ObservedAccount,
-    ObservedClient,
-    ObservedServer,
-    ObservedSubscription,
-)
+from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.values import number, timestamp
 
 LIMIT_DEFAULT: Final = 1024
-SUBSCRIPTIONS_PER_SLICE: Final = 2048
+SUBSCRIPTIONS_PER_SLICE: Final = 4096
+INTERNAL_CID: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,56 +51,47 @@ async def subsz(server: ObservedServer, options: SubszOptions, clock: Clock) -> 
     accounts = [
         account for account in server.accounts.values() if options.account in ("", account.name)
     ]
-    rows, total = await _list(server, options) if options.subs else ([], 0)
-    answer = {"server_id": server.id, "now": timestamp(now_ns)} | _statistics(accounts)
+    stats = sum((account.sublist.stats() for account in accounts), SubListStats())
+    rows, total = await _list(accounts, options) if options.subs else ([], 0)
+    answer: dict[str, Any] = {"server_id": server.id, "now": timestamp(now_ns)}
+    answer |= {name: number(value) for name, value in stats.to_json().items()}
     answer |= {"total": total, "offset": options.offset, "limit": options.limit}
     return answer | ({"subscriptions_list": rows} if rows else {})
 
 
-def _statistics(accounts: list[ObservedAccount]) -> dict[str, Any]:
-    """Sums over the accounts; rates are those of all together."""
-    each = [account.sublist.statistics() for account in accounts]
-    matches_made = sum(one.num_matches for one in each)
-    cached = sum(one.num_cache for one in each)
-    cache_hits = sum(one.cache_hits for one in each)
-    fanout = sum(one.total_fanout for one in each)
-    return {
-        "num_subscriptions": sum(one.num_subs for one in each),
-        "num_cache": cached,
-        "num_inserts": sum(one.num_inserts for one in each),
-        "num_removes": sum(one.num_removes for one in each),
-        "num_matches": matches_made,
-        "cache_hit_rate": number(cache_hits / matches_made) if matches_made else 0,
-        "max_fanout": max((one.max_fanout for one in each), default=0),
-        "avg_fanout": number(fanout / cached) if cached else 0,
-    }
-
-
-async def _list(server: ObservedServer, options: SubszOptions) -> tuple[list[dict[str, Any]], int]:
+async def _list(
+    accounts: Sequence[Account], options: SubszOptions
+) -> tuple[list[dict[str, Any]], int]:
     """The page's rows, and how many there are in all."""
     rows: list[dict[str, Any]] = []
     total = 0
     page = range(options.offset, options.offset + options.limit)
-    async for client, subscription in _walk(server, options.account):
-        if options.test and not matches(options.test, subscription.subject):
-            continue
-        if total in page:
-            account = {"account": client.account.name, "account_tag": client.account.name}
-            rows.append(account | subscription_row(subscription, client.cid))
-        total += 1
+    for account in accounts:
+        subscriptions = account.sublist.subscriptions()
+        for start in range(0, len(subscriptions), SUBSCRIPTIONS_PER_SLICE):
+            await asyncio.sleep(0)
+            chosen = _choose(subscriptions[start : start + SUBSCRIPTIONS_PER_SLICE], options.test)
+            first = max(page.start - total, 0)
+            rows += [_row(account, each) for each in chosen[first : max(page.stop - total, 0)]]
+            total += len(chosen)
     return rows, total
 
 
-async def _walk(
-    server: ObservedServer, account_name: str
-) -> AsyncIterator[tuple[ObservedClient, ObservedSubscription]]:
-    """Every subscription of the account's clients, with a pause for the loop now and then."""
-    walked = 0
-    for client in list(server.clients.values()):
-        if account_name not in ("", client.account.name):
-            continue
-        for subscription in client.subscriptions():
-            yield client, subscription
-            walked += 1
-            if walked % SUBSCRIPTIONS_PER_SLICE == 0:
-                await asyncio.sleep(0)
+def _choose(subscriptions: Sequence[Subscription], test: str) -> Sequence[Subscription]:
+    """Those that a message to the test subject would reach; all, without one."""
+    if not test:
+        return subscriptions
+    return [each for each in subscriptions if matches(test, each.subject)]
+
+
+def _row(account: Account, subscription: Subscription) -> dict[str, Any]:
+    cid = getattr(subscription.sink, "cid", INTERNAL_CID)
+    row = subscription_row(
+        subscription.subject,
+        subscription.queue,
+        subscription.sid,
+        subscription.delivered,
+        subscription.max_delivered,
+        cid,
+    )
+    return {"account": account.name, "account_tag": account.name} | row

@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from natsd import __version__
-from natsd.monitor.observed import Clock, ObservedServer
+from natsd.accounts import SYSTEM_ACCOUNT
+from natsd.monitor.clock import Clock
+from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import cores, resident_bytes
 from natsd.monitor.values import datetime_ns, number, timestamp, uptime
 from natsd.version import NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION
-
-SYSTEM_ACCOUNT = "$SYS"
 
 
 def varz(
@@ -109,7 +109,7 @@ def _traffic(server: ObservedServer) -> dict[str, Any]:
         "slow_consumers": counters.slow_consumers,
         "stale_connections": counters.stale_connections,
         "stalled_clients": counters.stalled_clients,
-        "subscriptions": sum(account.sublist.count() for account in server.accounts.values()),
+        "subscriptions": sum(account.sublist.count for account in server.accounts.values()),
     }
 
 
