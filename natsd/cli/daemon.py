@@ -1,7 +1,7 @@
 """The daemon: a server that runs until a signal ends it.
 
 - SIGINT and SIGTERM stop it in order, exit code 0; a second one ends it at once.
-- SIGUSR1 opens the log file anew. SIGHUP (reload) and SIGUSR2 (lame duck) are answered with a log line.
+- SIGUSR1 opens the log file anew. SIGHUP (reload) and SIGUSR2 (lame duck) are answered with a line.
 - Whatever keeps it from starting is one FTL line and exit code 1; when the log goes to a file, the
   terminal shows it too.
 - It runs on uvloop where that is installed, else on asyncio's own loop.

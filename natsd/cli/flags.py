@@ -2,8 +2,8 @@
 
 - One or two dashes are the same; `-f value` and `-f=value`; a switch takes a value only with `=`.
 - Reading stops at the first bare word; `--` ends the flags.
-- `FLAGS` is the table to hold against the reference: names, kind, the option it sets, what help says.
-- `LATER` names nats-server's flags that natsd does not have yet, so that nobody takes one for a typo.
+- `SECTIONS` is the table to hold against the reference: names, kind, options set, what help says.
+- `LATER` names nats-server's flags that natsd does not have yet: nobody should look for a typo.
 - What is wrong is a `FlagError` of one line that names the flag.
 """
 

@@ -1,7 +1,7 @@
 """Monitoring over HTTP: `/varz`, `/connz`, `/subsz`, `/healthz`.
 
-- `start` binds the port and returns at once: the kernel queues connections while aiohttp, which takes
-  longer to import than the whole server takes to start, is imported in a thread.
+- `start` binds the port and returns at once: the kernel queues connections while aiohttp, which
+  takes longer to import than the whole server takes to start, is imported in a thread.
 - Monitoring reads the server through `natsd.monitor.observed` and changes nothing.
 """
 

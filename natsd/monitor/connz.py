@@ -1,13 +1,15 @@
 """`/connz`: who is connected, and who was.
 
-- `SORTS` is the table of sort options: by what, and whether the largest comes first.
+- `SORTS` is the table of sort options: the attribute, and whether the largest comes first.
 - The list is chosen, sorted and cut at one moment; the rows of the page are then filled in slices,
   so that a thousand connections do not hold up the loop.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 from natsd.accounts import GLOBAL_ACCOUNT
@@ -30,22 +32,22 @@ STATES: Final[dict[str, State]] = {
     "all": "all",
 }
 
-SORTS: Final[dict[str, tuple[Callable[[Any], Any], bool]]] = {
-    "": (lambda connection: connection.cid, False),
-    "cid": (lambda connection: connection.cid, False),
-    "start": (lambda connection: connection.cid, False),
-    "subs": (lambda connection: connection.num_subscriptions, True),
-    "pending": (lambda connection: connection.pending_bytes, True),
-    "msgs_to": (lambda connection: connection.out_msgs, True),
-    "msgs_from": (lambda connection: connection.in_msgs, True),
-    "bytes_to": (lambda connection: connection.out_bytes, True),
-    "bytes_from": (lambda connection: connection.in_bytes, True),
-    "last": (lambda connection: connection.last_activity_ns, True),
-    "idle": (lambda connection: connection.last_activity_ns, False),
-    "uptime": (lambda connection: connection.start_ns, True),
-    "rtt": (lambda connection: connection.rtt_ns, True),
-    "stop": (lambda connection: connection.stop_ns, True),
-    "reason": (lambda connection: connection.reason, False),
+SORTS: Final = {
+    "": ("cid", False),
+    "cid": ("cid", False),
+    "start": ("cid", False),
+    "subs": ("num_subscriptions", True),
+    "pending": ("pending_bytes", True),
+    "msgs_to": ("out_msgs", True),
+    "msgs_from": ("in_msgs", True),
+    "bytes_to": ("out_bytes", True),
+    "bytes_from": ("in_bytes", True),
+    "last": ("last_activity_ns", True),
+    "idle": ("last_activity_ns", False),
+    "uptime": ("uptime", False),
+    "rtt": ("rtt_ns", True),
+    "stop": ("stop_ns", True),
+    "reason": ("reason", False),
 }
 CLOSED_ONLY_SORTS: Final = ("stop", "reason")
 
@@ -108,8 +110,11 @@ async def connz(server: ObservedServer, options: ConnzOptions, clock: Clock) -> 
     open_clients, closed_clients = _in_account(server, options)
     total = len(open_clients) + len(closed_clients)
     chosen = _choose(open_clients, closed_clients, options)
-    key, largest_first = SORTS[options.sort]
-    chosen.sort(key=key, reverse=largest_first)
+    attribute, largest_first = SORTS[options.sort]
+    lived = partial(_lived_ns, now_ns=now_ns)
+    chosen.sort(
+        key=lived if attribute == "uptime" else attrgetter(attribute), reverse=largest_first
+    )
     page = chosen[options.offset : options.offset + options.limit]
     rows = []
     for index, connection in enumerate(page):
@@ -159,7 +164,6 @@ def _row(
 ) -> dict[str, Any]:
     """One connection, its fields in nats-server's order."""
     closed = connection if isinstance(connection, ClosedClient) else None
-    until_ns = closed.stop_ns if closed else now_ns
     row: dict[str, Any] = {
         "cid": connection.cid,
         "kind": connection.kind,
@@ -174,8 +178,8 @@ def _row(
         row["reason"] = closed.reason
     row |= {
         "rtt": round_trip(connection.rtt_ns),
-        "uptime": uptime(until_ns - connection.start_ns),
-        "idle": uptime(until_ns - connection.last_activity_ns),
+        "uptime": uptime(_lived_ns(connection, now_ns)),
+        "idle": uptime(_until_ns(connection, now_ns) - connection.last_activity_ns),
         "pending_bytes": connection.pending_bytes,
         "in_msgs": connection.in_msgs,
         "out_msgs": connection.out_msgs,
@@ -189,6 +193,14 @@ def _row(
         if value := getattr(connection, name):
             row[name] = value
     return row | _login(connection, options) | _interest(connection, options)
+
+
+def _until_ns(connection: Client | ClosedClient, now_ns: int) -> int:
+    return connection.stop_ns if isinstance(connection, ClosedClient) else now_ns
+
+
+def _lived_ns(connection: Client | ClosedClient, now_ns: int) -> int:
+    return _until_ns(connection, now_ns) - connection.start_ns
 
 
 def _login(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:

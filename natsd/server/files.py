@@ -40,8 +40,7 @@ def remove_pid_file(path: Path) -> None:
 
 def ports_file(directory: Path, program: str | None = None) -> Path:
     """Where the ports file of this process stands."""
-    name = program or Path(sys.argv[0]).name
-    return directory / f"{name}_{os.getpid()}.ports"
+    return directory / f"{program or _program()}_{os.getpid()}.ports"
 
 
 def write_ports_file(path: Path, ports: Mapping[str, list[str]]) -> None:
@@ -71,6 +70,12 @@ def reachable_urls(scheme: str, host: str, port: int) -> list[str]:
         for address in local_addresses()
         if host != "0.0.0.0" or ":" not in address
     ]
+
+
+def _program() -> str:
+    """What was started; `python -m natsd` is natsd too."""
+    name = Path(sys.argv[0]).name
+    return "natsd" if name == "__main__.py" else name
 
 
 def _reason(path: Path, error: OSError) -> str:

@@ -1,9 +1,8 @@
 """What tells others that a server is there: log lines, pid file, monitoring, ports file.
 
-In nats-server's order: who starts, pid file, monitoring, where clients connect, ready. What fails on the
-way raises `FileError` or `ListenError`; `close` undoes as much as was done.
+In nats-server's order: who starts, pid file, monitoring, where clients connect, ready. What fails
+on the way raises `FileError` or `ListenError`; `close` undoes as much as was done.
 """
-
 
 from natsd import monitor
 from natsd.monitor.observed import ObservedServer

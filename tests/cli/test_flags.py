@@ -50,7 +50,7 @@ MISTAKES = {
     "-p": "flag needs an argument: -p",
     "-p abc": 'invalid value "abc" for flag -p: parse error',
     "-p 09": 'invalid value "09" for flag -p: parse error',
-    "-p 99999999999999999999": 'invalid value "99999999999999999999" for flag -p: value out of range',
+    "-p 9223372036854775808": 'invalid value "9223372036854775808" for flag -p: value out of range',
     "-D=maybe": 'invalid boolean value "maybe" for -D: parse error',
     "---p": "bad flag syntax: ---p",
     "-=1": "bad flag syntax: -=1",

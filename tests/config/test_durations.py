@@ -33,7 +33,9 @@ def test_reads_go_strings_and_seconds(given: object, expected: timedelta) -> Non
     assert parse_duration(given) == expected
 
 
-@pytest.mark.parametrize("bad", ["", "2", "m", "2x", "1m2", "s1", "1 s", "1e3s", "--1s", "9999999h", None, True])
+@pytest.mark.parametrize(
+    "bad", ["", "2", "m", "2x", "1m2", "s1", "1 s", "1e3s", "--1s", "9999999h", None, True]
+)
 def test_refuses_anything_else(bad: object) -> None:
     with pytest.raises(DurationError):
         parse_duration(bad)

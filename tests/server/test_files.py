@@ -38,9 +38,7 @@ def test_an_unwritable_pid_file_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "pid"
     with pytest.raises(FileError) as caught:
         write_pid_file(path)
-    assert str(caught.value) == (
-        f"Could not write pidfile: open {path}: no such file or directory"
-    )
+    assert str(caught.value) == (f"Could not write pidfile: open {path}: no such file or directory")
 
 
 def test_the_ports_file_is_nats_servers(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -112,8 +112,8 @@ def test_an_unwritable_file_is_an_error(tmp_path: Path) -> None:
 
 def test_a_full_file_is_set_aside(opened: OpenLog, tmp_path: Path) -> None:
     file = tmp_path / "log"
-    opened(log_file=file, log_size_limit=100, logtime=False)
-    logger.info("x" * 100)
+    opened(log_file=file, log_size_limit=1000, logtime=False)
+    logger.info("x" * 1000)
     logger.info("next")
     (backup,) = backups_of(file)
     assert re.fullmatch(r"log\.\d{4}(\.\d\d){5}\.\d{9}", backup.name)
@@ -121,7 +121,7 @@ def test_a_full_file_is_set_aside(opened: OpenLog, tmp_path: Path) -> None:
     pid = os.getpid()
     assert file.read_text() == (
         f'[{pid}] [INF] Rotated log, backup saved as "{backup}"\n[{pid}] [INF] next\n'
-    ) or "next" in file.read_text()
+    )
 
 
 def test_only_so_many_files_are_kept(opened: OpenLog, tmp_path: Path) -> None:
@@ -191,5 +191,5 @@ def test_a_failed_reopen_keeps_the_old_file(opened: OpenLog, tmp_path: Path) -> 
 
 
 def test_a_backups_name_sorts_by_age() -> None:
-    moment = datetime(2026, 1, 2, 3, 4, 5, 678)
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
     assert backup_name(Path("/d/log"), moment) == Path("/d/log.2026.01.02.03.04.05.000678000")
