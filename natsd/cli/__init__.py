@@ -1,1 +1,79 @@
-""""""
+"""The daemon's command line: `natsd [flags]`, `natsd bench`, `natsd help`, `natsd version`.
+
+`main` reads the flags and hands over; it imports only what is asked for, so that a start is quick.
+A mistake is one line on standard error and exit code 1.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from natsd.cli.flags import CommandLine, FlagError, read_command_line
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run natsd with these arguments, by default the process's own; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["bench"]:
+        from natsd import bench
+
+        return bench.main(given[1:])
+    try:
+        line = read_command_line(given)
+    except FlagError as error:
+        return _refuse(f"{error} (natsd -h shows the flags)")
+    return _act(line)
+
+
+def _act(line: CommandLine) -> int:
+    word = line.words[0].lower() if line.words else ""
+    if "version" in line.actions or (word == "version" and "help" not in line.actions):
+        return _show_version()
+    if "help" in line.actions or word == "help":
+        return _show_help()
+    if word:
+        return _refuse(f'unrecognized command: "{line.words[0]}" (natsd -h shows the commands)')
+    if "signal" in line.settings:
+        return _signal(line.settings["signal"])
+    return _serve(line.settings)
+
+
+def _show_version() -> int:
+    from natsd.version import VERSION_TEXT
+
+    print(VERSION_TEXT)
+    return 0
+
+
+def _show_help() -> int:
+    from natsd.cli.usage import usage
+
+    print(usage())
+    return 0
+
+
+def _signal(request: str) -> int:
+    from natsd.cli.signals import SignalError, send_signal
+
+    try:
+        send_signal(request)
+    except SignalError as error:
+        return _refuse(str(error))
+    return 0
+
+
+def _serve(settings: dict[str, Any]) -> int:
+    from natsd.config import OptionsError, make_options
+
+    try:
+        options = make_options(**settings)
+    except OptionsError as error:
+        return _refuse(str(error))
+    from natsd.cli.daemon import run
+
+    return run(options)
+
+
+def _refuse(reason: str) -> int:
+    print(f"natsd: {reason}", file=sys.stderr)
+    return 1

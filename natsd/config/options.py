@@ -4,8 +4,8 @@
 - An `Options` is frozen and valid: who holds one need not check it again.
 - What is wrong with given settings is said in one line, an `OptionsError`.
 
-A plain dataclass, since every start pays for its import: a pydantic model costs 0.12 s of the 0.25 s
-that a start may take.
+A plain dataclass, since every start pays for its import: a pydantic model costs 0.12 s of the
+0.25 s that a start may take.
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
 

@@ -1,1 +1,77 @@
-""""""
+"""Monitoring over HTTP: `/varz`, `/connz`, `/subsz`, `/healthz`.
+
+- `start` binds the port and returns at once: the kernel queues connections while aiohttp, which
+  takes longer to import than the whole server takes to start, is imported in a thread.
+- Monitoring reads the server through `natsd.monitor.observed` and changes nothing.
+"""
+
+import asyncio
+import importlib
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from natsd.clients.listener import ListenError, bound_port, host_port, listen
+from natsd.monitor.clock import Clock
+from natsd.monitor.observed import ObservedServer
+
+if TYPE_CHECKING:
+    from aiohttp.web import AppRunner
+
+_logger = logging.getLogger("natsd.monitor")
+
+SHUTDOWN_S = 1.0
+
+
+class Monitor:
+    """The monitoring endpoints of one server, from bind to stop."""
+
+    def __init__(self, server: ObservedServer, listener: socket.socket) -> None:
+        self._server = server
+        self._listener = listener
+        self._runner: AppRunner | None = None
+        self.host = server.options.http_address
+        self.port = bound_port(listener)
+        self._serving = asyncio.create_task(self._serve(), name="natsd-monitor")
+
+    async def stop(self) -> None:
+        """Close the port, and the connections on it."""
+        self._serving.cancel()
+        await asyncio.gather(self._serving, return_exceptions=True)
+        if self._runner:
+            await self._runner.cleanup()
+        self._listener.close()
+
+    async def wait_serving(self) -> None:
+        """Return once requests are answered, not only queued."""
+        await asyncio.shield(self._serving)
+
+    async def _serve(self) -> None:
+        try:
+            await asyncio.to_thread(importlib.import_module, "natsd.monitor.endpoints")
+            from aiohttp import web
+
+            from natsd.monitor.endpoints import Endpoints
+
+            application = Endpoints(self._server, self.port, Clock()).application()
+            self._runner = web.AppRunner(
+                application, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
+            )
+            await self._runner.setup()
+            await web.SockSite(self._runner, self._listener).start()
+        except Exception:
+            _logger.exception("Error starting monitor on %s", host_port(self.host, self.port))
+
+
+def start(server: ObservedServer) -> Monitor:
+    """Listen where the options say; raises `ListenError`. Requests are answered a moment later."""
+    options = server.options
+    try:
+        listener = listen(options.http_address, options.http_port)
+    except ListenError as error:
+        raise ListenError(
+            f"Can't start monitoring: can't listen to the monitor port: {error}"
+        ) from None
+    monitor = Monitor(server, listener)
+    _logger.info("Starting http monitor on %s", host_port(monitor.host, monitor.port))
+    return monitor

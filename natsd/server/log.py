@@ -2,8 +2,8 @@
 
     [4711] 2026/01/02 15:04:05.000000 [INF] Server is ready
 
-- Everything in natsd logs to the logger "natsd" or below. A program that embeds a server decides itself
-  what becomes of that; only the daemon calls `open_log`.
+- Everything in natsd logs to the logger "natsd" or below. A program that embeds a server decides
+  itself what becomes of that; only the daemon calls `open_log`.
 - `-D` and `-V` are independent: tracing without debugging shows TRC and no DBG.
 - A log file is appended to, one write per line. Past its size limit it becomes
   `<file>.2026.01.02.15.04.05.000000000`, and the oldest such files go when there are too many.
@@ -45,7 +45,7 @@ class Line(logging.Formatter):
         """The line, without its end; what an exception adds follows on further lines."""
         line = self._prefix
         if self._logtime:
-            moment = datetime.fromtimestamp(record.created, self._zone)  # noqa: DTZ006  zone None: local time is asked for
+            moment = datetime.fromtimestamp(record.created, self._zone)
             line += moment.strftime("%Y/%m/%d %H:%M:%S.%f ")
         line += self._labels.get(record.levelno, f"[{record.levelname[:3]}] ")
         line += record.getMessage()
@@ -88,25 +88,32 @@ class LogFile(logging.Handler):
         fd = os.open(
             self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, LOG_FILE_MODE
         )
-        with self.lock or _no_lock:
-            self._fd, old_fd = fd, self._fd
-            self._size_bytes = os.fstat(fd).st_size
-            self._rotate_at_bytes = self._size_limit_bytes
-            if old_fd >= 0:
-                os.close(old_fd)
+        self.acquire()
+        self._fd, old_fd = fd, self._fd
+        self._size_bytes = os.fstat(fd).st_size
+        self._rotate_at_bytes = self._size_limit_bytes
+        self.release()
+        if old_fd >= 0:
+            os.close(old_fd)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line; called with the handler's lock held."""
         self._write(self.format(record))
-        if 0 < self._rotate_at_bytes < self._size_bytes:
+        if self.is_full:
             self._rotate()
+
+    @property
+    def is_full(self) -> bool:
+        """The next line makes this a backup."""
+        return 0 < self._rotate_at_bytes < self._size_bytes
 
     def close(self) -> None:
         """Close the file; later lines are lost."""
-        with self.lock or _no_lock:
-            if self._fd >= 0:
-                os.close(self._fd)
-            self._fd = -1
+        self.acquire()
+        self._fd, old_fd = -1, self._fd
+        self.release()
+        if old_fd >= 0:
+            os.close(old_fd)
         super().close()
 
     def _write(self, line: str) -> None:
@@ -166,6 +173,8 @@ def open_log(options: Options) -> logging.Handler:
     root_logger.propagate = False
     root_logger.setLevel(_lowest_level(options))
     root_logger.addHandler(handler)
+    if isinstance(handler, LogFile) and handler.is_full:
+        root_logger.info("Rotating logfile...")
     return handler
 
 

@@ -1,4 +1,4 @@
-"""The names of full log files: `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, so that names sort by age."""
+"""The names of full log files: `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, which sort by age."""
 
 import re
 from datetime import datetime

@@ -1,0 +1,205 @@
+"""The daemon's flags: nats-server's names, read by the rules of Go's `flag` package.
+
+- One or two dashes are the same; `-f value` and `-f=value`; a switch takes a value only with `=`.
+- Reading stops at the first bare word; `--` ends the flags.
+- `SECTIONS` is the table to hold against the reference: names, kind, options set, what help says.
+- `LATER` names nats-server's flags that natsd does not have yet: nobody should look for a typo.
+- What is wrong is a `FlagError` of one line that names the flag.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Kind = Literal["text", "int", "switch", "action"]
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+_TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
+
+
+class FlagError(Exception):
+    """The command line cannot be used; the text is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag: all its names, its kind, and the options it sets (or the action it asks for)."""
+
+    names: tuple[str, ...]
+    kind: Kind
+    sets: tuple[str, ...]
+    value: str  # how help calls the value
+    help: str
+
+
+def _flag(names: str, kind: Kind, sets: str, help_text: str, value: str = "") -> Flag:
+    return Flag(tuple(names.split()), kind, tuple(sets.split()), value, help_text)
+
+
+SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
+    "Server": (
+        _flag("a addr net", "text", "host", "Bind to host address (default: 0.0.0.0)", "host"),
+        _flag(
+            "p port", "int", "port", "Use port for clients (default: 4222, -1 for random)", "port"
+        ),
+        _flag("n name server_name", "text", "server_name", "Server name (default: auto)", "name"),
+        _flag("P pid", "text", "pid_file", "File to store PID", "file"),
+        _flag("m http_port", "int", "http_port", "Use port for http monitoring", "port"),
+        _flag(
+            "sl signal",
+            "text",
+            "signal",
+            "Send signal to natsd process (ldm, stop, quit, term, reopen, reload);"
+            " pid is a PID or the path to a PID file",
+            "signal[=pid]",
+        ),
+        _flag(
+            "client_advertise",
+            "text",
+            "client_advertise",
+            "Client URL to advertise to other servers",
+            "string",
+        ),
+        _flag(
+            "ports_file_dir",
+            "text",
+            "ports_file_dir",
+            "Creates a ports file in the directory (<executable_name>_<pid>.ports)",
+            "dir",
+        ),
+    ),
+    "Logging": (
+        _flag("l log", "text", "log_file", "File to redirect log output", "file"),
+        _flag("T logtime", "switch", "logtime", "Timestamp log entries (default: true)"),
+        _flag("logtime_utc", "switch", "logtime_utc", "Timestamps in UTC, not local time"),
+        _flag("D debug", "switch", "debug", "Enable debugging output"),
+        _flag("V trace", "switch", "trace", "Trace the raw protocol"),
+        _flag(
+            "VV",
+            "switch",
+            "trace trace_verbose",
+            "Verbose trace (traces system account as well)",
+        ),
+        _flag("DV", "switch", "debug trace", "Debug and trace"),
+        _flag("DVV", "switch", "debug trace trace_verbose", "Debug and verbose trace"),
+        _flag(
+            "log_size_limit",
+            "int",
+            "log_size_limit",
+            "Logfile size limit in bytes (default: none)",
+            "limit",
+        ),
+        _flag(
+            "max_traced_msg_len",
+            "int",
+            "max_traced_msg_len",
+            "Maximum printable length for traced messages (default: unlimited)",
+            "len",
+        ),
+    ),
+    "Authorization": (
+        _flag("user", "text", "user", "User required for connections", "user"),
+        _flag("pass", "text", "password", "Password required for connections", "password"),
+        _flag("auth", "text", "token", "Authorization token required for connections", "token"),
+    ),
+    "Common": (
+        _flag("h help", "action", "help", "Show this message"),
+        _flag("v version", "action", "version", "Show version"),
+    ),
+}
+
+FLAGS: Final = {
+    name: flag for section in SECTIONS.values() for flag in section for name in flag.names
+}
+
+LATER: Final = {
+    name: feature
+    for feature, names in {
+        "configuration files": "c config t",
+        "HTTPS monitoring": "ms https_port",
+        "syslog": "s syslog r remote_syslog",
+        "JetStream": "js jetstream sd store_dir",
+        "TLS": "tls tlsverify tlscert tlskey tlscacert help_tls",
+        "clustering": "routes cluster cluster_listen cluster_name cluster_advertise no_advertise"
+        " connect_retries",
+        "profiling": "profile",
+    }.items()
+    for name in names.split()
+}
+
+
+@dataclass(slots=True)
+class CommandLine:
+    """What was asked for: settings by option name, actions, and the words behind the flags."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    actions: set[str] = field(default_factory=set)
+    words: list[str] = field(default_factory=list)
+
+
+def read_command_line(arguments: Sequence[str]) -> CommandLine:
+    """Read the arguments, without the program's name."""
+    line = CommandLine()
+    rest = list(arguments)
+    while rest and len(rest[0]) > 1 and rest[0].startswith("-"):
+        argument = rest.pop(0)
+        if argument == "--":
+            break
+        name, equals, value = _name_of(argument).partition("=")
+        flag = _find(name)
+        if not equals and flag.kind in ("text", "int"):
+            if not rest:
+                raise FlagError(f"flag needs an argument: -{name}")
+            value = rest.pop(0)
+        _apply(line, flag, name, value if equals or flag.kind in ("text", "int") else "true")
+    line.words = rest
+    return line
+
+
+def _name_of(argument: str) -> str:
+    name = argument.removeprefix("-").removeprefix("-")
+    if not name or name[0] in "-=":
+        raise FlagError(f"bad flag syntax: {argument}")
+    return name
+
+
+def _find(name: str) -> Flag:
+    if name in LATER:
+        raise FlagError(f"flag not supported yet: -{name} ({LATER[name]})")
+    if name not in FLAGS:
+        raise FlagError(f"flag provided but not defined: -{name}")
+    return FLAGS[name]
+
+
+def _apply(line: CommandLine, flag: Flag, name: str, text: str) -> None:
+    """Put the flag's value where it belongs; the last one given wins."""
+    value: str | int | bool = text
+    if flag.kind == "int":
+        value = _whole(name, text)
+    elif flag.kind in ("switch", "action"):
+        value = _truth(name, text)
+    if flag.kind == "action":
+        line.actions.update(flag.sets if value else ())
+    else:
+        line.settings.update(dict.fromkeys(flag.sets, value))
+
+
+def _truth(name: str, text: str) -> bool:
+    if text not in _TRUE + _FALSE:
+        raise FlagError(f'invalid boolean value "{text}" for -{name}: parse error')
+    return text in _TRUE
+
+
+def _whole(name: str, text: str) -> int:
+    """A number as Go reads it: 0x1f, 0o17, 017, 0b11 and 1_000 too."""
+    digits = text.lstrip("+-")
+    is_old_octal = len(digits) > 1 and digits.isdigit() and digits.startswith("0")
+    try:
+        number = int(text, 8 if is_old_octal else 0)
+    except ValueError:
+        raise FlagError(f'invalid value "{text}" for flag -{name}: parse error') from None
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise FlagError(f'invalid value "{text}" for flag -{name}: value out of range')
+    return number

@@ -1,0 +1,79 @@
+"""`natsd -sl quit=4711`: tells a running server to stop, reopen its log or reload.
+
+- `<signal>` alone is for the only natsd that runs; `=<pid>` or `=<pid file>` names one, and `=12*`
+  every natsd whose pid starts with 12.
+- A failure is a `SignalError` of one line.
+"""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Final
+
+PROCESS_NAME: Final = "natsd"
+
+SIGNALS: Final = {
+    "stop": signal.SIGKILL,
+    "quit": signal.SIGINT,
+    "term": signal.SIGTERM,
+    "reopen": signal.SIGUSR1,
+    "reload": signal.SIGHUP,
+    "ldm": signal.SIGUSR2,
+}
+
+
+class SignalError(Exception):
+    """No signal was sent; the text is one line for the user."""
+
+
+def send_signal(request: str) -> None:
+    """Send what `<signal>[=<pid>]` asks for."""
+    command, *targets = request.split("=")
+    if len(targets) > 1:
+        raise SignalError(f"invalid signal parameters: {targets[1:]}")
+    if command not in SIGNALS:
+        raise SignalError(f'unknown signal "{command}"; there are {", ".join(sorted(SIGNALS))}')
+    for pid in _pids(targets[0] if targets else ""):
+        try:
+            os.kill(pid, SIGNALS[command])
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise SignalError(f'signal "{command}" {pid}: {reason}') from None
+
+
+def _pids(target: str) -> list[int]:
+    target = _pid_in_file(target)
+    prefix = target.removesuffix("*")
+    if prefix and not prefix.isdigit():
+        raise SignalError(f"invalid pid: {prefix}")
+    if target == prefix and prefix:
+        return [int(prefix)]
+    running = _running()
+    if not running:
+        raise SignalError(f"no {PROCESS_NAME} processes running")
+    if not target and len(running) > 1:
+        raise SignalError(f"multiple {PROCESS_NAME} processes running: {_listed(running)}")
+    return [pid for pid in running if str(pid).startswith(prefix)]
+
+
+def _pid_in_file(target: str) -> str:
+    """What the file holds if there is such a file, else the target itself."""
+    try:
+        return Path(target).read_text().strip() if target else ""
+    except (OSError, UnicodeDecodeError):
+        return target
+
+
+def _running() -> list[int]:
+    try:
+        found = subprocess.run(
+            ["pgrep", "-x", PROCESS_NAME], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        raise SignalError("unable to resolve pid, try providing one") from None
+    return [int(pid) for pid in found.stdout.split() if int(pid) != os.getpid()]
+
+
+def _listed(pids: list[int]) -> str:
+    return " ".join(map(str, pids))

@@ -1,0 +1,29 @@
+"""What `natsd -h` prints, made from the table of flags."""
+
+from typing import Final
+
+from natsd.cli.flags import SECTIONS, Flag
+
+NAMES_WIDTH: Final = 34
+
+_HEAD: Final = """\
+Usage: natsd [options]
+       natsd bench [options]         Measure this server; natsd bench -h tells more
+"""
+
+
+def usage() -> str:
+    """All flags, by section."""
+    parts = [_HEAD]
+    for title, flags in SECTIONS.items():
+        parts.append(f"{title} Options:\n" + "".join(map(_line, flags)))
+    return "\n".join(parts).rstrip()
+
+
+def _line(flag: Flag) -> str:
+    short = ", ".join(f"-{name}" for name in flag.names if len(name) <= 3)
+    long = ", ".join(f"--{name}" for name in flag.names if len(name) > 3)
+    names = f"    {short}, {long}" if short and long else f"    {short or '    ' + long}"
+    if flag.value:
+        names += f" <{flag.value}>"
+    return f"{names:<{NAMES_WIDTH + 2}} {flag.help}\n"

@@ -1,0 +1,251 @@
+"""`/connz`: who is connected, and who was.
+
+- `SORTS` is the table of sort options: the attribute, and whether the largest comes first.
+- The list is chosen, sorted and cut at one moment; the rows of the page are then filled in slices,
+  so that a thousand connections do not hold up the loop.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Literal
+
+from natsd.accounts import GLOBAL_ACCOUNT
+from natsd.clients import Client, ClosedClient
+from natsd.monitor.clock import Clock
+from natsd.monitor.observed import ObservedServer
+from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.values import round_trip, timestamp, uptime
+
+LIMIT_DEFAULT: Final = 1024
+ROWS_PER_SLICE: Final = 128
+
+State = Literal["open", "closed", "all"]
+
+STATES: Final[dict[str, State]] = {
+    "": "open",
+    "open": "open",
+    "closed": "closed",
+    "any": "all",
+    "all": "all",
+}
+
+SORTS: Final = {
+    "": ("cid", False),
+    "cid": ("cid", False),
+    "start": ("cid", False),
+    "subs": ("num_subscriptions", True),
+    "pending": ("pending_bytes", True),
+    "msgs_to": ("out_msgs", True),
+    "msgs_from": ("in_msgs", True),
+    "bytes_to": ("out_bytes", True),
+    "bytes_from": ("in_bytes", True),
+    "last": ("last_activity_ns", True),
+    "idle": ("last_activity_ns", False),
+    "uptime": ("uptime", False),
+    "rtt": ("rtt_ns", True),
+    "stop": ("stop_ns", True),
+    "reason": ("reason", False),
+}
+CLOSED_ONLY_SORTS: Final = ("stop", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnzOptions:
+    """What the request asks for."""
+
+    sort: str
+    auth: bool
+    subs: bool
+    subs_detail: bool
+    offset: int
+    limit: int
+    cid: int
+    state: State
+    user: str
+    account: str
+
+    @classmethod
+    def of(cls, query: Query) -> "ConnzOptions":
+        """Read the parameters; raises `BadParameter`."""
+        auth = query.flag("auth")
+        subs_detail = query.text("subs").lower() == "detail"
+        subs = not subs_detail and query.flag("subs")
+        offset, limit = max(query.whole("offset"), 0), query.whole("limit")
+        cid = query.unsigned("cid")
+        state = _state(query.text("state"))
+        return cls(
+            sort=_sort(query.text("sort"), state),
+            auth=auth,
+            subs=subs,
+            subs_detail=subs_detail,
+            offset=offset,
+            limit=1 if cid else limit if limit > 0 else LIMIT_DEFAULT,
+            cid=cid,
+            state=state,
+            user=query.text("user"),
+            account=query.text("acc"),
+        )
+
+
+def _state(text: str) -> State:
+    if text.lower() not in STATES:
+        raise BadParameter(f"Error decoding state for {text}")
+    return STATES[text.lower()]
+
+
+def _sort(text: str, state: State) -> str:
+    if text not in SORTS:
+        raise BadParameter(f"invalid sorting option: {text}")
+    if text in CLOSED_ONLY_SORTS and state != "closed":
+        raise BadParameter(f"sort by {text} only valid on closed connections")
+    return text
+
+
+async def connz(server: ObservedServer, options: ConnzOptions, clock: Clock) -> dict[str, Any]:
+    """The answer to `/connz`."""
+    now_ns, now_wall_ns = clock.monotonic_ns(), clock.wall_ns()
+    open_clients, closed_clients = _in_account(server, options)
+    total = len(open_clients) + len(closed_clients)
+    chosen = _choose(open_clients, closed_clients, options)
+    attribute, largest_first = SORTS[options.sort]
+    lived = partial(_lived_ns, now_ns=now_ns)
+    chosen.sort(
+        key=lived if attribute == "uptime" else attrgetter(attribute), reverse=largest_first
+    )
+    page = chosen[options.offset : options.offset + options.limit]
+    rows = []
+    for index, connection in enumerate(page):
+        if index % ROWS_PER_SLICE == ROWS_PER_SLICE - 1:
+            await asyncio.sleep(0)
+        rows.append(_row(connection, options, clock, now_ns))
+    return {
+        "server_id": server.id,
+        "now": timestamp(now_wall_ns),
+        "num_connections": len(rows),
+        "total": total,
+        "offset": options.offset,
+        "limit": options.limit,
+        "connections": rows,
+    }
+
+
+def _in_account(
+    server: ObservedServer, options: ConnzOptions
+) -> tuple[list[Client], list[ClosedClient]]:
+    """Open and closed connections, as far as state and account ask for them."""
+    account = options.account
+    open_clients = [] if options.state == "closed" else list(server.clients.values())
+    closed_clients = [] if options.state == "open" else list(server.closed_clients)
+    if account:
+        open_clients = [client for client in open_clients if _account_name(client) == account]
+        closed_clients = [client for client in closed_clients if _account_name(client) == account]
+    return open_clients, closed_clients
+
+
+def _choose(
+    open_clients: Sequence[Client],
+    closed_clients: Sequence[ClosedClient],
+    options: ConnzOptions,
+) -> list[Client | ClosedClient]:
+    """Those that the cid or the user picks."""
+    everyone: list[Client | ClosedClient] = [*open_clients, *closed_clients]
+    if options.cid:
+        return [connection for connection in everyone if connection.cid == options.cid][:1]
+    if options.user:
+        return [connection for connection in everyone if connection.authorized_user == options.user]
+    return everyone
+
+
+def _row(
+    connection: Client | ClosedClient, options: ConnzOptions, clock: Clock, now_ns: int
+) -> dict[str, Any]:
+    """One connection, its fields in nats-server's order."""
+    closed = connection if isinstance(connection, ClosedClient) else None
+    row: dict[str, Any] = {
+        "cid": connection.cid,
+        "kind": connection.kind,
+        "type": "nats",
+        "ip": connection.ip,
+        "port": connection.port,
+        "start": timestamp(clock.to_wall_ns(connection.start_ns)),
+        "last_activity": timestamp(clock.to_wall_ns(connection.last_activity_ns)),
+    }
+    if closed:
+        row["stop"] = timestamp(clock.to_wall_ns(closed.stop_ns))
+        row["reason"] = closed.reason
+    row |= {
+        "rtt": round_trip(connection.rtt_ns),
+        "uptime": uptime(_lived_ns(connection, now_ns)),
+        "idle": uptime(_until_ns(connection, now_ns) - connection.last_activity_ns),
+        "pending_bytes": connection.pending_bytes,
+        "in_msgs": connection.in_msgs,
+        "out_msgs": connection.out_msgs,
+        "in_bytes": connection.in_bytes,
+        "out_bytes": connection.out_bytes,
+    }
+    if connection.stalls:
+        row["stalls"] = connection.stalls
+    row["subscriptions"] = connection.num_subscriptions
+    for name in ("name", "lang", "version"):
+        if value := getattr(connection, name):
+            row[name] = value
+    return row | _login(connection, options) | _interest(connection, options)
+
+
+def _until_ns(connection: Client | ClosedClient, now_ns: int) -> int:
+    return connection.stop_ns if isinstance(connection, ClosedClient) else now_ns
+
+
+def _lived_ns(connection: Client | ClosedClient, now_ns: int) -> int:
+    return _until_ns(connection, now_ns) - connection.start_ns
+
+
+def _login(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:
+    """User and account, which only `auth` shows; the global account goes without saying."""
+    if not options.auth:
+        return {}
+    login = {}
+    if connection.authorized_user:
+        login["authorized_user"] = connection.authorized_user
+    if (name := _account_name(connection)) != GLOBAL_ACCOUNT:
+        login["account"] = name
+    return login
+
+
+def _account_name(connection: Client | ClosedClient) -> str:
+    if isinstance(connection, ClosedClient):
+        return connection.account_name
+    return connection.account.name if connection.account else GLOBAL_ACCOUNT
+
+
+def _interest(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:
+    """The subscriptions, when `subs` asks for them and there are any."""
+    if not (options.subs or options.subs_detail):
+        return {}
+    subscriptions = connection.subscriptions()
+    if not subscriptions:
+        return {}
+    if options.subs:
+        return {"subscriptions_list": [each.subject for each in subscriptions]}
+    details = [
+        subscription_row(each.subject, each.queue, each.sid, each.msgs, each.max, connection.cid)
+        for each in subscriptions
+    ]
+    return {"subscriptions_list_detail": details}
+
+
+def subscription_row(
+    subject: str, queue: str | None, sid: str, msgs: int, most: int, cid: int
+) -> dict[str, Any]:
+    """One subscription in detail, as `/connz` and `/subsz` show it."""
+    row: dict[str, Any] = {"subject": subject}
+    if queue:
+        row["qgroup"] = queue
+    row |= {"sid": sid, "msgs": msgs}
+    if most:
+        row["max"] = most
+    row["cid"] = cid
+    return row

@@ -1,0 +1,38 @@
+"""The page at `/`: what there is to see."""
+
+from typing import Final
+
+from natsd import __version__
+from natsd.version import NATS_VERSION
+
+LINKS: Final = {
+    "/varz": "General",
+    "/connz": "Connections",
+    "/subsz": "Subscriptions",
+    "/healthz": "Health Probe",
+}
+
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>natsd</title>
+<style>
+body {{ font-family: system-ui, sans-serif; margin: 2rem }}
+a {{ display: block; padding: .2rem 0; color: inherit }}
+</style>
+</head>
+<body>
+<h1>natsd {version}</h1>
+<p>NATS {nats_version}</p>
+{links}
+</body>
+</html>
+"""
+
+
+def index_page() -> str:
+    """The page as HTML; links are relative, so that it works behind a base path."""
+    links = "\n".join(f'<a href=".{path}">{title}</a>' for path, title in LINKS.items())
+    return _PAGE.format(version=__version__, nats_version=NATS_VERSION, links=links)

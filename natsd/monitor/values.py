@@ -1,0 +1,46 @@
+"""How nats-server writes values in its answers: times, uptimes, round trips, floats."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from natsd.config.durations import format_duration_ns
+
+SECOND_NS: Final = 1_000_000_000
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def timestamp(wall_ns: int) -> str:
+    """RFC 3339 with as many decimals as it takes: `2026-11-21T00:26:11.907410132Z`."""
+    seconds, rest_ns = divmod(wall_ns, SECOND_NS)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    decimals = f".{rest_ns:09}".rstrip("0") if rest_ns else ""
+    return f"{text}{decimals}Z"
+
+
+def datetime_ns(moment: datetime) -> int:
+    """Nanoseconds since 1970, exactly."""
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * SECOND_NS + since.microseconds * 1_000
+
+
+def uptime(span_ns: int) -> str:
+    """`1y2d3h4m5s`, from the largest unit there is."""
+    minutes, seconds = divmod(max(span_ns, 0) // SECOND_NS, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    years, days = divmod(days, 365)
+    parts = ((years, "y"), (days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
+    first = next((index for index, part in enumerate(parts) if part[0]), len(parts) - 1)
+    return "".join(f"{amount}{unit}" for amount, unit in parts[first:])
+
+
+def round_trip(rtt_ns: int) -> str:
+    """A round trip time; between a microsecond and a millisecond without the nanoseconds."""
+    if 1_000 < rtt_ns < 1_000_000:
+        rtt_ns -= rtt_ns % 1_000
+    return format_duration_ns(rtt_ns)
+
+
+def number(value: float) -> float:
+    """A float as Go writes it: `2`, not `2.0`."""
+    return int(value) if value == int(value) else value

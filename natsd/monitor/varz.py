@@ -1,0 +1,134 @@
+"""`/varz`: the server, its settings, and what went through it.
+
+Field names and their order are nats-server's. Features that natsd does not have yet show as what
+they are: empty objects and zeros.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from natsd import __version__
+from natsd.accounts import SYSTEM_ACCOUNT
+from natsd.monitor.clock import Clock
+from natsd.monitor.observed import ObservedServer
+from natsd.monitor.process_usage import cores, resident_bytes
+from natsd.monitor.values import datetime_ns, number, timestamp, uptime
+from natsd.version import NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION
+
+
+def varz(
+    server: ObservedServer,
+    clock: Clock,
+    *,
+    http_port: int,
+    processor_percent: float,
+    requests: Mapping[str, int],
+) -> dict[str, Any]:
+    """The answer to `/varz`."""
+    return (
+        _identity(server)
+        | _settings(server, http_port)
+        | _process(server, clock, processor_percent)
+        | _traffic(server)
+        | _rest(server, requests)
+    )
+
+
+def _identity(server: ObservedServer) -> dict[str, Any]:
+    identity = {
+        "server_id": server.id,
+        "server_name": server.name,
+        "version": NATS_VERSION,
+        "natsd": __version__,
+        "proto": PROTOCOL_VERSION,
+        "go": RUNTIME_VERSION,
+        "host": server.client_host,
+        "port": server.client_port,
+    }
+    return identity | ({"auth_required": True} if server.options.auth_required else {})
+
+
+def _settings(server: ObservedServer, http_port: int) -> dict[str, Any]:
+    options = server.options
+    settings: dict[str, Any] = {"max_connections": options.max_connections}
+    if options.max_subscriptions:
+        settings["max_subscriptions"] = options.max_subscriptions
+    return settings | {
+        "ping_interval": _nanoseconds(options.ping_interval),
+        "ping_max": options.ping_max,
+        "http_host": options.http_address,
+        "http_port": http_port,
+        "http_base_path": options.http_base_path,
+        "https_port": 0,
+        "auth_timeout": number(options.auth_timeout.total_seconds()),
+        "max_control_line": options.max_control_line,
+        "max_payload": options.max_payload,
+        "max_pending": options.max_pending,
+        "cluster": {},
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": {},
+        "jetstream": {},
+        "tls_timeout": 0,
+        "write_deadline": _nanoseconds(options.write_deadline),
+    }
+
+
+def _process(server: ObservedServer, clock: Clock, processor_percent: float) -> dict[str, Any]:
+    start_ns, now_ns = datetime_ns(server.start_time), clock.wall_ns()
+    return {
+        "start": timestamp(start_ns),
+        "now": timestamp(now_ns),
+        "uptime": uptime(now_ns - start_ns),
+        "mem": resident_bytes(),
+        "cores": cores(),
+        "gomaxprocs": 1,  # one event loop, one core
+        "cpu": number(processor_percent),
+    }
+
+
+def _traffic(server: ObservedServer) -> dict[str, Any]:
+    """Connections and messages; all messages are clients' as long as there are no other servers."""
+    counters = server.counters
+    return {
+        "connections": len(server.clients),
+        "total_connections": server.total_connections,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        "in_msgs": counters.in_msgs,
+        "in_bytes": counters.in_bytes,
+        "in_client_msgs": counters.in_msgs,
+        "in_client_bytes": counters.in_bytes,
+        "out_msgs": counters.out_msgs,
+        "out_bytes": counters.out_bytes,
+        "out_client_msgs": counters.out_msgs,
+        "out_client_bytes": counters.out_bytes,
+        "slow_consumers": counters.slow_consumers,
+        "stale_connections": counters.stale_connections,
+        "stalled_clients": counters.stalled_clients,
+        "subscriptions": sum(account.sublist.count for account in server.accounts.values()),
+    }
+
+
+def _rest(server: ObservedServer, requests: Mapping[str, int]) -> dict[str, Any]:
+    counters = server.counters
+    return {
+        "http_req_stats": dict(sorted(requests.items())),
+        "config_load_time": timestamp(datetime_ns(server.start_time)),
+        "config_digest": "",
+        "system_account": SYSTEM_ACCOUNT,
+        "slow_consumer_stats": _by_kind(counters.slow_consumers),
+        "stale_connection_stats": _by_kind(counters.stale_connections),
+        "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+    }
+
+
+def _by_kind(clients: int) -> dict[str, int]:
+    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
+
+
+def _nanoseconds(span: timedelta) -> int:
+    return span // timedelta(microseconds=1) * 1_000

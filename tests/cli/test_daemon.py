@@ -1,0 +1,269 @@
+"""The daemon as a process: start-up lines, files, signals, and what keeps it from starting."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+START_S_MAX = 0.25
+DEADLINE_S = 15.0
+
+LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[([A-Z]{3})\] (.*)")
+
+
+class Daemon:
+    """A natsd process and the lines of its log so far."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "natsd", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+
+    def read_until(self, text: str) -> str:
+        """The first line from here on that contains the text."""
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+            if text in line:
+                return line
+        raise AssertionError(f"never logged: {text}; but {self.lines}")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send the signal, read the rest of the log, give the exit code."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Read the rest of the log, give the exit code."""
+        _, rest = self.process.communicate(timeout=DEADLINE_S)
+        self.lines += rest.splitlines()
+        return self.process.returncode
+
+    @property
+    def texts(self) -> list[str]:
+        """The log without times: `INF Server is ready`."""
+        matches = [LINE.fullmatch(line) for line in self.lines]
+        assert all(matches), self.lines
+        assert {match[1] for match in matches if match} == {str(self.process.pid)}
+        return [f"{match[2]} {match[3]}" for match in matches if match]
+
+
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts daemons on free ports of the loopback; none outlives the test."""
+    daemons: list[Daemon] = []
+
+    def start_one(*arguments: str) -> Daemon:
+        daemons.append(Daemon("-a", "127.0.0.1", "-p", "-1", *arguments))
+        return daemons[-1]
+
+    yield start_one
+    for daemon in daemons:
+        if daemon.process.poll() is None:
+            daemon.process.kill()
+        daemon.process.communicate()
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        yield listener.getsockname()[1]
+
+
+def connect(daemon: Daemon) -> socket.socket:
+    line = daemon.read_until("Listening for client connections on 127.0.0.1:")
+    return socket.create_connection(("127.0.0.1", int(line.rpartition(":")[2])), DEADLINE_S)
+
+
+def test_the_lines_of_a_start_and_of_an_end(start: Start) -> None:
+    daemon = start("-n", "first")
+    daemon.read_until("Server is ready")
+    assert daemon.end(signal.SIGINT) == 0
+    patterns = (
+        r"INF Starting natsd",
+        r"INF   Version:  \S+ \(NATS 2\.14\.5\)",
+        r"INF   Git:      \[not set\]",
+        r"INF   Name:     first",
+        r"INF   ID:       N[A-Z2-7]{55}",
+        r"INF Listening for client connections on 127\.0\.0\.1:\d+",
+        r"INF Server is ready",
+        r'INF Trapped "interrupt" signal',
+        r"INF Initiating Shutdown\.\.\.",
+        r"INF Server Exiting\.\.",
+    )
+    assert len(daemon.texts) == len(patterns)
+    for pattern, text in zip(patterns, daemon.texts, strict=True):
+        assert re.fullmatch(pattern, text)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_in_order(start: Start, number: signal.Signals) -> None:
+    daemon = start()
+    with connect(daemon) as client:
+        assert client.recv(5).startswith(b"INFO")
+        daemon.read_until("Server is ready")
+        assert daemon.end(number) == 0
+    assert daemon.texts[-1] == "INF Server Exiting.."
+
+
+def test_it_accepts_connections_within_a_quarter_of_a_second(tmp_path: Path) -> None:
+    took_s = []
+    for _ in range(5):
+        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+            port = listener.getsockname()[1]
+        started = time.perf_counter()
+        daemon = Daemon("-a", "127.0.0.1", "-p", str(port))
+        try:
+            while True:
+                try:
+                    client = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
+                    break
+                except ConnectionRefusedError:
+                    assert time.perf_counter() - started < DEADLINE_S
+                    time.sleep(0.001)
+            took_s.append(time.perf_counter() - started)
+            client.close()
+        finally:
+            assert daemon.end() == 0
+    assert min(took_s) <= START_S_MAX, took_s
+
+
+def test_monitoring_answers_and_does_not_delay_clients(start: Start) -> None:
+    daemon = start("-m", "-1")
+    line = daemon.read_until("Starting http monitor on 127.0.0.1:")
+    port = int(line.rpartition(":")[2])
+    with connect(daemon) as client:
+        assert client.recv(5) == b"INFO "
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/varz", timeout=DEADLINE_S) as answer:
+        varz = json.load(answer)
+    assert varz["http_port"] == port
+    assert daemon.end() == 0
+
+
+def test_pid_file_and_ports_file_come_and_go(start: Start, tmp_path: Path) -> None:
+    pid_file = tmp_path / "natsd.pid"
+    daemon = start("-P", str(pid_file), "--ports_file_dir", str(tmp_path), "-m", "-1")
+    daemon.read_until("Server is ready")
+    assert pid_file.read_text() == str(daemon.process.pid)
+    ports = json.loads((tmp_path / f"natsd_{daemon.process.pid}.ports").read_text())
+    assert ports.keys() == {"nats", "monitoring"}
+    host, _, port = ports["nats"][0].removeprefix("nats://").rpartition(":")
+    socket.create_connection((host, int(port)), DEADLINE_S).close()
+    assert daemon.end() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_log_goes_to_a_file_and_follows_it(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "natsd.log"
+    daemon = start("-l", str(log), "-T=false")
+    wait_for(lambda: log.exists() and "Server is ready" in log.read_text())
+    log.rename(tmp_path / "natsd.log.1")
+    daemon.process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: log.exists() and "File log re-opened" in log.read_text())
+    assert daemon.end() == 0
+    assert daemon.lines == []
+    assert log.read_text().splitlines()[-1] == f"[{daemon.process.pid}] [INF] Server Exiting.."
+
+
+def test_signals_for_what_is_not_there_yet_are_answered(start: Start) -> None:
+    daemon = start()
+    daemon.read_until("Server is ready")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.read_until("Failed to reload server configuration")
+    daemon.process.send_signal(signal.SIGUSR2)
+    daemon.read_until("Lame duck mode is not supported yet")
+    assert daemon.end() == 0
+
+
+def test_debug_and_trace(start: Start) -> None:
+    daemon = start("-DV")
+    with connect(daemon) as client:
+        client.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        daemon.read_until("<<- [PING]")
+    assert daemon.end() == 0
+    assert {text[:3] for text in daemon.texts} == {"INF", "DBG", "TRC"}
+
+
+def fails_to_start(daemon: Daemon) -> str:
+    """The one line at the end that says why."""
+    assert daemon.wait() == 1
+    assert not any("Traceback" in line for line in daemon.lines)
+    return daemon.lines[-1]
+
+
+def test_a_port_in_use_is_one_line(start: Start) -> None:
+    with taken_port() as port:
+        line = fails_to_start(start("-p", str(port)))
+    assert line.endswith(
+        f"[FTL] Error listening on port: 127.0.0.1:{port}, "
+        f'"listen tcp 127.0.0.1:{port}: bind: address already in use"'
+    )
+
+
+def test_a_monitoring_port_in_use_is_one_line_and_leaves_nothing(
+    start: Start, tmp_path: Path
+) -> None:
+    with taken_port() as port:
+        line = fails_to_start(start("-m", str(port), "-P", str(tmp_path / "pid")))
+    assert line.endswith(
+        "[FTL] Can't start monitoring: can't listen to the monitor port: "
+        f"listen tcp 127.0.0.1:{port}: bind: address already in use"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_host_is_one_line(start: Start) -> None:
+    line = fails_to_start(start("-a", "no-such-host.invalid"))
+    assert "[FTL] Error listening on port: no-such-host.invalid:-1" in line or "lookup" in line
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("-P", "[FTL] Could not write pidfile: open {path}: no such file or directory"),
+        ("-l", "natsd: error opening log file: open {path}: no such file or directory"),
+        ("--ports_file_dir", "[FTL] Error writing ports file ({path}/natsd_"),
+    ],
+)
+def test_an_unwritable_file_is_one_line(start: Start, tmp_path: Path, flag: str, said: str) -> None:
+    path = tmp_path / "missing" / "x"
+    assert said.format(path=path) in fails_to_start(start(flag, str(path)))
+
+
+def test_what_goes_wrong_is_shown_even_when_the_log_is_a_file(start: Start, tmp_path: Path) -> None:
+    with taken_port() as port:
+        daemon = start("-p", str(port), "-l", str(tmp_path / "log"))
+        assert fails_to_start(daemon).startswith("natsd: Error listening on port: 127.0.0.1:")
+    assert len(daemon.lines) == 1
+
+
+def test_a_second_signal_ends_a_stop_that_hangs(start: Start) -> None:
+    daemon = start()
+    daemon.read_until("Server is ready")
+    daemon.process.send_signal(signal.SIGINT)
+    daemon.process.send_signal(signal.SIGINT)
+    assert daemon.wait() in (0, -signal.SIGINT)
+    assert not any("Traceback" in line for line in daemon.lines)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    give_up_at = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.005)

@@ -1,0 +1,422 @@
+"""The monitoring endpoints of a real server, asked over HTTP (reference section 8)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import nats
+import pytest
+from aiohttp import ClientSession
+from nats.aio.client import Client as NatsClient
+
+from natsd import Server, __version__, monitor
+from natsd.clients import ClosedClient
+from natsd.clients.listener import ListenError
+
+# What nats-server 2.14.5 answers, key by key; natsd has no feature flags, and adds its own version.
+KEYS = {
+    "varz": """
+        server_id server_name version natsd proto go host port max_connections ping_interval
+        ping_max http_host http_port http_base_path https_port auth_timeout max_control_line
+        max_payload max_pending cluster gateway leaf mqtt websocket jetstream tls_timeout
+        write_deadline start now uptime mem cores gomaxprocs cpu connections total_connections
+        routes remotes leafnodes in_msgs in_bytes in_client_msgs in_client_bytes out_msgs
+        out_bytes out_client_msgs out_client_bytes slow_consumers stale_connections
+        stalled_clients subscriptions http_req_stats config_load_time config_digest
+        system_account slow_consumer_stats stale_connection_stats disk_io_wait_stats""",
+    "connz": "server_id now num_connections total offset limit connections",
+    "connection": """
+        cid kind type ip port start last_activity rtt uptime idle pending_bytes in_msgs out_msgs
+        in_bytes out_bytes subscriptions name lang version""",
+    "closed connection": """
+        cid kind type ip port start last_activity stop reason rtt uptime idle pending_bytes
+        in_msgs out_msgs in_bytes out_bytes subscriptions name lang version""",
+    "subsz": """
+        server_id now num_subscriptions num_cache num_inserts num_removes num_matches
+        cache_hit_rate max_fanout avg_fanout total offset limit""",
+}
+
+
+def assert_keys(answer: dict[str, Any], kind: str) -> None:
+    """The keys of nats-server, in its order."""
+    assert list(answer) == KEYS[kind].split()
+
+
+class Probe:
+    """A server, its monitor, and a way to ask it."""
+
+    def __init__(self, server: Server, port: int, session: ClientSession) -> None:
+        self.server = server
+        self._url = f"http://127.0.0.1:{port}"
+        self._session = session
+
+    async def ask(self, path: str) -> tuple[int, Any, dict[str, str]]:
+        """Status, body (decoded if JSON) and headers."""
+        async with self._session.get(self._url + path) as response:
+            text = await response.text()
+            is_json = response.content_type == "application/json"
+            headers = dict(response.headers)
+            return response.status, json.loads(text) if is_json else text, headers
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """The JSON answer of a request that must succeed."""
+        status, body, _ = await self.ask(path)
+        assert status == 200, body
+        assert isinstance(body, dict)
+        return body
+
+    async def connections(self, query: str) -> list[dict[str, Any]]:
+        """The rows of `/connz`."""
+        rows = (await self.get(f"/connz?{query}"))["connections"]
+        assert isinstance(rows, list)
+        return rows
+
+    @asynccontextmanager
+    async def client(self, name: str = "", **options: Any) -> AsyncIterator[NatsClient]:
+        """A connected client."""
+        client = await nats.connect(self.server.client_url, name=name, **options)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+@asynccontextmanager
+async def probing(**settings: Any) -> AsyncIterator[Probe]:
+    async with Server(host="127.0.0.1", port=-1, **settings) as server, ClientSession() as session:
+        watcher = monitor.start(server)
+        try:
+            yield Probe(server, watcher.port, session)
+        finally:
+            await watcher.stop()
+
+
+@pytest.fixture
+async def probe() -> AsyncIterator[Probe]:
+    async with probing() as probe:
+        yield probe
+
+
+# ---- varz
+
+
+async def test_varz_has_the_keys_of_nats_server_in_their_order(probe: Probe) -> None:
+    assert_keys(await probe.get("/varz"), "varz")
+
+
+async def test_varz_says_who_the_server_is(probe: Probe) -> None:
+    varz = await probe.get("/varz")
+    server = probe.server
+    assert (varz["server_id"], varz["port"]) == (server.id, server.client_port)
+    assert (varz["version"], varz["natsd"]) == ("2.14.5", __version__)
+    assert (varz["ping_interval"], varz["auth_timeout"]) == (120_000_000_000, 2)
+    assert varz["mem"] > 1 << 20
+    assert varz["gomaxprocs"] == 1
+
+
+async def test_varz_counts_messages_connections_and_subscriptions(probe: Probe) -> None:
+    async with probe.client() as one, probe.client() as two:
+        await one.subscribe("orders.*")
+        await one.flush()
+        for _ in range(3):
+            await two.publish("orders.new", b"12345")
+        await two.flush()
+        varz = await probe.get("/varz")
+    assert (varz["connections"], varz["total_connections"]) == (2, 2)
+    assert varz["subscriptions"] == 1
+    assert (varz["in_msgs"], varz["in_bytes"]) == (3, 15)
+    assert (varz["out_msgs"], varz["out_bytes"]) == (3, 15)
+    assert (varz["in_client_msgs"], varz["out_client_bytes"]) == (3, 15)
+
+
+async def test_requests_are_counted_by_endpoint(probe: Probe) -> None:
+    for path in ("/", "/connz", "/subsz", "/subscriptionsz", "/connz?limit=x", "/nowhere"):
+        await probe.ask(path)
+    stats = (await probe.get("/varz"))["http_req_stats"]
+    assert stats == {"/": 1, "/connz": 2, "/subsz": 2, "/varz": 1}
+
+
+async def test_varz_says_that_credentials_are_needed() -> None:
+    async with probing(user="ann", password="secret", max_subscriptions=10) as probe:
+        varz = await probe.get("/varz")
+    assert varz["auth_required"] is True
+    assert varz["max_subscriptions"] == 10
+
+
+# ---- connz
+
+
+async def test_connz_describes_a_connection(probe: Probe) -> None:
+    async with probe.client("alpha") as client:
+        await client.subscribe("a.b")
+        await client.flush()
+        connz = await probe.get("/connz")
+        assert_keys(connz, "connz")
+        (row,) = connz["connections"]
+        assert_keys(row, "connection")
+        assert (row["name"], row["lang"], row["kind"], row["type"]) == (
+            "alpha",
+            "python3",
+            "Client",
+            "nats",
+        )
+        assert row["subscriptions"] == 1
+        assert row["uptime"] == "0s"
+        again = await probe.connections("")
+        assert again[0]["start"] == row["start"]
+
+
+async def test_connz_lists_subscriptions_by_name_or_in_detail(probe: Probe) -> None:
+    async with probe.client() as client:
+        await client.subscribe("a.b")
+        await client.subscribe("q.*", queue="workers")
+        limited = await client.subscribe("x.>")
+        await limited.unsubscribe(5)
+        await client.flush()
+        (row,) = await probe.connections("subs=1")
+        assert row["subscriptions_list"] == ["a.b", "q.*", "x.>"]
+        (row,) = await probe.connections("subs=detail")
+        cid = row["cid"]
+        assert row["subscriptions_list_detail"] == [
+            {"subject": "a.b", "sid": "1", "msgs": 0, "cid": cid},
+            {"subject": "q.*", "qgroup": "workers", "sid": "2", "msgs": 0, "cid": cid},
+            {"subject": "x.>", "sid": "3", "msgs": 0, "max": 5, "cid": cid},
+        ]
+
+
+async def test_connz_remembers_closed_connections(probe: Probe) -> None:
+    async with probe.client("gone") as client:
+        await client.publish("x", b"hello")
+        await client.flush()
+    async with probe.client("here"):
+        (closed,) = await probe.connections("state=closed")
+        assert_keys(closed, "closed connection")
+        assert (closed["name"], closed["reason"]) == ("gone", "Client Closed")
+        assert (closed["in_msgs"], closed["in_bytes"]) == (1, 5)
+        assert closed["stop"] >= closed["last_activity"] >= closed["start"]
+        everyone = await probe.get("/connz?state=any")
+        assert [row["name"] for row in everyone["connections"]] == ["gone", "here"]
+        assert everyone["total"] == 2
+        by_cid = await probe.connections(f"state=all&cid={closed['cid']}")
+        assert [row["name"] for row in by_cid] == ["gone"]
+
+
+async def test_connz_pages(probe: Probe) -> None:
+    async with probe.client("a"), probe.client("b"), probe.client("c"):
+        page = await probe.get("/connz?offset=1&limit=1")
+        assert [row["name"] for row in page["connections"]] == ["b"]
+        assert (page["num_connections"], page["total"]) == (1, 3)
+        assert (page["offset"], page["limit"]) == (1, 1)
+        beyond = await probe.get("/connz?offset=9")
+        assert (beyond["connections"], beyond["total"]) == ([], 3)
+        defaults = await probe.get("/connz?offset=-4&limit=-1")
+        assert (defaults["offset"], defaults["limit"]) == (0, 1024)
+
+
+async def test_connz_by_cid_user_and_account() -> None:
+    async with probing(user="ann", password="secret") as probe:
+        async with probe.client("a", user="ann", password="secret"):
+            (row,) = await probe.connections("auth=1")
+            assert row["authorized_user"] == "ann"
+            assert "account" not in row  # the global one goes without saying
+            assert "authorized_user" not in (await probe.connections(""))[0]
+            assert len(await probe.connections("user=ann")) == 1
+            assert await probe.connections("user=bob") == []
+            assert len(await probe.connections("acc=$G")) == 1
+            assert (await probe.get("/connz?acc=nobody"))["total"] == 0
+            assert len(await probe.connections(f"cid={row['cid']}")) == 1
+            nobody = await probe.get("/connz?cid=999")
+            assert (nobody["connections"], nobody["limit"], nobody["total"]) == ([], 1, 1)
+
+
+def closed_client(cid: int, **more: Any) -> ClosedClient:
+    """A remembered connection with everything small, but for what is given."""
+    fields: dict[str, Any] = {
+        "cid": cid, "kind": "Client", "ip": "127.0.0.1", "port": 1, "start_ns": cid,
+        "last_activity_ns": cid, "stop_ns": cid, "reason": "Client Closed", "rtt_ns": 0,
+        "pending_bytes": 0, "in_msgs": 0, "in_bytes": 0, "out_msgs": 0, "out_bytes": 0, "stalls": 0,
+        "num_subscriptions": 0, "name": "", "lang": "", "version": "", "authorized_user": "",
+        "account_name": "$G", "kept_subscriptions": (),
+    }  # fmt: skip
+    return ClosedClient(**fields | more)
+
+
+SORTED = {
+    "": ("cid", [1, 2, 3]),
+    "cid": ("cid", [1, 2, 3]),
+    "start": ("cid", [1, 2, 3]),
+    "subs": ("num_subscriptions", [3, 2, 1]),
+    "pending": ("pending_bytes", [3, 2, 1]),
+    "msgs_to": ("out_msgs", [3, 2, 1]),
+    "msgs_from": ("in_msgs", [3, 2, 1]),
+    "bytes_to": ("out_bytes", [3, 2, 1]),
+    "bytes_from": ("in_bytes", [3, 2, 1]),
+    "last": ("last_activity_ns", [3, 2, 1]),
+    "idle": ("last_activity_ns", [1, 2, 3]),
+    "rtt": ("rtt_ns", [3, 2, 1]),
+    "stop": ("stop_ns", [3, 2, 1]),
+    "reason": ("reason", [1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("sort", SORTED)
+async def test_connz_sorts(probe: Probe, sort: str) -> None:
+    field, expected = SORTED[sort]
+    for cid in (2, 3, 1):
+        value: object = f"reason {cid}" if field == "reason" else cid
+        fields = {} if field == "cid" else {field: value}
+        probe.server.closed_clients.append(closed_client(cid, **fields))
+    rows = await probe.connections(f"state=closed&sort={sort}")
+    assert [row["cid"] for row in rows] == expected
+
+
+async def test_connz_sorts_by_uptime_youngest_first(probe: Probe) -> None:
+    for cid, lived_ns in ((1, 30), (2, 10), (3, 20)):
+        probe.server.closed_clients.append(closed_client(cid, stop_ns=cid + lived_ns))
+    rows = await probe.connections("state=closed&sort=uptime")
+    assert [row["cid"] for row in rows] == [2, 3, 1]
+
+
+async def test_many_connections_do_not_hold_up_the_loop(probe: Probe) -> None:
+    for cid in range(5000):
+        probe.server.closed_clients.append(closed_client(cid))
+    longest_s, answered = 0.0, asyncio.create_task(probe.connections("state=closed&limit=5000"))
+    loop = asyncio.get_running_loop()
+    while not answered.done():
+        before = loop.time()
+        await asyncio.sleep(0)
+        longest_s = max(longest_s, loop.time() - before)
+    assert len(answered.result()) == 5000
+    assert longest_s < 0.5  # the client in this test decodes on the same loop
+
+
+# ---- subsz
+
+
+async def test_subsz_counts(probe: Probe) -> None:
+    async with probe.client() as client:
+        await client.subscribe("a.b")
+        await client.flush()
+        await client.publish("a.b", b"")
+        await client.flush()
+        subsz = await probe.get("/subsz")
+        assert_keys(subsz, "subsz")
+        assert (subsz["num_subscriptions"], subsz["num_inserts"], subsz["num_removes"]) == (1, 1, 0)
+        assert subsz["num_matches"] >= 1
+        assert (subsz["total"], subsz["offset"], subsz["limit"]) == (0, 0, 1024)
+        assert (await probe.get("/subsz?acc=$SYS"))["num_subscriptions"] == 0
+
+
+async def test_subsz_lists(probe: Probe) -> None:
+    async with probe.client() as client:
+        for subject in ("a.b", "a.*", "c"):
+            await client.subscribe(subject, queue="q")
+        await client.flush()
+        subsz = await probe.get("/subsz?subs=1")
+        assert subsz["total"] == 3
+        first = subsz["subscriptions_list"][0]
+        assert list(first) == ["account", "account_tag", "subject", "qgroup", "sid", "msgs", "cid"]
+        assert (first["account"], first["cid"]) == ("$G", next(iter(probe.server.clients)))
+        tested = await probe.get("/subscriptionsz?subs=1&test=a.b")
+        assert sorted(row["subject"] for row in tested["subscriptions_list"]) == ["a.*", "a.b"]
+        page = await probe.get("/subsz?subs=1&offset=2&limit=5")
+        assert (len(page["subscriptions_list"]), page["total"]) == (1, 3)
+        assert "subscriptions_list" not in await probe.get("/subsz?subs=1&acc=nobody")
+
+
+# ---- health, errors, HTTP
+
+
+async def test_healthz(probe: Probe) -> None:
+    assert await probe.get("/healthz") == {"status": "ok"}
+    assert await probe.get("/healthz?details=true&js-enabled-only=1") == {"status": "ok"}
+    status, body, _ = await probe.ask("/healthz?stream=S")
+    error = '"account" must not be empty when checking stream health'
+    assert (status, body) == (400, {"status": "error", "error": error})
+    status, body, _ = await probe.ask("/healthz?consumer=C&details=1")
+    error = '"stream" must not be empty when checking consumer health'
+    assert (status, body) == (
+        400,
+        {"status": "error", "errors": [{"type": "BAD_REQUEST", "error": error}]},
+    )
+
+
+REFUSED = {
+    "/connz?sort=zzz": "invalid sorting option: zzz",
+    "/connz?sort=stop": "sort by stop only valid on closed connections",
+    "/connz?sort=reason&state=any": "sort by reason only valid on closed connections",
+    "/connz?state=bad": "Error decoding state for bad",
+    "/connz?limit=a": "Error decoding int for 'limit': strconv.Atoi: parsing \"a\": invalid syntax",
+    "/subsz?subs=detail": "Error decoding boolean for 'subs': strconv.ParseBool: "
+    'parsing "detail": invalid syntax',
+    "/subsz?test=a.*": "invalid test subject, must be valid publish subject: a.*",
+    "/healthz?details=x": "Error decoding boolean for 'details': strconv.ParseBool: "
+    'parsing "x": invalid syntax',
+}
+
+
+@pytest.mark.parametrize("path", REFUSED)
+async def test_a_bad_parameter_is_refused_in_plain_text(probe: Probe, path: str) -> None:
+    status, body, headers = await probe.ask(path)
+    assert (status, body) == (400, REFUSED[path])
+    assert headers["Content-Type"].startswith("text/plain")
+
+
+async def test_json_is_indented_and_open_to_other_origins(probe: Probe) -> None:
+    async with probe.client("<b>") as client:
+        await client.subscribe("x.>")
+        await client.flush()
+        async with ClientSession() as session:
+            url = probe._url + "/connz?subs=1"
+            async with session.get(url) as response:
+                text = await response.text()
+                assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert text.startswith('{\n  "server_id": "')
+    assert '"x.\\u003e"' in text  # nothing that a browser could take for markup
+    assert "\\u003cb\\u003e" in text
+
+
+async def test_the_index_links_to_what_is_there(probe: Probe) -> None:
+    status, body, headers = await probe.ask("/")
+    assert status == 200
+    assert headers["Content-Type"].startswith("text/html")
+    for path in ("varz", "connz", "subsz", "healthz"):
+        assert f'href="./{path}"' in body
+        assert (await probe.ask(f"/{path}"))[0] == 200
+
+
+async def test_unknown_paths(probe: Probe) -> None:
+    for path in ("/nowhere", "/varz/", "/varz/x"):
+        status, body, _ = await probe.ask(path)
+        assert (status, body) == (404, "404 page not found\n")
+
+
+@pytest.mark.parametrize("base", ["/nats", "nats", "/nats/"])
+async def test_a_base_path(base: str) -> None:
+    async with probing(http_base_path=base) as probe:
+        assert (await probe.get("/nats/varz"))["http_base_path"] == base
+        assert (await probe.ask("/nats"))[0] == 200
+        assert (await probe.ask("/varz"))[0] == 404
+
+
+async def test_a_port_in_use_is_one_line() -> None:
+    async with probing() as probe:
+        port = int(probe._url.rpartition(":")[2])
+        async with Server(host="127.0.0.1", port=-1) as other:
+            taken = Server(host="127.0.0.1", port=other.client_port, http_port=port)
+            with pytest.raises(ListenError) as caught:
+                monitor.start(taken)
+    assert str(caught.value) == (
+        "Can't start monitoring: can't listen to the monitor port: "
+        f"listen tcp 127.0.0.1:{port}: bind: address already in use"
+    )
+
+
+async def test_stopping_at_once_leaves_nothing() -> None:
+    async with Server(host="127.0.0.1", port=-1) as server:
+        watcher = monitor.start(server)
+        await watcher.stop()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", watcher.port)

@@ -1,0 +1,195 @@
+"""The log: nats-server's lines (reference section 9.4), files that rotate and reopen."""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from natsd.config import make_options
+from natsd.config.levels import TRACE
+from natsd.server.log import Line, close_log, open_log, reopen_log
+from natsd.server.log_rotation import backup_name, backups_of
+
+OpenLog = Callable[..., logging.Handler]
+
+logger = logging.getLogger("natsd.server")
+
+
+@pytest.fixture
+def opened() -> Iterator[OpenLog]:
+    """Opens logs that are closed again, and leaves the logger as it was."""
+    root = logging.getLogger("natsd")
+    before = root.level, root.propagate
+    handlers = []
+
+    def open_with(**settings: object) -> logging.Handler:
+        handlers.append(open_log(make_options(**settings)))
+        return handlers[-1]
+
+    yield open_with
+    for handler in handlers:
+        close_log(handler)
+    root.level, root.propagate = before
+
+
+def test_a_line_is_nats_servers(opened: OpenLog, tmp_path: Path) -> None:
+    opened(log_file=tmp_path / "log")
+    logger.info("Server is %s", "ready")
+    pattern = (
+        rf"\[{os.getpid()}\] \d{{4}}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{{6}} \[INF\] Server is ready\n"
+    )
+    assert re.fullmatch(pattern, (tmp_path / "log").read_text())
+
+
+def test_each_level_has_its_label(opened: OpenLog, tmp_path: Path) -> None:
+    opened(log_file=tmp_path / "log", debug=True, trace=True, logtime=False)
+    for level in (logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL, logging.DEBUG):
+        logger.log(level, "x")
+    logger.log(TRACE, "x")
+    lines = (tmp_path / "log").read_text().splitlines()
+    labels = ("INF", "WRN", "ERR", "FTL", "DBG", "TRC")
+    assert lines == [f"[{os.getpid()}] [{label}] x" for label in labels]
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({}, ["INF"]),
+        ({"debug": True}, ["INF", "DBG"]),
+        ({"trace": True}, ["INF", "TRC"]),
+        ({"debug": True, "trace": True}, ["INF", "DBG", "TRC"]),
+    ],
+)
+def test_debug_and_trace_are_independent(
+    opened: OpenLog, tmp_path: Path, settings: dict[str, bool], shown: list[str]
+) -> None:
+    opened(log_file=tmp_path / "log", **settings)
+    for level in (logging.INFO, logging.DEBUG, TRACE):
+        logger.log(level, "x")
+    assert re.findall(r"\[([A-Z]{3})\]", (tmp_path / "log").read_text()) == shown
+
+
+def test_times_in_utc() -> None:
+    record = logging.makeLogRecord({"created": 1136214245.25, "levelno": 20, "msg": "x"})
+    line = Line(logtime=True, utc=True, color=False).format(record)
+    assert line == f"[{os.getpid()}] 2006/01/02 15:04:05.250000 [INF] x"
+
+
+def test_colours_on_a_terminal_are_gos() -> None:
+    record = logging.makeLogRecord({"levelno": logging.WARNING, "msg": "x"})
+    line = Line(logtime=False, utc=False, color=True).format(record)
+    assert line == f"[{os.getpid()}] [\x1b[0;93mWRN\x1b[0m] x"
+
+
+def test_standard_error_without_colour_when_it_is_no_terminal(
+    opened: OpenLog, capfd: pytest.CaptureFixture[str]
+) -> None:
+    opened(logtime=False)
+    logger.warning("x")
+    assert capfd.readouterr().err == f"[{os.getpid()}] [WRN] x\n"
+
+
+def test_a_log_file_is_appended_to_and_private(opened: OpenLog, tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    old_umask = os.umask(0)
+    opened(log_file=file, logtime=False)
+    os.umask(old_umask)
+    assert file.stat().st_mode & 0o777 == 0o640
+    logger.info("one")
+    file.write_text("before\n")
+    logger.info("two")
+    assert file.read_text() == f"before\n[{os.getpid()}] [INF] two\n"
+
+
+def test_an_unwritable_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        open_log(make_options(log_file=tmp_path / "missing" / "log"))
+
+
+def test_a_full_file_is_set_aside(opened: OpenLog, tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    opened(log_file=file, log_size_limit=1000, logtime=False)
+    logger.info("x" * 1000)
+    logger.info("next")
+    (backup,) = backups_of(file)
+    assert re.fullmatch(r"log\.\d{4}(\.\d\d){5}\.\d{9}", backup.name)
+    assert backup.read_text().endswith("x\n")
+    pid = os.getpid()
+    assert file.read_text() == (
+        f'[{pid}] [INF] Rotated log, backup saved as "{backup}"\n[{pid}] [INF] next\n'
+    )
+
+
+def test_only_so_many_files_are_kept(opened: OpenLog, tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    unrelated = tmp_path / "log.2026.notes"
+    unrelated.write_text("")
+    opened(log_file=file, log_size_limit=300, logfile_max_num=3, logtime=False)
+    for number in range(6):
+        logger.info("%d %s", number, "x" * 300)
+    kept = [backup.read_text() for backup in backups_of(file)]
+    assert len(kept) == 2
+    assert f"[INF] 5 {'x' * 300}" in kept[-1]
+    assert 'Purged log file "log.' in file.read_text()
+    assert unrelated.exists()
+
+
+def test_a_file_over_the_limit_is_set_aside_at_once(opened: OpenLog, tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text("x" * 200)
+    opened(log_file=file, log_size_limit=100, logtime=False)
+    (backup,) = backups_of(file)
+    assert "Rotating logfile..." in backup.read_text()
+
+
+def test_a_directory_that_forbids_rotation_does_not_stop_the_log(
+    opened: OpenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "log"
+    opened(log_file=file, log_size_limit=50, logtime=False)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    logger.info("x" * 60)
+    assert "Unable to rotate the log file (Permission denied)" in file.read_text()
+    logger.info("still here")
+    assert "still here" in file.read_text()
+
+
+def test_reopen_follows_a_renamed_file(opened: OpenLog, tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    handler = opened(log_file=file, logtime=False)
+    logger.info("one")
+    file.rename(tmp_path / "log.1")
+    reopen_log(handler)
+    logger.info("two")
+    assert "one" in (tmp_path / "log.1").read_text()
+    pid = os.getpid()
+    assert file.read_text() == f"[{pid}] [INF] File log re-opened\n[{pid}] [INF] two\n"
+
+
+def test_reopen_of_what_is_no_file_says_so(
+    opened: OpenLog, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reopen_log(opened())
+    assert "File log re-open ignored, not a file logger" in capfd.readouterr().err
+
+
+def test_a_failed_reopen_keeps_the_old_file(opened: OpenLog, tmp_path: Path) -> None:
+    directory = tmp_path / "logs"
+    directory.mkdir()
+    handler = opened(log_file=directory / "log")
+    directory.rename(tmp_path / "moved")
+    reopen_log(handler)
+    assert "File log re-open failed" in (tmp_path / "moved" / "log").read_text()
+
+
+def test_a_backups_name_sorts_by_age() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
+    assert backup_name(Path("/d/log"), moment) == Path("/d/log.2026.01.02.03.04.05.000678000")
