@@ -1,0 +1,3 @@
+class Interest:
+    @property
+    def count(self) -> int: ...

@@ -1,0 +1,506 @@
+"""The trie of interest: who subscribed to what, level by level. Plain C structs; no Python object per node.
+
+    root ──children──▶ [orders]──children──▶ [new]      plain ▶ sub, sub        SUB orders.new
+      │                    ├──────star─────▶ [*]        groups ▶ "w": sub, sub  SUB orders.* w
+      │                    └──────tail─────▶ [>]        plain ▶ sub             SUB orders.>
+      └──tail──▶ [>]  plain ▶ sub                                               SUB >
+
+A level is the `children`, `star` and `tail` of the node above it. A subscription knows its node, its group and its
+index there, and a node its parent, so removal looks nothing up: swap the last one in, then prune upwards.
+
+Invariants
+- Every node but the root lists a subscription or has a child: dead branches are pruned at once.
+- The trie owns one reference to each subscription it lists; `remove` passes it to the caller.
+- `sub.node` is NULL exactly while no trie lists it.
+- No walk recurses (4,096 bytes make 2,000 levels), calls Python, or lets go of the GIL. Walks find nodes, each at
+  most once; what is done with them is the caller's.
+
+Seed: 000 (TrieLevel, TrieNode). Behaviour of reverse matching: every subscription that shares a subject with the
+pattern, which is what nats-server's ReverseMatch documents (its own answers stray when wildcards meet wildcards).
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
+
+from natsd.core.name_table cimport (
+    Named, NameTable, hash_name, name_of, table_add, table_at, table_find, table_free, table_remove, table_span,
+)
+from natsd.core.subject cimport Token, free_tokens, is_star, is_tail, split_tokens
+from natsd.core.subscription cimport NATSD_LIVE, Subscription, live, queue_of
+
+from natsd.core.subject import InvalidSubject
+
+
+# Arrays of subscriptions
+
+cdef int members_add(Members* members, Subscription sub) noexcept:
+    cdef PyObject** items
+    cdef uint32_t capacity
+    if members.count == (members.capacity or 1):
+        capacity = members.count * 2
+        items = <PyObject**> malloc(capacity * sizeof(PyObject*))
+        if items == NULL:
+            return -1
+        memcpy(items, members_of(members), members.count * sizeof(PyObject*))
+        if members.capacity:
+            free(members.items)
+        members.items = items
+        members.capacity = capacity
+    sub.index = members.count
+    members_of(members)[members.count] = <PyObject*> sub
+    members.count += 1
+    return 0
+
+
+cdef void members_shrink(Members* members) noexcept:
+    cdef PyObject** items = members.items
+    cdef uint32_t capacity = members.capacity // 2
+    if members.count == 1:
+        members.items = <PyObject**> items[0]
+        members.capacity = 0
+        free(items)
+    elif members.count == 0:
+        members.items = NULL
+        members.capacity = 0
+        free(items)
+    else:
+        items = <PyObject**> realloc(items, capacity * sizeof(PyObject*))
+        if items != NULL:
+            members.items = items
+            members.capacity = capacity
+
+
+cdef void members_remove(Members* members, Subscription sub) noexcept:
+    cdef PyObject** items = members_of(members)
+    cdef Subscription moved
+    assert items[sub.index] == <PyObject*> sub
+    members.count -= 1
+    if sub.index != members.count:
+        moved = <Subscription> items[members.count]
+        moved.index = sub.index
+        items[sub.index] = <PyObject*> moved
+    if members.capacity and members.count <= members.capacity // 4:
+        members_shrink(members)
+
+
+cdef void members_free(Members* members) noexcept:
+    if members.capacity:
+        free(members.items)
+
+
+# Nodes
+
+cdef Node* new_node(Node* parent, Token* token) noexcept:
+    cdef Node* node = <Node*> malloc(sizeof(Node) + token.length)
+    if node == NULL:
+        return NULL
+    node[0] = Node(
+        token=Named(hash=token.hash, length=token.length, name_at=sizeof(Node)),
+        children=NameTable(NULL, 0, 0), star=NULL, tail=NULL,
+        plain=Members(NULL, 0, 0), groups=NameTable(NULL, 0, 0), parent=parent,
+    )
+    memcpy(<char*> node + sizeof(Node), token.start, token.length)
+    NATSD_LIVE(live.nodes, 1)
+    return node
+
+
+cdef inline Node* child_of(Node* node, Token* token) noexcept:
+    if is_star(token.start, token.length):
+        return node.star
+    if is_tail(token.start, token.length):
+        return node.tail
+    return <Node*> table_find(&node.children, token.hash, token.start, token.length)
+
+
+cdef Node* add_child(Node* parent, Token* token) noexcept:
+    cdef Node* node = new_node(parent, token)
+    if node == NULL:
+        return NULL
+    if is_star(token.start, token.length):
+        parent.star = node
+    elif is_tail(token.start, token.length):
+        parent.tail = node
+    elif table_add(&parent.children, &node.token) < 0:
+        free_node(node)
+        return NULL
+    return node
+
+
+cdef void free_node(Node* node) noexcept:
+    cdef uint32_t place
+    cdef QueueGroup* group
+    for place in range(table_span(&node.groups)):
+        group = <QueueGroup*> table_at(&node.groups, place)
+        if group != NULL:
+            free_group(group)
+    table_free(&node.groups)
+    table_free(&node.children)
+    members_free(&node.plain)
+    free(node)
+    NATSD_LIVE(live.nodes, -1)
+
+
+cdef inline bint lists_any(Node* node) noexcept:
+    return node.plain.count > 0 or node.groups.count > 0
+
+
+cdef void prune(Node* node) noexcept:
+    """Cut off `node` and what above it led only to it."""
+    cdef Node* parent
+    while (
+        node.parent != NULL and not lists_any(node)
+        and node.children.count == 0 and node.star == NULL and node.tail == NULL
+    ):
+        parent = node.parent
+        if node == parent.star:
+            parent.star = NULL
+        elif node == parent.tail:
+            parent.tail = NULL
+        else:
+            table_remove(&parent.children, &node.token)
+        free_node(node)
+        node = parent
+
+
+# Queue groups
+
+cdef QueueGroup* new_group(Node* node, Subscription sub) noexcept:
+    cdef QueueGroup* group = <QueueGroup*> malloc(sizeof(QueueGroup) + sub.queue_len)
+    if group == NULL:
+        return NULL
+    group[0] = QueueGroup(
+        name=Named(
+            hash=hash_name(queue_of(sub), sub.queue_len), length=sub.queue_len, name_at=sizeof(QueueGroup)
+        ),
+        members=Members(NULL, 0, 0), node=node,
+    )
+    memcpy(<char*> group + sizeof(QueueGroup), queue_of(sub), sub.queue_len)
+    NATSD_LIVE(live.queue_groups, 1)
+    return group
+
+
+cdef void free_group(QueueGroup* group) noexcept:
+    members_free(&group.members)
+    free(group)
+    NATSD_LIVE(live.queue_groups, -1)
+
+
+cdef QueueGroup* group_for(Node* node, Subscription sub) noexcept:
+    """The group of the subscription's queue at `node`, made when it is the first; NULL: out of memory."""
+    cdef QueueGroup* group = <QueueGroup*> table_find(
+        &node.groups, hash_name(queue_of(sub), sub.queue_len), queue_of(sub), sub.queue_len
+    )
+    if group != NULL:
+        return group
+    group = new_group(node, sub)
+    if group != NULL and table_add(&node.groups, &group.name) < 0:
+        free_group(group)
+        return NULL
+    return group
+
+
+cdef void drop_empty_group(QueueGroup* group) noexcept:
+    if group.members.count == 0:
+        table_remove(&group.node.groups, &group.name)
+        free_group(group)
+
+
+cdef int list_at(Node* node, Subscription sub) noexcept:
+    cdef QueueGroup* group = NULL
+    if sub.queue_len:
+        group = group_for(node, sub)
+        if group == NULL:
+            return -1
+        if members_add(&group.members, sub) < 0:
+            drop_empty_group(group)
+            return -1
+    elif members_add(&node.plain, sub) < 0:
+        return -1
+    sub.node = node
+    sub.group = group
+    return 0
+
+
+cdef Node* push_children(Node* node, Node* pending) noexcept:
+    """Put the children on the list of nodes to free, which is linked through their parent pointers."""
+    cdef uint32_t place
+    cdef Node* child
+    for place in range(table_span(&node.children)):
+        child = <Node*> table_at(&node.children, place)
+        if child != NULL:
+            child.parent = pending
+            pending = child
+    if node.star != NULL:
+        node.star.parent = pending
+        pending = node.star
+    if node.tail != NULL:
+        node.tail.parent = pending
+        pending = node.tail
+    return pending
+
+
+cdef void free_tree(Node* root) noexcept:
+    cdef Node* pending = root
+    cdef Node* node
+    while pending != NULL:
+        node = pending
+        pending = push_children(node, node.parent)
+        free_node(node)
+
+
+cdef void unlist(Members* members, list orphans):
+    cdef uint32_t place
+    cdef Subscription sub
+    for place in range(members.count):
+        sub = <Subscription> members_of(members)[place]
+        sub.node = sub.group = NULL
+        orphans.append(sub)
+        Py_DECREF(sub)      # `orphans` holds it
+
+
+@cython.final
+cdef class Interest:
+
+    def __cinit__(self):
+        self.root = new_root()
+        if self.root == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.root != NULL:
+            self.clear()
+            free_tree(self.root)
+        free_tokens(&self.tokens)
+        free(self.found)
+        free(self.frames)
+
+    cdef int insert(self, Subscription sub) except -1:
+        """List `sub`, which no trie lists yet. Leaves its subject in `tokens`."""
+        cdef Node* node
+        cdef Node* child
+        cdef uint32_t at
+        assert sub.node == NULL
+        self._split_pattern(sub)
+        node = self.root
+        for at in range(self.tokens.count):
+            child = child_of(node, &self.tokens.items[at])
+            if child == NULL:
+                child = add_child(node, &self.tokens.items[at])
+            if child == NULL:
+                prune(node)
+                raise MemoryError
+            node = child
+        if list_at(node, sub) < 0:
+            prune(node)
+            raise MemoryError
+        Py_INCREF(sub)
+        self.count += 1
+        return 0
+
+    cdef int _split_pattern(self, Subscription sub) except -1:
+        cdef int valid = split_tokens(&self.tokens, sub.text, sub.subject_len)
+        cdef Token* token
+        cdef uint32_t at
+        if valid < 0:
+            raise MemoryError
+        for at in range(self.tokens.count):
+            token = &self.tokens.items[at]
+            if is_tail(token.start, token.length) and at + 1 < self.tokens.count:
+                valid = 0
+        if not valid:
+            raise InvalidSubject(f"invalid subject {sub.subject!r}")
+        return 0
+
+    cdef bint holds(self, Subscription sub) noexcept:
+        cdef Node* node = <Node*> sub.node
+        while node != NULL:
+            if node == self.root:
+                return True
+            node = node.parent
+        return False
+
+    cdef void remove(self, Subscription sub) noexcept:
+        """Unlist `sub`, which this trie holds; its reference is now the caller's."""
+        cdef Node* node = <Node*> sub.node
+        cdef QueueGroup* group = <QueueGroup*> sub.group
+        if group != NULL:
+            members_remove(&group.members, sub)
+            drop_empty_group(group)
+        else:
+            members_remove(&node.plain, sub)
+        sub.node = sub.group = NULL
+        self.count -= 1
+        prune(node)
+
+    cdef int find(self, const char* subject, Py_ssize_t length) noexcept:
+        """1: walked; 0: an empty token, so nobody; -1: out of memory."""
+        cdef Node* node = self.root
+        cdef Node* child
+        cdef Token* token
+        cdef uint32_t at = 0
+        cdef uint32_t depth = 0
+        self.found_count = 0
+        cdef int whole = split_tokens(&self.tokens, subject, length)
+        if whole <= 0:
+            return whole
+        if self._reserve_frames(self.tokens.count) < 0:
+            return -1
+        while True:
+            if node.tail != NULL and self._arrive(node.tail) < 0:
+                return -1
+            token = &self.tokens.items[at]
+            child = <Node*> table_find(&node.children, token.hash, token.start, token.length)
+            at += 1
+            if at == self.tokens.count:
+                if child != NULL and lists_any(child) and self._arrive(child) < 0:
+                    return -1
+                if node.star != NULL and lists_any(node.star) and self._arrive(node.star) < 0:
+                    return -1
+            elif child != NULL:
+                if node.star != NULL:
+                    self.frames[depth] = Frame(node.star, at)
+                    depth += 1
+                node = child
+                continue
+            elif node.star != NULL:
+                node = node.star
+                continue
+            if depth == 0:
+                return 1
+            depth -= 1
+            node = self.frames[depth].node
+            at = self.frames[depth].token
+
+    cdef int find_colliding(self, const char* subject, Py_ssize_t length) noexcept:
+        cdef uint32_t depth = 1
+        cdef Frame frame
+        cdef Token* token
+        self.found_count = 0
+        cdef int whole = split_tokens(&self.tokens, subject, length)
+        if whole <= 0:
+            return whole
+        if self._reserve_frames(1) < 0:
+            return -1
+        self.frames[0] = Frame(self.root, 0)
+        while depth > 0:
+            depth -= 1
+            frame = self.frames[depth]
+            if frame.token == self.tokens.count:
+                if lists_any(frame.node) and self._arrive(frame.node) < 0:
+                    return -1
+                continue
+            token = &self.tokens.items[frame.token]
+            if is_tail(token.start, token.length):
+                if self._arrive_below(frame.node) < 0:
+                    return -1
+                continue
+            if frame.node.tail != NULL and self._arrive(frame.node.tail) < 0:
+                return -1
+            if self._reserve_frames(depth + frame.node.children.count + 1) < 0:
+                return -1
+            depth = self._push_colliding(depth, frame, token)
+        return 0
+
+    cdef uint32_t _push_colliding(self, uint32_t depth, Frame frame, Token* token) noexcept:
+        """Continue at every child that `token`, a literal or `*`, can meet; `>` is the caller's."""
+        cdef uint32_t place
+        cdef Node* child
+        if frame.node.star != NULL:
+            self.frames[depth] = Frame(frame.node.star, frame.token + 1)
+            depth += 1
+        if not is_star(token.start, token.length):
+            child = <Node*> table_find(&frame.node.children, token.hash, token.start, token.length)
+            if child != NULL:
+                self.frames[depth] = Frame(child, frame.token + 1)
+                depth += 1
+            return depth
+        for place in range(table_span(&frame.node.children)):
+            child = <Node*> table_at(&frame.node.children, place)
+            if child != NULL:
+                self.frames[depth] = Frame(child, frame.token + 1)
+                depth += 1
+        return depth
+
+    cdef int find_all(self) noexcept:
+        self.found_count = 0
+        return self._arrive_below(self.root)
+
+    cdef int _arrive_below(self, Node* top) noexcept:
+        """All descendants, breadth first: `found` is the queue and the result. Some may list nobody."""
+        cdef uint32_t at = self.found_count
+        cdef uint32_t place
+        cdef Node* child
+        while True:
+            for place in range(table_span(&top.children)):
+                child = <Node*> table_at(&top.children, place)
+                if child != NULL and self._arrive(child) < 0:
+                    return -1
+            if top.star != NULL and self._arrive(top.star) < 0:
+                return -1
+            if top.tail != NULL and self._arrive(top.tail) < 0:
+                return -1
+            if at == self.found_count:
+                return 0
+            top = self.found[at]
+            at += 1
+
+    cdef inline int _arrive(self, Node* node) noexcept:
+        cdef Node** found
+        cdef uint32_t capacity
+        if self.found_count == self.found_capacity:
+            capacity = self.found_capacity * 2 or 16
+            found = <Node**> realloc(self.found, capacity * sizeof(Node*))
+            if found == NULL:
+                return -1
+            self.found = found
+            self.found_capacity = capacity
+        self.found[self.found_count] = node
+        self.found_count += 1
+        return 0
+
+    cdef inline int _reserve_frames(self, uint32_t count) noexcept:
+        cdef Frame* frames
+        if count <= self.frames_capacity:
+            return 0
+        count = max(count, 2 * self.frames_capacity)
+        frames = <Frame*> realloc(self.frames, count * sizeof(Frame))
+        if frames == NULL:
+            return -1
+        self.frames = frames
+        self.frames_capacity = count
+        return 0
+
+    cdef int clear(self) except -1:
+        """Unlist everything; subscriptions are released last, when nothing here can be reached from them."""
+        cdef list orphans = []
+        cdef uint32_t at, place
+        cdef Node* node
+        cdef Node* root = new_root()
+        cdef QueueGroup* group
+        if root == NULL or self.find_all() < 0:
+            free(root)
+            raise MemoryError
+        for at in range(self.found_count):
+            node = self.found[at]
+            unlist(&node.plain, orphans)
+            for place in range(table_span(&node.groups)):
+                group = <QueueGroup*> table_at(&node.groups, place)
+                if group != NULL:
+                    unlist(&group.members, orphans)
+        free_tree(self.root)
+        self.root = root
+        self.count = 0
+        orphans.clear()
+        return 0
+
+
+cdef Node* new_root() noexcept:
+    cdef Token none
+    none.start = b""
+    none.hash = 0
+    none.length = 0
+    return new_node(NULL, &none)

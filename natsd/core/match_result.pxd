@@ -1,0 +1,66 @@
+"""Who receives what is published to one subject: the answer of a SubList."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+
+from natsd.core.interest cimport Node, QueueGroup
+from natsd.core.subscription cimport Subscription
+
+
+cdef struct SubArray:           # references to subscriptions, followed in memory by their room
+    uint32_t owners             # how many results look at a prefix of it
+    uint32_t used
+    uint32_t capacity
+    uint32_t reserved
+
+cdef struct QueueResult:        # one queue group, merged over all nodes
+    PyObject** members          # Subscription; a remote one stands here `weight` times
+    uint32_t count              # at least 1
+    uint32_t name_len
+    const char* name            # the text of its first member
+    uint64_t hash
+    SubArray* array
+
+cdef class MatchResult:
+    cdef char* subject
+    cdef Py_ssize_t subject_len
+    cdef readonly bint live     # still what the SubList's cache would answer; only the SubList sets it
+    cdef PyObject** plain_subs  # Subscription
+    cdef uint32_t plain_count
+    cdef uint32_t queue_count
+    cdef QueueResult* queue_groups
+    # How it is stored.
+    cdef SubArray* plain_array
+    cdef uint32_t subject_capacity
+    cdef uint32_t queue_capacity
+    cdef PyObject* next_retired # MatchCache's
+
+    # For SubList, before anyone else holds the result, and once nobody does.
+    cdef int fill(
+        self, const char* subject, Py_ssize_t length, Node** nodes, uint32_t node_count
+    ) except -1
+    cdef void empty(self) noexcept
+    # A new result that also lists `sub`; None: too many groups to be worth a copy.
+    cdef MatchResult extended(self, Subscription sub)
+
+    cdef int _keep_subject(self, const char* subject, Py_ssize_t length) except -1
+    cdef void _see_plain(self) noexcept
+    cdef int _merge_groups(self, Node** nodes, uint32_t node_count, uint32_t group_total) except -1
+    cdef int _merge_group(self, QueueGroup* group, uint32_t* index, uint32_t span) except -1
+    cdef QueueResult* _group_named(self, QueueGroup* group, uint32_t* index, uint32_t span) except NULL
+    cdef QueueResult* _add_group(self, uint64_t hash, uint32_t name_len) except NULL
+    cdef int _reserve_groups(self, uint32_t capacity) except -1
+    cdef int _share(self, MatchResult other) except -1
+    cdef int _join_group(self, Subscription sub) except -1
+
+
+cdef enum:
+    PATCHED_GROUPS_MAX = 64
+
+
+cdef inline Subscription plain_at(MatchResult result, uint32_t place):
+    return <Subscription> result.plain_subs[place]
+
+
+cdef inline Subscription member_at(QueueResult* group, uint32_t place):
+    return <Subscription> group.members[place]

@@ -1,0 +1,371 @@
+"""Who receives what is published to one subject. Immutable once handed out.
+
+    MatchResult                               SubArray (owners: 2, used: 3)
+      subject, length, live                   ┌─────┬─────┬─────┬─────┐
+      plain_subs, plain_count = 2 ──────────▶ │ sub │ sub │ sub │     │
+      queue_groups ─▶ QueueResult, …          └─────┴─────┴─────┴─────┘
+                        name, members, count ──▶ another SubArray
+    its successor: plain_count = 3 ───────────▶ the same SubArray
+
+A result owns a share of its arrays and an array owns references to its subscriptions, so whoever holds a result
+can deliver through it whatever happens to the SubList. Arrays only grow: when a subscription joins, the successor
+appends to the array it shares with its predecessor, who goes on seeing its own prefix. So 100,000 joins at one hot
+subject cost 100,000 appends, not 100,000 copies.
+
+Groups of the same name at several nodes are merged; up to `LINEAR_GROUPS_MAX` are compared one by one by hash,
+more go through an index, so that thousands of queue names do not cost the square.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
+
+from natsd.core.interest cimport Members, Node, QueueGroup, members_of
+from natsd.core.name_table cimport hash_name, name_of, natsd_same, table_at, table_span
+from natsd.core.subject cimport wire_text
+from natsd.core.subscription cimport NATSD_LIVE, Subscription, live, queue_of
+
+cdef enum:
+    LINEAR_GROUPS_MAX = 16
+    ARRAY_CAPACITY_MAX = 1 << 28
+    KEPT_CAPACITY_MAX = 1024    # an emptied result keeps arrays up to this size for its next use
+
+
+# Arrays that several results share
+
+cdef inline PyObject** items_of(SubArray* array) noexcept nogil:
+    return <PyObject**> (array + 1)
+
+
+cdef SubArray* new_array(uint32_t capacity) noexcept:
+    cdef SubArray* array = <SubArray*> malloc(sizeof(SubArray) + capacity * sizeof(PyObject*))
+    if array != NULL:
+        array[0] = SubArray(owners=1, used=0, capacity=capacity, reserved=0)
+        NATSD_LIVE(live.result_arrays, 1)
+    return array
+
+
+cdef inline void append(SubArray* array, Subscription sub) noexcept:
+    assert array.used < array.capacity
+    Py_INCREF(sub)
+    items_of(array)[array.used] = <PyObject*> sub
+    array.used += 1
+
+
+cdef void let_go(SubArray* array) noexcept:
+    """One owner less; the last one releases the subscriptions, whose destructors may do anything."""
+    cdef uint32_t place
+    if array == NULL:
+        return
+    array.owners -= 1
+    if array.owners:
+        return
+    for place in range(array.used):
+        Py_DECREF(<object> items_of(array)[place])
+    free(array)
+    NATSD_LIVE(live.result_arrays, -1)
+
+
+cdef SubArray* with_room(SubArray* array, uint32_t used, uint64_t more) noexcept:
+    """An array that starts with the first `used` of `array`, with room for `more`; takes over the caller's share
+    of `array`. NULL: out of memory, and the caller still has it."""
+    cdef SubArray* larger
+    cdef uint32_t place
+    if used + more > ARRAY_CAPACITY_MAX:
+        return NULL
+    if array != NULL and array.used == used and array.capacity - used >= more:
+        return array
+    larger = new_array(<uint32_t> max(used + more, 2 * <uint64_t> used))
+    if larger == NULL:
+        return NULL
+    for place in range(used):
+        append(larger, <Subscription> items_of(array)[place])
+    let_go(array)
+    return larger
+
+
+cdef void append_members(SubArray* array, Members* members, bint weighted) noexcept:
+    cdef PyObject** items = members_of(members)
+    cdef Subscription sub
+    cdef uint32_t place
+    cdef int copy
+    for place in range(members.count):
+        sub = <Subscription> items[place]
+        if not weighted:
+            append(array, sub)
+        else:
+            for copy in range(sub.weight):
+                append(array, sub)
+
+
+cdef uint64_t total_weight(Members* members) noexcept:
+    cdef PyObject** items = members_of(members)
+    cdef uint32_t place
+    cdef uint64_t total = 0
+    for place in range(members.count):
+        total += (<Subscription> items[place]).weight
+    return total
+
+
+@cython.final
+cdef class MatchResult:
+
+    def __cinit__(self):
+        NATSD_LIVE(live.match_results, 1)
+
+    def __dealloc__(self):
+        cdef uint32_t place
+        NATSD_LIVE(live.match_results, -1)
+        for place in range(self.queue_capacity):
+            let_go(self.queue_groups[place].array)
+        free(self.queue_groups)
+        let_go(self.plain_array)
+        free(self.subject)
+
+    def __init__(self):
+        raise TypeError("a MatchResult comes from SubList.match")
+
+    cdef int fill(
+        self, const char* subject, Py_ssize_t length, Node** nodes, uint32_t node_count
+    ) except -1:
+        """Become what `nodes` list; on failure the result is to be thrown away."""
+        cdef uint32_t place
+        cdef uint64_t plain_total = 0
+        cdef uint32_t group_total = 0
+        assert self.plain_count == 0 and self.queue_count == 0
+        self._keep_subject(subject, length)
+        for place in range(node_count):
+            plain_total += nodes[place].plain.count
+            group_total += nodes[place].groups.count
+        if plain_total:
+            self.plain_array = checked(with_room(self.plain_array, 0, plain_total))
+            for place in range(node_count):
+                append_members(self.plain_array, &nodes[place].plain, False)
+            self._see_plain()
+        if group_total:
+            self._merge_groups(nodes, node_count, group_total)
+        return 0
+
+    cdef void empty(self) noexcept:
+        """Forget everything but the room; runs destructors, so only where anything may happen."""
+        cdef uint32_t place
+        cdef SubArray* array
+        self.live = False
+        self.plain_count = 0
+        self.plain_subs = NULL
+        for place in range(self.queue_count):
+            self.queue_groups[place].count = 0
+        for place in range(self.queue_count):
+            self.queue_groups[place].array = emptied(self.queue_groups[place].array)
+        self.queue_count = 0
+        self.plain_array = emptied(self.plain_array)
+
+    cdef int _keep_subject(self, const char* subject, Py_ssize_t length) except -1:
+        cdef char* room
+        if self.subject == NULL or self.subject_capacity < length:
+            room = <char*> realloc(self.subject, length + 1)
+            if room == NULL:
+                raise MemoryError
+            self.subject = room
+            self.subject_capacity = <uint32_t> length
+        memcpy(self.subject, subject, length)
+        self.subject_len = length
+        return 0
+
+    cdef void _see_plain(self) noexcept:
+        self.plain_subs = items_of(self.plain_array)
+        self.plain_count = self.plain_array.used
+
+    cdef int _merge_groups(self, Node** nodes, uint32_t node_count, uint32_t group_total) except -1:
+        cdef uint32_t* index = NULL
+        cdef uint32_t span = 0
+        cdef uint32_t at, place
+        cdef QueueGroup* group
+        if group_total > LINEAR_GROUPS_MAX:
+            span = power_of_two(2 * group_total)
+            index = <uint32_t*> calloc(span, sizeof(uint32_t))
+            if index == NULL:
+                raise MemoryError
+        try:
+            for at in range(node_count):
+                for place in range(table_span(&nodes[at].groups)):
+                    group = <QueueGroup*> table_at(&nodes[at].groups, place)
+                    if group != NULL:
+                        self._merge_group(group, index, span)
+        finally:
+            free(index)
+        return 0
+
+    cdef int _merge_group(self, QueueGroup* group, uint32_t* index, uint32_t span) except -1:
+        cdef uint64_t weight = total_weight(&group.members)
+        cdef QueueResult* into
+        cdef SubArray* array
+        if weight == 0:
+            return 0
+        into = self._group_named(group, index, span)
+        array = checked(with_room(into.array, into.count, weight))
+        append_members(array, &group.members, True)
+        into.array = array
+        into.members = items_of(array)
+        into.count = array.used
+        into.name = queue_of(<Subscription> into.members[0])
+        return 0
+
+    cdef QueueResult* _group_named(self, QueueGroup* group, uint32_t* index, uint32_t span) except NULL:
+        cdef const char* name = name_of(&group.name)
+        cdef QueueResult* into
+        cdef uint32_t place
+        if index == NULL:
+            for place in range(self.queue_count):
+                into = &self.queue_groups[place]
+                if into.hash == group.name.hash and is_called(into, name, group.name.length):
+                    return into
+            return self._add_group(group.name.hash, group.name.length)
+        place = group.name.hash & (span - 1)
+        while index[place]:
+            into = &self.queue_groups[index[place] - 1]
+            if into.hash == group.name.hash and is_called(into, name, group.name.length):
+                return into
+            place = (place + 1) & (span - 1)
+        into = self._add_group(group.name.hash, group.name.length)
+        index[place] = self.queue_count
+        return into
+
+    cdef QueueResult* _add_group(self, uint64_t hash, uint32_t name_len) except NULL:
+        """A group without members, which the caller gives it; room kept from an earlier use is taken up."""
+        cdef QueueResult* group
+        if self.queue_count == self.queue_capacity:
+            self._reserve_groups(max(2 * self.queue_capacity, 1))
+        group = &self.queue_groups[self.queue_count]
+        group.count = 0
+        group.hash = hash
+        group.name_len = name_len
+        self.queue_count += 1
+        return group
+
+    cdef int _reserve_groups(self, uint32_t capacity) except -1:
+        cdef uint32_t place
+        cdef QueueResult* groups = <QueueResult*> realloc(
+            self.queue_groups, capacity * sizeof(QueueResult)
+        )
+        if groups == NULL:
+            raise MemoryError
+        self.queue_groups = groups
+        for place in range(self.queue_capacity, capacity):
+            groups[place] = QueueResult(NULL, 0, 0, NULL, 0, NULL)
+        self.queue_capacity = capacity
+        return 0
+
+    cdef MatchResult extended(self, Subscription sub):
+        cdef MatchResult result
+        if sub.queue_len and self.queue_count >= PATCHED_GROUPS_MAX:
+            return None
+        result = MatchResult.__new__(MatchResult)
+        result._keep_subject(self.subject, self.subject_len)
+        result._share(self)
+        if sub.queue_len:
+            result._join_group(sub)
+        else:
+            result.plain_array = checked(with_room(result.plain_array, self.plain_count, 1))
+            append(result.plain_array, sub)
+            result._see_plain()
+        return result
+
+    cdef int _share(self, MatchResult other) except -1:
+        """Start out with everything `other` lists, in the same arrays."""
+        cdef uint32_t place
+        if other.plain_count:
+            self.plain_array = other.plain_array
+            self.plain_array.owners += 1
+            self.plain_subs = other.plain_subs
+            self.plain_count = other.plain_count
+        if other.queue_count:
+            self._reserve_groups(other.queue_count)
+        for place in range(other.queue_count):
+            self.queue_groups[place] = other.queue_groups[place]
+            self.queue_groups[place].array.owners += 1
+        self.queue_count = other.queue_count
+        return 0
+
+    cdef int _join_group(self, Subscription sub) except -1:
+        cdef uint64_t hash = hash_name(queue_of(sub), sub.queue_len)
+        cdef QueueResult* into = NULL
+        cdef uint32_t place
+        cdef int copy
+        if sub.weight == 0:
+            return 0
+        for place in range(self.queue_count):
+            if self.queue_groups[place].hash == hash and is_called(
+                &self.queue_groups[place], queue_of(sub), sub.queue_len
+            ):
+                into = &self.queue_groups[place]
+        if into == NULL:
+            into = self._add_group(hash, sub.queue_len)
+        into.array = checked(with_room(into.array, into.count, sub.weight))
+        for copy in range(sub.weight):
+            append(into.array, sub)
+        into.members = items_of(into.array)
+        into.count = into.array.used
+        into.name = queue_of(<Subscription> into.members[0])
+        return 0
+
+    def __len__(self):
+        """How many deliveries a message costs: every plain subscription, and one of each group."""
+        return self.plain_count + self.queue_count
+
+    def __repr__(self):
+        return f"<MatchResult {self.subject_text!r}: {self.plain_count} plain, {self.queue_count} groups>"
+
+    @property
+    def subject_text(self) -> str:
+        return wire_text(self.subject, self.subject_len)
+
+    @property
+    def plain(self) -> tuple:
+        return tuple([<Subscription> self.plain_subs[place] for place in range(self.plain_count)])
+
+    @property
+    def queues(self) -> dict:
+        cdef dict queues = {}
+        cdef uint32_t at
+        cdef QueueResult* group
+        for at in range(self.queue_count):
+            group = &self.queue_groups[at]
+            queues[wire_text(group.name, group.name_len)] = tuple(
+                [<Subscription> group.members[place] for place in range(group.count)]
+            )
+        return queues
+
+
+cdef inline bint is_called(QueueResult* group, const char* name, uint32_t length) noexcept:
+    return group.name_len == length and natsd_same(group.name, name, length)
+
+
+cdef SubArray* checked(SubArray* array) except NULL:
+    if array == NULL:
+        raise MemoryError
+    return array
+
+
+cdef SubArray* emptied(SubArray* array) noexcept:
+    """The same array without its subscriptions, when it is ours alone and worth keeping; else NULL."""
+    cdef uint32_t used
+    if array == NULL or array.owners > 1 or array.capacity > KEPT_CAPACITY_MAX:
+        let_go(array)
+        return NULL
+    used = array.used
+    while used:
+        used -= 1
+        array.used = used
+        Py_DECREF(<object> items_of(array)[used])
+    return array
+
+
+cdef uint32_t power_of_two(uint32_t least) noexcept:
+    cdef uint32_t power = 1
+    while power < least:
+        power *= 2
+    return power

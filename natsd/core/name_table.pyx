@@ -1,0 +1,99 @@
+"""Growth, removal and the random hash key of the tables drawn in name_table.pxd."""
+
+import os
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+cdef enum:
+    SLOTS_MIN = 4           # the smallest table with slots: for two items
+
+
+cdef void draw_hash_key():
+    cdef bytes drawn = os.urandom(16)
+    hash_key.first = int.from_bytes(drawn[:8], "little")
+    hash_key.second = int.from_bytes(drawn[8:], "little")
+
+
+draw_hash_key()
+
+
+cdef void place_item(Slot* slots, uint32_t mask, Named* item) noexcept nogil:
+    cdef uint64_t place = item.hash & mask
+    while slots[place].item != NULL:
+        place = (place + 1) & mask
+    slots[place].hash = item.hash
+    slots[place].item = item
+
+
+cdef int resize(NameTable* table, uint32_t span) noexcept nogil:
+    """Move every item to a table of `span` slots, a power of two with room for them."""
+    cdef uint32_t place
+    cdef Named* item
+    cdef Slot* slots = <Slot*> calloc(span, sizeof(Slot))
+    if slots == NULL:
+        return -1
+    for place in range(table_span(table)):
+        item = table_at(table, place)
+        if item != NULL:
+            place_item(slots, span - 1, item)
+    if table.mask:
+        free(table.slots)
+    table.slots = slots
+    table.mask = span - 1
+    return 0
+
+
+cdef int table_add(NameTable* table, Named* item) noexcept nogil:
+    if table.count == 0 and table.mask == 0:
+        table.slots = <Slot*> item
+        table.count = 1
+        return 0
+    if table.mask == 0:
+        if resize(table, SLOTS_MIN) < 0:
+            return -1
+    elif (table.count + 1) * 3 > <uint64_t> (table.mask + 1) * 2:
+        if resize(table, (table.mask + 1) * 2) < 0:
+            return -1
+    place_item(table.slots, table.mask, item)
+    table.count += 1
+    return 0
+
+
+cdef void close_gap(NameTable* table, uint64_t gap) noexcept nogil:
+    """Shift back what probing had pushed past the freed slot, so that no search stops short of it."""
+    cdef Slot* slots = table.slots
+    cdef uint64_t mask = table.mask
+    cdef uint64_t place = gap
+    while True:
+        place = (place + 1) & mask
+        if slots[place].item == NULL:
+            break
+        if ((place - slots[place].hash) & mask) >= ((place - gap) & mask):
+            slots[gap] = slots[place]
+            gap = place
+    slots[gap].item = NULL
+
+
+cdef void table_remove(NameTable* table, Named* item) noexcept nogil:
+    cdef uint64_t place
+    table.count -= 1
+    if table.mask == 0:
+        table.slots = NULL
+        return
+    place = item.hash & table.mask
+    while table.slots[place].item != item:
+        place = (place + 1) & table.mask
+    close_gap(table, place)
+    if table.count == 0:
+        table_free(table)
+    elif table.mask >= SLOTS_MIN and table.count * <uint64_t> 8 < table.mask:
+        resize(table, (table.mask + 1) // 4)    # out of memory: the large one serves as well
+
+
+cdef void table_free(NameTable* table) noexcept nogil:
+    if table.mask:
+        free(table.slots)
+    table.slots = NULL
+    table.count = 0
+    table.mask = 0

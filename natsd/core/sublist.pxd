@@ -1,0 +1,31 @@
+"""Who receives a published message: subscriptions in, match results out."""
+
+from libc.stdint cimport uint64_t
+
+from natsd.core.interest cimport Interest
+from natsd.core.match_cache cimport MatchCache
+from natsd.core.match_result cimport MatchResult, QueueResult, member_at, plain_at
+from natsd.core.subscription cimport Subscription
+
+
+cdef class SubList:
+    cdef Interest interest
+    cdef MatchCache cache
+    cdef readonly bint cache_enabled
+    cdef readonly uint64_t num_inserts
+    cdef readonly uint64_t num_removes
+    cdef readonly uint64_t num_matches
+    cdef readonly uint64_t num_cache_hits
+    cdef MatchResult scratch    # the last result that did not come into the cache, for reuse
+
+    # The answer for a published subject; never None. Hold on to it, or deliver and let go.
+    cdef MatchResult lookup(self, const char* subject, Py_ssize_t length)
+    cdef bint insert_sub(self, Subscription sub) except -1    # false: was here already
+    cdef bint remove_sub(self, Subscription sub) except -1    # false: is not here
+    cdef bint interested(self, const char* subject, Py_ssize_t length) except -1
+
+    cdef MatchResult _match(self, const char* subject, Py_ssize_t length, uint64_t hash)
+    cdef MatchResult _take_scratch(self)
+    cdef void _unlist(self, Subscription sub, bint patch_cache) noexcept
+    cdef void _settle(self) noexcept
+    cdef int _forget_scratch(self) except -1

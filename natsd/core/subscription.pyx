@@ -1,0 +1,136 @@
+"""Subscriptions and sinks.
+
+A Subscription is 96 bytes plus one allocation for its texts. It takes no part in garbage collection
+(`no_gc`): a million of them would be walked at every full collection, and it holds only its sink. The one
+cycle it can close is sink -> subscription -> sink, and who made it breaks it: the sink's owner calls `detach`
+when the subscription ends, which it must do anyway so that results already handed out skip it. `sink` is never
+None, so a deliver through a stale result is harmless.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from natsd.core.subject cimport wire_bytes, wire_text
+
+
+cdef class Sink:
+    """Takes messages at C level; this one takes them nowhere."""
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        return 0
+
+
+nowhere = Sink()
+
+
+cdef char* append_text(char* at, const char* data, Py_ssize_t length) noexcept:
+    if length:
+        memcpy(at, data, length)
+    at[length] = 0
+    return at + length + 1
+
+
+cdef int set_texts(
+    Subscription sub,
+    const char* subject, Py_ssize_t subject_len,
+    const char* queue, Py_ssize_t queue_len,
+    const char* sid, Py_ssize_t sid_len,
+) except -1:
+    cdef char* at
+    if subject_len + queue_len + sid_len > 0x7fffffff:
+        raise ValueError("subscription texts are longer than 2 GiB")
+    sub.text = <char*> malloc(subject_len + queue_len + sid_len + 3)
+    if sub.text == NULL:
+        raise MemoryError
+    at = append_text(sub.text, subject, subject_len)
+    at = append_text(at, queue, queue_len)
+    append_text(at, sid, sid_len)
+    sub.subject_len = <uint32_t> subject_len
+    sub.queue_len = <uint32_t> queue_len
+    sub.sid_len = <uint32_t> sid_len
+    return 0
+
+
+@cython.no_gc
+cdef class Subscription:
+    """One client's wish for what is published to a subject, alone or in a queue group."""
+
+    def __cinit__(self):
+        NATSD_LIVE(live.subscriptions, 1)
+        self.weight = 1
+        self.sink = nowhere
+
+    def __init__(self, subject, queue=None, *, sid=b"", sink=None, weight=1):
+        cdef bytes subject_bytes = wire_bytes(subject)
+        cdef bytes queue_bytes = wire_bytes(b"" if queue is None else queue)
+        cdef bytes sid_bytes = wire_bytes(sid)
+        if self.text != NULL:
+            raise TypeError("a Subscription is initialised once")
+        if queue is not None and not queue_bytes:
+            raise ValueError("a queue name has at least one byte")
+        set_texts(
+            self, subject_bytes, len(subject_bytes), queue_bytes, len(queue_bytes),
+            sid_bytes, len(sid_bytes),
+        )
+        self.weight = max(0, min(weight, WEIGHT_MAX))
+        if sink is not None:
+            self.sink = <Sink?> sink
+
+    def __dealloc__(self):
+        NATSD_LIVE(live.subscriptions, -1)
+        assert self.node == NULL, "a SubList holds a reference to what it lists"
+        free(self.text)
+
+    def __repr__(self):
+        queue = f", queue={self.queue!r}" if self.queue_len else ""
+        return f"Subscription({self.subject!r}{queue}, sid={self.sid!r})"
+
+    @property
+    def subject(self) -> str:
+        return wire_text(self.text, self.subject_len)
+
+    @property
+    def subject_bytes(self) -> bytes:
+        return self.text[:self.subject_len]
+
+    @property
+    def queue(self):
+        return wire_text(queue_of(self), self.queue_len) if self.queue_len else None
+
+    @property
+    def queue_bytes(self):
+        return queue_of(self)[:self.queue_len] if self.queue_len else None
+
+    @property
+    def sid(self) -> str:
+        return wire_text(sid_of(self), self.sid_len)
+
+    @property
+    def sid_bytes(self) -> bytes:
+        return sid_of(self)[:self.sid_len]
+
+    def detach(self) -> None:
+        """End it for its owner: closed, and holding its sink no longer."""
+        detach(self)
+
+
+cdef Subscription new_subscription(
+    const char* subject, Py_ssize_t subject_len,
+    const char* queue, Py_ssize_t queue_len,
+    const char* sid, Py_ssize_t sid_len,
+    Sink sink,
+):
+    cdef Subscription sub = Subscription.__new__(Subscription)
+    set_texts(sub, subject, subject_len, queue, queue_len, sid, sid_len)
+    if sink is not None:
+        sub.sink = sink
+    return sub
+
+
+def live_counts() -> dict:
+    """How many of our own objects exist, in a debug build; empty in a release build."""
+    if not NATSD_COUNTS_LIVE:
+        return {}
+    return dict(live)
