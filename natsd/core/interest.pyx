@@ -27,7 +27,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
 from natsd.core.name_table cimport (
-    Named, NameTable, hash_name, name_of, table_add, table_at, table_find, table_free, table_remove, table_span,
+    Named, NameTable, hash_name, name_of, natsd_prefetch, table_add, table_at, table_find, table_free, table_prefetch, table_remove, table_span,
 )
 from natsd.core.subject cimport Token, free_tokens, is_star, is_tail, split_tokens
 from natsd.core.subscription cimport NATSD_LIVE, Subscription, live, queue_of
@@ -362,6 +362,7 @@ cdef class Interest:
                     return -1
             elif child != NULL:
                 if node.star != NULL:
+                    table_prefetch(&node.star.children, self.tokens.items[at].hash)
                     self.frames[depth] = Frame(node.star, at)
                     depth += 1
                 node = child
@@ -458,6 +459,7 @@ cdef class Interest:
                 return -1
             self.found = found
             self.found_capacity = capacity
+        natsd_prefetch(node.plain.items)
         self.found[self.found_count] = node
         self.found_count += 1
         return 0

@@ -1,0 +1,133 @@
+"""What the SubList costs, and how that grows: insert, match and remove at 1 thousand to 1 million subscriptions.
+
+The population is that of a fleet of devices. Of every ten subscriptions
+
+    seven   fleet.<region>.<device>.<metric>        one subject each
+    two     fleet.*.<device>.<metric>               `*` before the telling token
+    one     fleet.<region>.<device>.>               all of one device
+
+so a published subject, always of four tokens, walks two branches and arrives at one or two subscriptions. The
+published subjects are spread over the whole population: at a million every step is a cache miss of the processor.
+
+Insert and remove are called one by one from Python, match in a compiled loop, as connections do. A cached match
+asks for 200 subjects again and again. Bytes per subscription are the growth of the resident set, with the
+Subscription objects and their texts.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from natsd.core.sublist import SubList
+from natsd.core.subscription import Subscription
+
+SIZES = (1_000, 100_000, 1_000_000)
+PUBLISHED_SUBJECTS = 100_000
+CACHED_SUBJECTS = 200
+STRIDE = 7_919  # prime: neighbours in time are not neighbours in the trie
+
+
+@dataclass(frozen=True)
+class SubListRow:
+    subscriptions: int
+    operation: str
+    ns_per_op: float
+    fanout: float = 0.0
+    bytes_per_subscription: float = 0.0
+
+
+def run(sizes: tuple[int, ...] = SIZES) -> list[SubListRow]:
+    """The rows of every size; earlier populations stay, so that memory is not counted as freed and reused."""
+    rows: list[SubListRow] = []
+    populations: list[list[Subscription]] = []
+    for size in sizes:
+        populations.append(measure(size, rows))
+    return rows
+
+
+def measure(size: int, rows: list[SubListRow]) -> list[Subscription]:
+    patterns = [pattern_of(number * STRIDE % size) for number in range(size)]
+    gc.collect()
+    rss_before = rss_bytes()
+    subs = [Subscription(pattern, sid=b"1") for pattern in patterns]
+    cached, uncached = SubList(), SubList(cache=False)
+
+    insert_ns = timed(lambda: insert_all(cached, subs)) / size
+    per_sub = (rss_bytes() - rss_before) / size
+    rows.append(SubListRow(size, "insert", insert_ns, bytes_per_subscription=per_sub))
+    cached_row(cached, size, rows)
+    rows.append(SubListRow(size, "remove", timed(lambda: remove_all(cached, subs)) / size))
+
+    insert_all(uncached, subs)
+    uncached_rows(uncached, size, rows)
+    rows.append(SubListRow(size, "remove_batch", timed(lambda: uncached.remove_batch(subs)) / size))
+    return subs
+
+
+def cached_row(sublist: SubList, size: int, rows: list[SubListRow]) -> None:
+    asked = [subject_of(number, size) for number in range(CACHED_SUBJECTS)]
+    sublist.match_all(asked)
+    rows.append(match_row(sublist, size, "match cached", asked * 5_000))
+
+
+def uncached_rows(sublist: SubList, size: int, rows: list[SubListRow]) -> None:
+    asked = [subject_of(number, size) for number in range(PUBLISHED_SUBJECTS)]
+    rows.append(match_row(sublist, size, "match uncached", asked))
+    nobody = [b"_INBOX.%022d.%d" % (number, number) for number in range(PUBLISHED_SUBJECTS)]
+    rows.append(match_row(sublist, size, "match nobody", nobody))
+
+
+def match_row(sublist: SubList, size: int, operation: str, subjects: list[bytes]) -> SubListRow:
+    total = sublist.match_all(subjects)
+    ns = min(timed(lambda: sublist.match_all(subjects)) for _ in range(3))
+    return SubListRow(size, operation, ns / len(subjects), fanout=total / len(subjects))
+
+
+def pattern_of(number: int) -> bytes:
+    region, device, metric = place_of(number)
+    kind = number % 10
+    if kind < 7:
+        return b"fleet.%s.%s.%s" % (region, device, metric)
+    if kind < 9:
+        return b"fleet.*.%s.%s" % (device, metric)
+    return b"fleet.%s.%s.>" % (region, device)
+
+
+def subject_of(number: int, size: int) -> bytes:
+    return b"fleet.%s.%s.%s" % place_of(number * STRIDE % size)
+
+
+def place_of(number: int) -> tuple[bytes, bytes, bytes]:
+    return b"region-%d" % (number % 8), b"device-%d" % (number // 10), b"metric-%d" % (number % 10)
+
+
+def insert_all(sublist: SubList, subs: list[Subscription]) -> None:
+    insert = sublist.insert
+    for sub in subs:
+        insert(sub)
+
+
+def remove_all(sublist: SubList, subs: list[Subscription]) -> None:
+    remove = sublist.remove
+    for sub in subs:
+        remove(sub)
+
+
+def timed(work: Callable[[], object]) -> int:
+    start = time.perf_counter_ns()
+    work()
+    return time.perf_counter_ns() - start
+
+
+def rss_bytes() -> int:
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * resource.getpagesize()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
