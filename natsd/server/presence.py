@@ -1,7 +1,8 @@
 """What tells others that a server is there: log lines, pid file, monitoring, ports file.
 
-In nats-server's order: who starts, pid file, monitoring, where clients connect, ready. What fails
-on the way raises `FileError` or `ListenError`; `close` undoes as much as was done.
+Lines come in nats-server's order; the files once the ports are ours, so that a second server that
+finds them taken does not overwrite the first one's. What fails on the way raises `FileError` or
+`ListenError`; `close` undoes as much as was done.
 """
 
 from natsd import monitor
@@ -31,19 +32,18 @@ class Presence:
 
     def open(self) -> None:
         """Before the server listens."""
-        options = self._server.options
         banner.log_starting(self._server)
-        if options.pid_file:
-            write_pid_file(options.pid_file)
-        if options.http_port:
+        if self._server.options.http_port:
             self._monitor = monitor.start(self._server)
 
     def complete(self) -> None:
         """Once clients can connect."""
-        server = self._server
+        server, options = self._server, self._server.options
+        if options.pid_file:
+            write_pid_file(options.pid_file)
+        if options.ports_file_dir:
+            write_ports_file(ports_file(options.ports_file_dir), self._ports())
         banner.log_listening(server.client_host, server.client_port)
-        if server.options.ports_file_dir:
-            write_ports_file(ports_file(server.options.ports_file_dir), self._ports())
         banner.log_ready()
 
     async def close(self) -> None:

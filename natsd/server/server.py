@@ -25,14 +25,16 @@ from natsd.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from natsd.clients import Client, ClosedClient
 from natsd.clients.acceptor import Acceptor
 from natsd.clients.connect import ConnectOptions
-from natsd.clients.listener import bound_port, listen
+from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.transport import TransportProtocol
 from natsd.config import Options, make_options
 from natsd.core.connection import Settings
 from natsd.core.reactor import Counters, Reactor, has_poller
 from natsd.core.reasons import ClosedReason
+from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id
 from natsd.server.info import InfoLine
+from natsd.server.presence import Presence
 from natsd.server.threaded import OwnThread
 
 logger = logging.getLogger("natsd.server")
@@ -46,7 +48,10 @@ _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104  compared with, not bo
 
 
 class Server:
-    """A NATS server. Settings are those of `Options`, by keyword; raises OptionsError, ListenError."""
+    """A NATS server. Settings are those of `Options`, by keyword; a wrong one is an OptionsError.
+
+    Starting raises ListenError when a port, FileError when a pid or ports file cannot be had.
+    """
 
     def __init__(
         self, options: Options | None = None, *, thread: bool = False, **settings: Any
@@ -65,6 +70,7 @@ class Server:
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
         self._stopped: asyncio.Event | None = None
+        self._presence = Presence(self)
         self._last_cid = FIRST_CLIENT_ID - 1
 
     # ---- life
@@ -92,11 +98,28 @@ class Server:
 
     async def start_here(self) -> None:
         """Start on the running loop."""
+        self.start_time = datetime.now(UTC)
+        try:
+            self._presence.open()
+            self._serve_clients(self._listen())
+            self._presence.complete()
+        except BaseException:
+            await self._presence.close()
+            await self.stop_here()
+            raise
+
+    def _listen(self) -> socket.socket:
+        host, port = self.options.host, self.options.port
+        try:
+            return listen(host, port, backlog=BACKLOG)
+        except ListenError as error:
+            where = host_port(host, max(port, 0))
+            raise ListenError(f'Error listening on port: {where}, "{error}"') from None
+
+    def _serve_clients(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        listener = listen(self.options.host, self.options.port, backlog=BACKLOG)
         self.client_port = bound_port(listener)
         self._stopped = asyncio.Event()
-        self.start_time = datetime.now(UTC)
         self._info = InfoLine(self.options, self.id, self.name, self.client_port)
         self.reactor = Reactor(
             loop, logger.exception, self.options.max_control_line, sweep_seconds(self.options)
@@ -111,6 +134,7 @@ class Server:
         """Stop on the loop it was started on."""
         if self._acceptor is None:
             return
+        log_stopping()
         self._acceptor.close()
         self._acceptor = None
         for client in list(self.clients.values()):
@@ -118,6 +142,8 @@ class Server:
         for account in self.accounts.values():
             account.close()
         self.reactor.close()
+        await self._presence.close()
+        log_stopped()
         assert self._stopped is not None
         self._stopped.set()
 
@@ -154,7 +180,16 @@ class Server:
     def client_url(self) -> str:
         """Where a client on this machine connects to."""
         host = "127.0.0.1" if self.client_host in _ANY_ADDRESS else self.client_host
-        return f"nats://[{host}]:{self.client_port}" if ":" in host else f"nats://{host}:{self.client_port}"
+        return (
+            f"nats://[{host}]:{self.client_port}"
+            if ":" in host
+            else f"nats://{host}:{self.client_port}"
+        )
+
+    @property
+    def http_port(self) -> int:
+        """Where monitoring listens; 0 when it does not."""
+        return self._presence.http_port
 
     @property
     def counters(self) -> Counters:
