@@ -210,9 +210,10 @@ def _login(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str
     login = {}
     if connection.authorized_user:
         login["authorized_user"] = connection.authorized_user
-    if (name := _account_name(connection)) != GLOBAL_ACCOUNT:
+    name = _account_name(connection)
+    if name != GLOBAL_ACCOUNT:
         login["account"] = name
-    return login
+    return login | {"name_tag": name}
 
 
 def _account_name(connection: Client | ClosedClient) -> str:

@@ -6,6 +6,7 @@
 - Nothing here changes the server.
 """
 
+import logging
 import posixpath
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -24,8 +25,11 @@ from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.subsz import SubszOptions, subsz
 from natsd.monitor.varz import varz
 
+HTTP_OK: Final = 200
 ANY_ORIGIN: Final = {"Access-Control-Allow-Origin": "*"}
 _HTML_SENSITIVE: Final = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
+
+_logger = logging.getLogger("natsd.monitor")
 
 Handler = Callable[[Query], Awaitable[web.Response]]
 
@@ -52,6 +56,7 @@ class Endpoints:
             "/healthz": ("/healthz", self._healthz),
         }
         application = web.Application(middlewares=[_plain_text_errors])
+        application.on_response_prepare.append(_keep_versions_quiet)
         for path, (counted_as, handler) in routes.items():
             full_path = posixpath.normpath(base + path).replace("//", "/")
             application.router.add_route("*", full_path, self._counted(counted_as, handler))
@@ -89,6 +94,8 @@ class Endpoints:
 
     async def _healthz(self, query: Query) -> web.Response:
         status, answer = healthz(query)
+        if status != HTTP_OK:
+            _logger.warning("Healthcheck failed: %s", answer.get("error") or answer["errors"])
         return _response(msgspec.json.encode(answer), status)
 
 
@@ -102,6 +109,11 @@ def _response(body: bytes, status: int = 200) -> web.Response:
     return web.Response(
         body=body, status=status, content_type="application/json", headers=ANY_ORIGIN
     )
+
+
+async def _keep_versions_quiet(request: web.Request, response: web.StreamResponse) -> None:
+    """Nobody needs to know which HTTP library answers, least of all its version."""
+    response.headers.popall("Server", None)
 
 
 @web.middleware

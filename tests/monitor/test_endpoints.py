@@ -221,6 +221,7 @@ async def test_connz_by_cid_user_and_account() -> None:
             (row,) = await probe.connections("auth=1")
             assert row["authorized_user"] == "ann"
             assert "account" not in row  # the global one goes without saying
+            assert row["name_tag"] == "$G"
             assert "authorized_user" not in (await probe.connections(""))[0]
             assert len(await probe.connections("user=ann")) == 1
             assert await probe.connections("user=bob") == []
@@ -373,6 +374,7 @@ async def test_json_is_indented_and_open_to_other_origins(probe: Probe) -> None:
             async with session.get(url) as response:
                 text = await response.text()
                 assert response.headers["Access-Control-Allow-Origin"] == "*"
+                assert "Server" not in response.headers
     assert text.startswith('{\n  "server_id": "')
     assert '"x.\\u003e"' in text  # nothing that a browser could take for markup
     assert "\\u003cb\\u003e" in text
