@@ -1,15 +1,16 @@
 """natsd: a NATS server you can pip install.
 
-    async with natsd.Server(port=-1) as server:
-        client = await nats.connect(server.client_url)
+async with natsd.Server(port=-1) as server:
+    client = await nats.connect(server.client_url)
 """
 
 from typing import TYPE_CHECKING, Any
 
+from natsd.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from natsd.server import Server as Server
 
-__version__ = "0.1.0"
 __all__ = ["Server", "__version__"]
 
 

@@ -6,13 +6,12 @@ Clients and test harnesses decide by the NATS level which features to use, so th
 
 import sys
 
-from natsd import __version__
-
+VERSION = "0.1.0"
 NATS_VERSION = "2.14.5"
 PROTOCOL_VERSION = 1
 RUNTIME_VERSION = "python" + ".".join(
     map(str, sys.version_info[:3])
 )  # where Go's server says go1.26
 
-VERSION_TEXT = f"nats-server: v{NATS_VERSION}\nnatsd: v{__version__}"
+VERSION_TEXT = f"nats-server: v{NATS_VERSION}\nnatsd: v{VERSION}"
 """What `natsd -v` prints: harnesses read the first line, or the first x.y.z, as the NATS level."""

@@ -20,6 +20,7 @@ from natsd.config import Options
 from natsd.server import Server
 from natsd.server.files import FileError
 from natsd.server.log import close_log, open_log, reopen_log
+from natsd.server.threaded import loop_factory
 
 _logger = logging.getLogger("natsd.server")
 
@@ -45,7 +46,7 @@ def run(options: Options) -> int:
         print(f"natsd: error opening log file: open {options.log_file}: {reason}", file=sys.stderr)
         return 1
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_serve(options, log))
     finally:
         close_log(log)
@@ -99,11 +100,3 @@ def _handle_signals(stop: asyncio.Event, log: logging.Handler) -> None:
 def _trap(number: signal.Signals, action: Callable[[], None]) -> None:
     _logger.info('Trapped "%s" signal', SIGNAL_NAMES[number])
     action()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

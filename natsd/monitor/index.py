@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from natsd import __version__
-from natsd.version import NATS_VERSION
+from natsd.version import NATS_VERSION, VERSION
 
 LINKS: Final = {
     "/varz": "General",
@@ -35,4 +34,4 @@ a {{ display: block; padding: .2rem 0; color: inherit }}
 def index_page() -> str:
     """The page as HTML; links are relative, so that it works behind a base path."""
     links = "\n".join(f'<a href=".{path}">{title}</a>' for path, title in LINKS.items())
-    return _PAGE.format(version=__version__, nats_version=NATS_VERSION, links=links)
+    return _PAGE.format(version=VERSION, nats_version=NATS_VERSION, links=links)

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from natsd import __version__
 from natsd.accounts import SYSTEM_ACCOUNT
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import cores, resident_bytes
 from natsd.monitor.values import datetime_ns, number, timestamp, uptime
-from natsd.version import NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION
+from natsd.version import NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION, VERSION
 
 
 def varz(
@@ -40,7 +39,7 @@ def _identity(server: ObservedServer) -> dict[str, Any]:
         "server_id": server.id,
         "server_name": server.name,
         "version": NATS_VERSION,
-        "natsd": __version__,
+        "natsd": VERSION,
         "proto": PROTOCOL_VERSION,
         "go": RUNTIME_VERSION,
         "host": server.client_host,

@@ -6,11 +6,10 @@ Test harnesses and supervisors wait for `Listening for client connections on` an
 import logging
 from typing import Protocol
 
-from natsd import __version__
 from natsd.clients.listener import host_port
 from natsd.config import Options
 from natsd.config.options import MIB, PAYLOAD_WARN_BYTES
-from natsd.version import NATS_VERSION, RUNTIME_VERSION
+from natsd.version import NATS_VERSION, RUNTIME_VERSION, VERSION
 
 _logger = logging.getLogger("natsd.server")
 
@@ -30,7 +29,7 @@ def log_starting(server: Named) -> None:
     """Who starts, and what is unwise about its settings."""
     options = server.options
     _logger.info("Starting natsd")
-    _logger.info("  Version:  %s (NATS %s)", __version__, NATS_VERSION)
+    _logger.info("  Version:  %s (NATS %s)", VERSION, NATS_VERSION)
     _logger.info("  Git:      [not set]")
     _logger.debug("  Runtime:  %s", RUNTIME_VERSION)
     _logger.info("  Name:     %s", server.name)

@@ -7,7 +7,7 @@
         ...
 
 - Any number of servers may run in one process, on one loop or on several.
-- A server that stopped, or failed to start, leaves nothing behind: no socket, timer, task or thread.
+- A server that stopped, or failed to start, leaves nothing behind: no socket, file, task or thread.
 - Everything but `client_url` and what monitoring reads is used on the server's own loop.
 """
 
@@ -44,7 +44,7 @@ FIRST_CLIENT_ID: Final = 5
 BACKLOG: Final = 4096
 SWEEP_MIN_S: Final = 0.005
 SWEEP_MAX_S: Final = 0.25
-_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104  compared with, not bound to
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
 class Server:

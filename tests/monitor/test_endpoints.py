@@ -234,13 +234,24 @@ async def test_connz_by_cid_user_and_account() -> None:
 
 def closed_client(cid: int, **more: Any) -> ClosedClient:
     """A remembered connection with everything small, but for what is given."""
-    fields: dict[str, Any] = {
-        "cid": cid, "kind": "Client", "ip": "127.0.0.1", "port": 1, "start_ns": cid,
-        "last_activity_ns": cid, "stop_ns": cid, "reason": "Client Closed", "rtt_ns": 0,
-        "pending_bytes": 0, "in_msgs": 0, "in_bytes": 0, "out_msgs": 0, "out_bytes": 0, "stalls": 0,
-        "num_subscriptions": 0, "name": "", "lang": "", "version": "", "authorized_user": "",
-        "account_name": "$G", "kept_subscriptions": (),
-    }  # fmt: skip
+    times = dict.fromkeys(("start_ns", "last_activity_ns", "stop_ns"), cid)
+    texts = dict.fromkeys(("name", "lang", "version", "authorized_user"), "")
+    numbers = dict.fromkeys(
+        (
+            "rtt_ns",
+            "pending_bytes",
+            "in_msgs",
+            "in_bytes",
+            "out_msgs",
+            "out_bytes",
+            "stalls",
+            "num_subscriptions",
+        ),
+        0,
+    )
+    where = {"ip": "127.0.0.1", "port": 1, "account_name": "$G", "kept_subscriptions": ()}
+    fixed = {"cid": cid, "kind": "Client", "reason": "Client Closed"}
+    fields: dict[str, Any] = {**times, **texts, **numbers, **where, **fixed}
     return ClosedClient(**fields | more)
 
 
