@@ -18,9 +18,10 @@ from natsd.clients.connect import PROTOCOLS, BadConnectError, ConnectOptions, de
 from natsd.clients.redact import redact_connect, shown_payload
 from natsd.config import Options
 from natsd.config.levels import TRACE
-from natsd.core.connection import Connection, Settings
+from natsd.core.connection import Connection
 from natsd.core.reactor import Reactor
 from natsd.core.reasons import ClosedReason, ErrorText
+from natsd.core.wire import Settings
 
 logger = logging.getLogger("natsd.client")
 

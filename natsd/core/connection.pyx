@@ -1,58 +1,41 @@
-"""A connection: bytes from a socket to subscriptions, and messages from subscriptions to the socket.
+"""A connection: what its operations do, and how a message is delivered to it.
 
-    socket ─recv─> read buffer ─parse─> on_publish ─match─> Subscription.sink.deliver ─> outbound ─send─> socket
-                   (the reactor's)       (publisher)                       (recipient)
+    bytes ─parse─> on_publish ─match─> distribute ─> Subscription.sink.deliver ─> outbound buffer
+                   (publisher)                        (recipient)
 
 Promise
 - The path of a message makes no Python object: a publisher remembers its last match result, a delivery is three
-  copies into the recipient's outbound chunk: subject, sid, and "reply size CRLF payload CRLF" as it came in.
-- What few clients use (verbose, pedantic, tracing, no header support, auto-unsubscribe) is behind one flag each way
-  (`careful_in`, `careful_out`); a connection that does not use it pays a test of that flag.
-- Outbound bytes are bounded by `max_pending`: above 75 % of it publishers wait 2-5 ms, at most 10 ms per read; beyond
-  it, or when the socket takes nothing for `write_deadline`, the connection is closed as a slow consumer.
-- An idle connection holds no buffer.
-- After `close` nothing more is parsed or delivered; teardown follows at the end of the reactor's turn.
+  copies into the recipient's outbound chunk: subject, sid, and "reply size CRLF payload CRLF" as it
+  came in.
+- What few clients use (verbose, pedantic, tracing, no header support, auto-unsubscribe) is behind
+  one flag each way (`careful_in`, `careful_out`); who does not use it pays a test of that flag.
+- A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read.
+- Deadlines (authentication, pings, blocked writes) are looked at in `sweep` only.
 
-What a CONNECT means, and what is logged, is the subclass's: natsd/clients/client.py.
+Reading, sending and closing are the wire's (wire.pyx). What a CONNECT means, and what is logged, is
+the subclass's: natsd/clients/client.py.
 Source: nats-server 2.14 reference 3.1-3.6.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
-from posix.unistd cimport close as close_file
+from libc.string cimport memcmp, memcpy
 
 from natsd.core.distribute cimport distribute
-from natsd.core.outbound cimport (
-    iovec, out_clear, out_gather, out_pending, out_promote, out_push, out_roll, out_sent, out_take,
-)
+from natsd.core.match_result cimport MatchResult, plain_at
+from natsd.core.outbound cimport out_pending, out_push
 from natsd.core.parser cimport (
     BAD_ARGUMENTS, CONNECT_REQUIRED, CONTROL_LINE, HEADERS_NOT_SUPPORTED, MAX_PAYLOAD,
     UNKNOWN_OPERATION, Args, Violation,
 )
-from natsd.core.reactor cimport (
-    POLLER_READ, POLLER_WRITE, SEND_FLAGS, Counters, Endpoint, Reactor, monotonic_ns,
-)
+from natsd.core.reactor cimport Counters, Reactor, monotonic_ns
 from natsd.core.subject cimport subject_is_valid_literal
-from natsd.core.match_result cimport MatchResult
 from natsd.core.sublist cimport SubList
 from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
+from natsd.core.wire cimport Settings, Wire
 
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.sublist import InvalidSubject
-
-cdef extern from "<sys/socket.h>" nogil:
-    struct msghdr:
-        iovec* msg_iov
-        size_t msg_iovlen
-    ssize_t recv(int fd, void* buffer, size_t size, int flags)
-    ssize_t send(int fd, const void* buffer, size_t size, int flags)
-    ssize_t sendmsg(int fd, const msghdr* message, int flags)
-    int shutdown(int fd, int how)
-    int SHUT_WR
-    int MSG_DONTWAIT
 
 cdef extern from *:
     """
@@ -86,23 +69,17 @@ cdef extern from *:
 
 cdef enum:
     BY_REFERENCE_BYTES = 8 * 1024   # payloads from this size on are not copied into chunks
-    FLUSH_BYTES = 256 * 1024        # pending for one connection before it is flushed in mid-read
-    VECTORS = 64
-    SEND_BYTES_MAX = 256 * 1024     # handed to a transport at a time
     HEAD_BYTES = 8                  # "HMSG ", two spaces, and one to spare
-    STALL_MIN_NS = 2_000_000
+    STALL_NS = 2_000_000
     STALL_TOTAL_NS = 10_000_000     # per read
     FIRST_PING_NS = 2_000_000_000
-    RTT_INTERVAL_NS = 3_600_000_000_000
-    LINGER_MS = 500
+    LOGGED_BYTES = 128              # of what a client sent and should not have
+
+cdef int64_t RTT_INTERVAL_NS = 3_600_000_000_000
 
 
-cdef class Settings:
-    """Limits shared by the connections of a server; times in nanoseconds, sizes in bytes."""
-
-
-cdef class Connection(Endpoint):
-    """One client's connection, served by `reactor`; `fd` is its non-blocking socket, or -1 for a transport."""
+cdef class Connection(Wire):
+    """One client's connection; `fd` is its socket, or -1 where `transport` serves it."""
 
     def __cinit__(self):
         self.verbose = True
@@ -111,7 +88,9 @@ cdef class Connection(Endpoint):
         self.careful_in = True
         self.careful_out = True
 
-    def __init__(self, Reactor reactor, Settings settings, unsigned long long cid, int fd, transport=None):
+    def __init__(
+        self, Reactor reactor, Settings settings, unsigned long long cid, int fd, transport=None
+    ):
         self.reactor = reactor
         self.settings = settings
         self.cid = cid
@@ -122,13 +101,6 @@ cdef class Connection(Endpoint):
         self.headers = False
         self.start_ns = self.last_activity_ns = monotonic_ns()
         self.ping_due_ns = self.start_ns + settings.ping_interval_ns
-
-    def __dealloc__(self):
-        free(self.tail)
-        if self.reactor is not None:
-            out_clear(&self.out, self.reactor.pool)
-        if self.fd >= 0:
-            close_file(self.fd)
 
     # ---- for the subclass: what the protocol leaves to it
 
@@ -145,13 +117,16 @@ cdef class Connection(Endpoint):
         """No successful CONNECT came in time."""
 
     def closed(self) -> None:
-        """The connection is gone; `reason` says why."""
+        """The connection is gone; `reason` says why, its subscriptions are still there."""
 
     def debug(self, str text) -> None:
         """Log at debug level."""
 
     def error(self, str text) -> None:
         """Log an error of this client."""
+
+    def notice(self, str text) -> None:
+        """Log at info level."""
 
     def trace_operation(self, str direction, bytes operation) -> None:
         """Log an operation."""
@@ -160,10 +135,6 @@ cdef class Connection(Endpoint):
         """Log a payload."""
 
     # ---- life
-
-    def open(self) -> None:
-        """Start serving the socket."""
-        self.reactor.register(self)
 
     def bind_account(self, SubList sublist, Counters counters) -> None:
         """Publish and subscribe in an account from now on; subscriptions in another one are dropped."""
@@ -210,201 +181,43 @@ cdef class Connection(Endpoint):
         self.ping_due_ns = now_ns + delay + <int64_t>jitter * 1000
         return 0
 
-    def close(self, reason) -> None:
-        """End the connection at the end of this turn; what is pending is sent if the socket takes it."""
-        if self.reason is not None:
-            return
-        self.reason = reason
-        self.suspended = True
-        self.out.limit = self.out.position
-        self.reactor.doom(self)
+    cdef int read_over(self) except -1:
+        """Add what this read brought to the totals."""
+        if self.read_msgs:
+            self.in_msgs += self.read_msgs
+            self.in_bytes += self.read_bytes
+            self.add_to(self.reactor.counters)
+            if self.account_counters is not None:
+                self.add_to(self.account_counters)
+            self.read_msgs = self.read_bytes = self.fan_msgs = self.fan_bytes = 0
+        return self.reactor.end_read()
 
-    def fail(self) -> None:
-        self.close(ClosedReason.PROTOCOL_VIOLATION)
+    cdef void add_to(self, Counters counters) noexcept:
+        counters.in_msgs += self.read_msgs
+        counters.in_bytes += self.read_bytes
+        counters.out_msgs += self.fan_msgs
+        counters.out_bytes += self.fan_bytes
 
     cdef int tear_down(self) except -1:
-        cdef int fd = self.fd
-        if self.fd >= 0:
-            if out_pending(&self.out):
-                self.send_pending()
-            self.reactor.forget(self)
-            self.fd = -1
-            self.close_socket(fd)
-        else:
-            self.reactor.forget(self)
-            self.close_transport()
-        out_clear(&self.out, self.reactor.pool)
-        free(self.tail)
-        self.tail = NULL
-        self.tail_bytes = 0
-        self.large_drop()
+        Wire.tear_down(self)
         self.memo = None
-        self.closed()
-        self.drop_subscriptions()
-        return 0
-
-    def close_socket(self, int fd) -> None:
-        """Unread input would make the kernel reset the connection, and an -ERR under way be lost."""
-        cdef char[4096] nothing
-        cdef ssize_t n = 1
-        cdef int rounds = 64
-        if not self.lingers:
-            close_file(fd)
-            return
-        shutdown(fd, SHUT_WR)
-        while n > 0 and rounds:
-            n = recv(fd, nothing, sizeof(nothing), MSG_DONTWAIT)
-            rounds -= 1
-        if n == 0 or self.reactor.loop.is_closed():
-            close_file(fd)
-        else:
-            self.lingers = False
-            self.reactor.loop.call_later(LINGER_MS / 1000, close_lingering, fd)
-
-    def close_transport(self) -> None:
-        if self.transport is not None:
-            transport, self.transport = self.transport, None
-            if out_pending(&self.out) and not self.is_blocked:
-                transport.write(out_take(&self.out, self.reactor.pool, out_pending(&self.out)))
-            if self.is_blocked:
-                transport.abort()
-            else:
-                transport.close()
-
-    # ---- reading
-
-    cdef int on_readable(self) except -1:
-        cdef char* buffer = self.reactor.read_buffer
-        cdef Py_ssize_t room = 0
-        cdef char* space = self.large_space(&room)
-        cdef ssize_t n
-        if self.is_stalled:
-            return 0
-        if space == NULL:
-            if self.tail_bytes:
-                memcpy(buffer, self.tail, self.tail_bytes)
-            space = buffer + self.tail_bytes
-            room = self.reactor.read_bytes - self.tail_bytes
-        n = recv(self.fd, space, room, MSG_DONTWAIT)
-        if n <= 0:
-            return self.read_ended(n)
-        self.last_activity_ns = self.reactor.now_ns
-        self.stall_ns = 0
-        if self.large != NULL:
-            return self.fill_large(n)
-        return self.process(buffer, self.tail_bytes + n)
-
-    def read_ended(self, ssize_t n):
-        if n == 0:
-            self.close(ClosedReason.CLIENT_CLOSED)
-        elif errno not in (EAGAIN, EINTR):
-            self.close(ClosedReason.READ_ERROR)
-        return 0
-
-    def fill_large(self, ssize_t n):
-        cdef int64_t msgs = self.in_msgs
-        cdef int64_t size = self.in_bytes
-        self.large_received(n)
-        self.settle(msgs, size)
-        self.reactor.end_read()
-        return 0
-
-    cdef int process(self, char* buffer, Py_ssize_t size) except -1:
-        """Parse what stands in the read buffer, keep what is left, and add up."""
-        cdef int64_t msgs = self.in_msgs
-        cdef int64_t size_before = self.in_bytes
-        cdef Py_ssize_t used
-        buffer[size] = 0
-        free(self.tail)
-        self.tail = NULL
-        self.tail_bytes = 0
-        used = self.take(buffer, size)
-        if used < size and self.reason is None:
-            self.keep_tail(buffer + used, size - used)
-        self.settle(msgs, size_before)
-        self.reactor.end_read()
-        return 0
-
-    cdef int keep_tail(self, const char* rest, Py_ssize_t size) except -1:
-        self.tail = <char*>malloc(size)
-        if self.tail == NULL:
-            raise MemoryError
-        memcpy(self.tail, rest, size)
-        self.tail_bytes = size
-        return 0
-
-    cdef int settle(self, int64_t msgs, int64_t size) except -1:
-        """Add what this read brought to the server's and the account's counters."""
-        cdef Counters total = self.reactor.counters
-        cdef Counters account = self.account_counters
-        msgs = self.in_msgs - msgs
-        if msgs == 0:
-            return 0
-        size = self.in_bytes - size
-        total.in_msgs += msgs
-        total.in_bytes += size
-        total.out_msgs += self.fan_msgs
-        total.out_bytes += self.fan_bytes
-        if account is not None:
-            account.in_msgs += msgs
-            account.in_bytes += size
-            account.out_msgs += self.fan_msgs
-            account.out_bytes += self.fan_bytes
-        self.fan_msgs = 0
-        self.fan_bytes = 0
-        return 0
-
-    # A transport (TLS, or no poller) hands its bytes in here.
-
-    def read_space(self, Py_ssize_t hint):
-        """Where the transport may put bytes; `bytes_read` must follow before anything else reads."""
-        cdef Py_ssize_t room = 0
-        cdef char* space = self.large_space(&room)
-        if space == NULL:
-            if self.tail_bytes:
-                memcpy(self.reactor.read_buffer, self.tail, self.tail_bytes)
-            space = self.reactor.read_buffer + self.tail_bytes
-            room = self.reactor.read_bytes - self.tail_bytes
-        return <char[:room]>space
-
-    def bytes_read(self, Py_ssize_t n) -> None:
-        """The transport put `n` bytes into `read_space`."""
-        self.reactor.begin()
-        self.last_activity_ns = self.reactor.now_ns
-        self.stall_ns = 0
         try:
-            if self.large != NULL:
-                self.fill_large(n)
-            else:
-                self.process(self.reactor.read_buffer, self.tail_bytes + n)
-        except Exception:
-            self.reactor.failed(self)
-        self.reactor.finish()
-
-    def writing_paused(self) -> None:
-        """The transport's buffer is not empty."""
-        self.is_blocked = True
-        self.blocked_ns = monotonic_ns()
-
-    def writing_resumed(self) -> None:
-        """The transport's buffer is empty again."""
-        self.reactor.begin()
-        self.is_blocked = False
-        self.send_to_transport()
-        self.unblock()
-        self.reactor.finish()
+            self.closed()
+        finally:
+            self.drop_subscriptions()
+        return 0
 
     # ---- operations
 
     cdef int on_publish(self, Message* message) except -1:
         cdef MatchResult result = self.memo
         cdef int64_t delivered
-        self.in_msgs += 1
-        self.in_bytes += message.data_len
+        self.read_msgs += 1
+        self.read_bytes += message.data_len
         if self.careful_in:
             if not self.admit(message):
                 return 0
-        elif message.reply != NULL and message.reply[0] in (c"_", c"$") and self.is_reserved(message):
+        elif message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
             return 0
         if (
             result is None or not result.live or result.subject_len != message.subject_len
@@ -427,7 +240,7 @@ cdef class Connection(Endpoint):
     cdef MatchResult resolve(self, Message* message):
         """Match a subject that is not the last one; None if it may not be published to."""
         cdef MatchResult result
-        if message.subject[0] in (c"_", c"$") and self.is_reserved(message):
+        if may_be_reserved(message.subject) and self.is_reserved(message):
             return None
         if self.sublist is None:
             return None
@@ -482,7 +295,7 @@ cdef class Connection(Endpoint):
         cdef uint32_t i
         cdef bytes block
         for i in range(result.plain_count):
-            sub = <Subscription>result.plain_subs[i]
+            sub = plain_at(result, i)
             if sub.sink is self:
                 block = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % (
                     <bytes>message.subject[:message.subject_len]
@@ -600,11 +413,11 @@ cdef class Connection(Endpoint):
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
         error, reason, logged = VIOLATIONS[violation]
-        self.error(f"{logged}: {text_of(at[:min(size, 128)])!r}")
+        self.error(f"{logged}: {text_of(at[:min(size, <Py_ssize_t>LOGGED_BYTES)])!r}")
         if error is not None:
-            self.close_with_error(error, reason)
-        else:
-            self.close(reason)
+            self.send_error(error)
+        self.linger()
+        self.close(reason)
         return 0
 
     # ---- delivering
@@ -675,6 +488,8 @@ cdef class Connection(Endpoint):
         if by_reference:
             self.out.position = put_short(to, message.line, message.line_len)
             out_push(&self.out, self.reactor.pool, message.data, size, message.owner)
+            if message.owner == NULL:
+                self.reactor.has_borrowed = True
         elif message.line + message.line_len == message.data:
             memcpy(to, message.line, message.line_len + size)
             self.out.position = to + message.line_len + size
@@ -688,40 +503,6 @@ cdef class Connection(Endpoint):
             self.reactor.mark_dirty(self)
         return 1
 
-    cdef int append(self, const char* data, Py_ssize_t size) except -1:
-        """Put protocol text into the outbound buffer."""
-        if self.out.limit - self.out.position < size and not self.make_room(size, size):
-            return 0
-        memcpy(self.out.position, data, size)
-        self.out.position += size
-        if not self.is_dirty:
-            self.reactor.mark_dirty(self)
-        return 0
-
-    cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1:
-        """Room for `need` bytes of a frame of `total`; False if this connection takes nothing (more)."""
-        cdef int64_t pending = out_pending(&self.out)
-        cdef int64_t most = self.settings.max_pending
-        if self.reason is not None:
-            return False
-        if not self.is_blocked and (pending > FLUSH_BYTES or pending + total > most):
-            self.flush()
-            pending = out_pending(&self.out)
-        if pending + total > most:
-            self.close_slow(ClosedReason.SLOW_CONSUMER_PENDING_BYTES)
-            return False
-        self.is_congested = pending > most // 4 * 3
-        if self.is_congested:
-            if self.settings.no_fast_producer_stall:
-                return False
-            self.reactor.congested = self
-        out_roll(&self.out, self.reactor.pool, need)
-        if self.is_congested:
-            self.out.limit = self.out.position + need
-        elif self.out.limit - self.out.position > most - pending:
-            self.out.limit = self.out.position + max(need, most - pending)
-        return True
-
     cdef int wait_for_recipient(self) except -1:
         """The last message went to a connection that falls behind: read on in 2 ms, or when it caught up."""
         cdef Connection recipient = <Connection>self.reactor.congested
@@ -730,48 +511,15 @@ cdef class Connection(Endpoint):
             return 0
         recipient.stalls += 1
         self.reactor.counters.stalled_clients += 1
-        self.stall_ns += STALL_MIN_NS
-        self.suspended = True
-        self.is_stalled = True
+        self.stall_ns += STALL_NS
         self.pause_reading()
-        self.reactor.stall(self, monotonic_ns() + STALL_MIN_NS)
+        self.reactor.stall(self, monotonic_ns() + STALL_NS)
         return 0
 
-    cdef int resume(self) except -1:
-        """The stall is over: parse what was left, then read on."""
-        cdef Py_ssize_t size = self.tail_bytes
-        if self.reason is not None:
-            return 0
-        self.is_stalled = False
-        self.suspended = False
-        if size:
-            memcpy(self.reactor.read_buffer, self.tail, size)
-            self.process(self.reactor.read_buffer, size)
-        if not self.is_stalled and self.reason is None:
-            self.continue_reading()
-        return 0
-
-    cdef int pause_reading(self) except -1:
-        if self.transport is not None:
-            self.transport.pause_reading()
-        else:
-            self.reactor.want(self, POLLER_WRITE if self.is_blocked else 0)
-        return 0
-
-    cdef int continue_reading(self) except -1:
-        if self.transport is not None:
-            self.transport.resume_reading()
-        else:
-            self.reactor.want(self, POLLER_READ | (POLLER_WRITE if self.is_blocked else 0))
-        return 0
-
-    # ---- sending
-
-    def send_protocol(self, bytes data) -> None:
-        """Queue protocol text: INFO, +OK, -ERR."""
-        self.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    # ---- protocol text
 
     def send_ok(self) -> None:
+        """Queue +OK."""
         if self.trace:
             self.trace_operation("->>", b"OK")
         self.append(b"+OK\r\n", 5)
@@ -786,105 +534,24 @@ cdef class Connection(Endpoint):
         """Tell the client why, then close."""
         if self.reason is None:
             self.send_error(text)
-            self.lingers = True
+            self.linger()
             self.close(reason)
 
-    cdef int flush(self) except -1:
-        """Send what is pending, as far as the socket takes it."""
-        if self.is_blocked:
-            if self.out.borrowed:
-                out_promote(&self.out, self.reactor.pool)
-        elif self.fd >= 0:
-            self.send_pending()
-        elif self.transport is not None:
-            self.send_to_transport()
-        return 0
-
-    cdef int send_pending(self) except -1:
-        cdef iovec[VECTORS] vector
-        cdef msghdr message
-        cdef Py_ssize_t size
-        cdef ssize_t sent
-        cdef int n
-        cdef int i
-        while out_pending(&self.out):
-            n = out_gather(&self.out, vector, VECTORS)
-            size = 0
-            for i in range(n):
-                size += vector[i].iov_len
-            if n == 1:
-                sent = send(self.fd, vector[0].iov_base, size, SEND_FLAGS)
-            else:
-                memset(&message, 0, sizeof(message))
-                message.msg_iov = vector
-                message.msg_iovlen = n
-                sent = sendmsg(self.fd, &message, SEND_FLAGS)
-            if sent < 0:
-                if errno == EINTR:
-                    continue
-                if errno == EAGAIN:
-                    return self.block()
-                out_clear(&self.out, self.reactor.pool)
-                self.close(ClosedReason.WRITE_ERROR)
-                return 0
-            out_sent(&self.out, self.reactor.pool, sent)
-            if sent < size:
-                return self.block()
-            self.blocked_ns = 0
-        return 0
-
-    cdef int block(self) except -1:
-        """The socket is full: wait until it takes more, and own what is pending."""
-        if self.out.borrowed:
-            out_promote(&self.out, self.reactor.pool)
-        self.blocked_ns = self.reactor.now_ns
-        if not self.is_blocked:
-            self.is_blocked = True
-            self.reactor.want(self, POLLER_WRITE | (0 if self.is_stalled else POLLER_READ))
-        return 0
-
-    cdef int on_writable(self) except -1:
-        if self.is_blocked:
-            self.send_pending()
-            if out_pending(&self.out) == 0 and self.reason is None:
-                self.is_blocked = False
-                self.reactor.want(self, 0 if self.is_stalled else POLLER_READ)
-            self.unblock()
-        return 0
-
-    cdef int unblock(self) except -1:
-        """Room was made: publishers that wait for this connection may go on."""
-        if self.is_congested and out_pending(&self.out) <= self.settings.max_pending // 4 * 3:
-            self.is_congested = False
-            self.reactor.drained()
-        return 0
-
-    cdef int send_to_transport(self) except -1:
-        """Hand over what is pending; the transport says when it is written (`writing_resumed`)."""
-        while out_pending(&self.out) and not self.is_blocked and self.transport is not None:
-            self.transport.write(out_take(&self.out, self.reactor.pool, SEND_BYTES_MAX))
-        if self.out.borrowed:
-            out_promote(&self.out, self.reactor.pool)
-        return 0
-
-    cdef int close_slow(self, object reason) except -1:
-        cdef Counters total = self.reactor.counters
-        total.slow_consumers += 1
+    def slow_consumer(self, reason) -> None:
+        """Count and log that this connection does not keep up."""
+        self.reactor.counters.slow_consumers += 1
         if self.account_counters is not None:
             self.account_counters.slow_consumers += 1
         if reason is ClosedReason.SLOW_CONSUMER_PENDING_BYTES:
-            self.notice(f"Slow Consumer Detected: MaxPending of {self.settings.max_pending} Exceeded")
+            self.notice(
+                f"Slow Consumer Detected: MaxPending of {self.settings.max_pending} Exceeded"
+            )
         else:
             self.notice(
-                f"Slow Consumer Detected: WriteDeadline of {self.settings.write_deadline_ns / 1e9:g}s "
-                f"exceeded with {out_pending(&self.out)} total bytes."
+                "Slow Consumer Detected: WriteDeadline of "
+                f"{self.settings.write_deadline_ns / 1e9:g}s exceeded with "
+                f"{out_pending(&self.out)} total bytes."
             )
-        out_clear(&self.out, self.reactor.pool)
-        self.close(reason)
-        return 0
-
-    def notice(self, str text) -> None:
-        """Log at info level."""
 
     # ---- deadlines
 
@@ -948,17 +615,10 @@ cdef class Connection(Endpoint):
     def num_subscriptions(self) -> int:
         return 0 if self.subscriptions is None else len(self.subscriptions)
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes waiting for the socket."""
-        if self.transport is not None:
-            return out_pending(&self.out) + self.transport.get_write_buffer_size()
-        return out_pending(&self.out)
 
-
-def close_lingering(int fd) -> None:
-    """The peer had its time to read what was sent."""
-    close_file(fd)
+cdef inline bint may_be_reserved(const char* subject) noexcept:
+    """Whether a subject begins as the server's own do: a cheap first look."""
+    return subject[0] == c"_" and subject[1] != c"I" or subject[0] == c"$"
 
 
 cdef str text_of(bytes text):

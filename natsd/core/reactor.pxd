@@ -60,7 +60,9 @@ cdef class Reactor:
     cdef Py_ssize_t read_bytes
     cdef int64_t now_ns        # when the current batch began
     cdef int64_t batch_bytes   # put into outbound buffers since the last flush
+    cdef bint has_borrowed     # outbound buffers point into the read buffer
     cdef bint in_batch
+    cdef bint is_closing       # nothing may be left for later
     cdef Endpoint congested    # where the message just delivered went, if that one falls behind
     cdef uint64_t random_state
 

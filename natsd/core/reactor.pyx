@@ -123,6 +123,7 @@ cdef class Reactor:
 
     def close(self) -> None:
         """Stop serving; the endpoints must have been closed before."""
+        self.is_closing = True
         self.finish()
         if self.sweep_timer is not None:
             self.sweep_timer.cancel()
@@ -245,9 +246,10 @@ cdef class Reactor:
 
     cdef int end_read(self) except -1:
         """The bytes of one read are parsed: the read buffer is free again."""
-        if self.batch_bytes > FLUSH_BYTES or self.pool.promoted_count:
+        if self.batch_bytes > FLUSH_BYTES or self.has_borrowed:
             self.flush_dirty()
             self.pool.forget_promoted()
+            self.has_borrowed = False
         return 0
 
     cdef int flush_dirty(self) except -1:

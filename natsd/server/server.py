@@ -28,9 +28,9 @@ from natsd.clients.connect import ConnectOptions
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.transport import TransportProtocol
 from natsd.config import Options, make_options
-from natsd.core.connection import Settings
 from natsd.core.reactor import Counters, Reactor, has_poller
 from natsd.core.reasons import ClosedReason
+from natsd.core.wire import Settings
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id
 from natsd.server.info import InfoLine
@@ -261,7 +261,6 @@ def connection_settings(options: Options) -> Settings:
     settings.ping_max = options.ping_max
     settings.write_deadline_ns = round(options.write_deadline.total_seconds() * 1e9)
     settings.no_fast_producer_stall = options.no_fast_producer_stall
-    settings.headers = not options.no_header_support
     return settings
 
 

@@ -1,0 +1,56 @@
+"""See wire.pyx."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from natsd.core.outbound cimport Outbound
+from natsd.core.reactor cimport Endpoint
+
+
+cdef class Settings:
+    cdef public int32_t max_control_line
+    cdef public int64_t max_payload
+    cdef public int64_t max_pending
+    cdef public int64_t max_subscriptions        # 0: no limit
+    cdef public int64_t max_sub_tokens           # 0: no limit
+    cdef public int64_t ping_interval_ns
+    cdef public int64_t ping_max
+    cdef public int64_t write_deadline_ns
+    cdef public bint no_fast_producer_stall
+
+
+cdef class Wire(Endpoint):
+    cdef Settings settings
+    cdef object transport                # where the event loop serves the socket, else None
+    cdef readonly object reason          # why it was closed; None while it is open
+
+    cdef bint is_blocked                 # the socket takes no more for now
+    cdef bint is_congested               # over 75 % of max_pending: publishers wait
+    cdef bint is_stalled                 # as a publisher: reading is paused
+    cdef bint lingers                    # close gently: the last words are on their way
+
+    cdef char* tail                      # bytes read but not parsed yet
+    cdef Py_ssize_t tail_bytes
+    cdef Outbound out
+
+    # Times of the monotonic clock; 0: never.
+    cdef readonly int64_t last_activity_ns
+    cdef int64_t blocked_ns              # since when the socket has taken nothing
+    cdef int64_t stall_ns                # spent waiting for recipients since the last read
+
+    cdef char* space(self, Py_ssize_t* room) noexcept
+    cdef int received(self, Py_ssize_t n) except -1
+    cdef int process(self, const char* buffer, Py_ssize_t size) except -1
+    cdef int keep_tail(self, const char* rest, Py_ssize_t size) except -1
+    cdef int read_over(self) except -1
+    cdef int pause_reading(self) except -1
+    cdef int continue_reading(self) except -1
+
+    cdef int append(self, const char* data, Py_ssize_t size) except -1
+    cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1
+    cdef int send_pending(self) except -1
+    cdef int send_to_transport(self) except -1
+    cdef int block(self) except -1
+    cdef int unblock(self) except -1
+    cdef int close_slow(self, object reason) except -1
+    cdef int close_socket(self) except -1
+    cdef int close_transport(self) except -1

@@ -1,0 +1,397 @@
+"""The wire of a connection: bytes from the socket to the parser, and from the outbound buffer to the socket.
+
+    plain socket, served by the reactor's poller:    recv -> read buffer -> take ...   out -> send / sendmsg
+    transport of the event loop (TLS, no poller):    read_space, bytes_read ...        out -> transport.write
+
+Promise
+- Reading and writing never wait and never raise for what a peer does; errors end in `close` with a reason.
+- What one read leaves unparsed (a partial frame, or the rest behind a stall) moves to the connection, and stands in
+  front of the next read's bytes.
+- Pending bytes are bounded by `max_pending`: above 75 % of it publishers are told to wait (`Reactor.congested`); beyond
+  it, or when the socket takes nothing for `write_deadline`, the connection is closed as a slow consumer.
+- After `close` nothing more is parsed or appended; teardown follows at the end of the reactor's turn, and sends what
+  is pending if the socket takes it.
+- An idle wire holds no buffer.
+
+Source: nats-server 2.14 reference 3.6.
+"""
+
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+from posix.unistd cimport close as close_file
+
+from natsd.core.outbound cimport (
+    iovec, out_clear, out_gather, out_pending, out_promote, out_roll, out_sent, out_take,
+)
+from natsd.core.reactor cimport POLLER_READ, POLLER_WRITE, SEND_FLAGS, Endpoint, monotonic_ns
+
+from natsd.core.reasons import ClosedReason
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct msghdr:
+        iovec* msg_iov
+        size_t msg_iovlen
+    ssize_t recv(int fd, void* buffer, size_t size, int flags)
+    ssize_t send(int fd, const void* buffer, size_t size, int flags)
+    ssize_t sendmsg(int fd, const msghdr* message, int flags)
+    int shutdown(int fd, int how)
+    int SHUT_WR
+    int MSG_DONTWAIT
+
+cdef enum:
+    FLUSH_BYTES = 256 * 1024        # pending for one connection before it is flushed in mid-read
+    VECTORS = 64
+    TRANSPORT_BYTES = 256 * 1024    # handed to a transport at a time
+    DISCARD_ROUNDS = 64
+
+LINGER_S = 0.5
+
+
+cdef class Settings:
+    """Limits shared by the connections of a server; times in nanoseconds, sizes in bytes."""
+
+
+cdef class Wire(Endpoint):
+    """The two directions of one socket; what the bytes mean is the subclass's."""
+
+    def __dealloc__(self):
+        free(self.tail)
+        if self.reactor is not None:
+            out_clear(&self.out, self.reactor.pool)
+        if self.fd >= 0:
+            close_file(self.fd)
+
+    def open(self) -> None:
+        """Start serving the socket."""
+        self.reactor.register(self)
+
+    # ---- reading
+
+    cdef char* space(self, Py_ssize_t* room) noexcept:
+        """Where the next bytes belong: a large payload under way, or the read buffer, behind the tail."""
+        cdef char* at = self.large_space(room)
+        if at != NULL:
+            return at
+        if self.tail_bytes:
+            memcpy(self.reactor.read_buffer, self.tail, self.tail_bytes)
+        room[0] = self.reactor.read_bytes - self.tail_bytes
+        return self.reactor.read_buffer + self.tail_bytes
+
+    cdef int on_readable(self) except -1:
+        cdef Py_ssize_t room = 0
+        cdef char* at
+        cdef ssize_t n
+        if self.is_stalled:
+            return 0
+        at = self.space(&room)
+        n = recv(self.fd, at, room, MSG_DONTWAIT)
+        if n > 0:
+            return self.received(n)
+        if n == 0:
+            self.close(ClosedReason.CLIENT_CLOSED)
+        elif errno not in (EAGAIN, EINTR):
+            self.close(ClosedReason.READ_ERROR)
+        return 0
+
+    cdef int received(self, Py_ssize_t n) except -1:
+        """`n` bytes stand in `space`."""
+        self.last_activity_ns = self.reactor.now_ns
+        self.stall_ns = 0
+        if self.large == NULL:
+            return self.process(self.reactor.read_buffer, self.tail_bytes + n)
+        self.large_received(n)
+        return self.read_over()
+
+    cdef int process(self, const char* buffer, Py_ssize_t size) except -1:
+        """Parse what stands in the read buffer, and keep what is left."""
+        cdef Py_ssize_t used
+        self.reactor.read_buffer[size] = 0  # the parser's sentinel
+        free(self.tail)
+        self.tail = NULL
+        self.tail_bytes = 0
+        used = self.take(buffer, size)
+        if used < size and self.reason is None:
+            self.keep_tail(buffer + used, size - used)
+        return self.read_over()
+
+    cdef int keep_tail(self, const char* rest, Py_ssize_t size) except -1:
+        self.tail = <char*>malloc(size)
+        if self.tail == NULL:
+            raise MemoryError
+        memcpy(self.tail, rest, size)
+        self.tail_bytes = size
+        return 0
+
+    cdef int read_over(self) except -1:
+        """All of this read is parsed or kept."""
+        return self.reactor.end_read()
+
+    cdef int pause_reading(self) except -1:
+        self.is_stalled = True
+        self.suspended = True
+        if self.transport is not None:
+            self.transport.pause_reading()
+        else:
+            self.reactor.want(self, POLLER_WRITE if self.is_blocked else 0)
+        return 0
+
+    cdef int resume(self) except -1:
+        """A stall is over: parse what was left, then read on."""
+        cdef Py_ssize_t size = self.tail_bytes
+        if self.reason is not None:
+            return 0
+        self.is_stalled = False
+        self.suspended = False
+        if size:
+            memcpy(self.reactor.read_buffer, self.tail, size)
+            self.process(self.reactor.read_buffer, size)
+        if not self.is_stalled and self.reason is None:
+            self.continue_reading()
+        return 0
+
+    cdef int continue_reading(self) except -1:
+        if self.transport is not None:
+            self.transport.resume_reading()
+        else:
+            self.reactor.want(self, POLLER_READ | (POLLER_WRITE if self.is_blocked else 0))
+        return 0
+
+    # ---- appending
+
+    cdef int append(self, const char* data, Py_ssize_t size) except -1:
+        """Put protocol text into the outbound buffer."""
+        if self.out.limit - self.out.position < size and not self.make_room(size, size):
+            return 0
+        memcpy(self.out.position, data, size)
+        self.out.position += size
+        if not self.is_dirty:
+            self.reactor.mark_dirty(self)
+        return 0
+
+    def send_protocol(self, bytes data) -> None:
+        """Queue protocol text: INFO, -ERR, a status."""
+        self.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1:
+        """Room for `need` bytes of a frame of `total`; False if this connection takes nothing (more)."""
+        cdef int64_t pending = out_pending(&self.out)
+        cdef int64_t most = self.settings.max_pending
+        if self.reason is not None:
+            return False
+        if not self.is_blocked and (pending > FLUSH_BYTES or pending + total > most):
+            self.flush()
+            pending = out_pending(&self.out)
+        if pending + total > most:
+            self.close_slow(ClosedReason.SLOW_CONSUMER_PENDING_BYTES)
+            return False
+        self.is_congested = pending > most // 4 * 3
+        if self.is_congested:
+            if self.settings.no_fast_producer_stall:
+                return False
+            self.reactor.congested = self
+        out_roll(&self.out, self.reactor.pool, need)
+        if self.is_congested:
+            self.out.limit = self.out.position + need
+        elif self.out.limit - self.out.position > most - pending:
+            self.out.limit = self.out.position + max(need, most - pending)
+        return True
+
+    # ---- sending
+
+    cdef int flush(self) except -1:
+        """Send what is pending, as far as the socket takes it."""
+        if self.is_blocked:
+            if self.out.borrowed:
+                out_promote(&self.out, self.reactor.pool)
+        elif self.fd >= 0:
+            self.send_pending()
+        elif self.transport is not None:
+            self.send_to_transport()
+        return 0
+
+    cdef int send_pending(self) except -1:
+        cdef iovec[VECTORS] vector
+        cdef msghdr message
+        cdef Py_ssize_t size
+        cdef ssize_t sent
+        cdef int n
+        cdef int i
+        while out_pending(&self.out):
+            n = out_gather(&self.out, vector, VECTORS)
+            size = 0
+            for i in range(n):
+                size += vector[i].iov_len
+            if n == 1:
+                sent = send(self.fd, vector[0].iov_base, size, SEND_FLAGS)
+            else:
+                memset(&message, 0, sizeof(message))
+                message.msg_iov = vector
+                message.msg_iovlen = n
+                sent = sendmsg(self.fd, &message, SEND_FLAGS)
+            if sent < 0 and errno == EINTR:
+                continue
+            if sent < 0 and errno != EAGAIN:
+                out_clear(&self.out, self.reactor.pool)
+                self.close(ClosedReason.WRITE_ERROR)
+                return 0
+            if sent > 0:
+                out_sent(&self.out, self.reactor.pool, sent)
+            if sent < size:
+                return self.block()
+        return 0
+
+    cdef int block(self) except -1:
+        """The socket is full: wait until it takes more, and own what is pending."""
+        if self.out.borrowed:
+            out_promote(&self.out, self.reactor.pool)
+        self.blocked_ns = self.reactor.now_ns
+        if not self.is_blocked:
+            self.is_blocked = True
+            self.reactor.want(self, POLLER_WRITE | (0 if self.is_stalled else POLLER_READ))
+        return 0
+
+    cdef int on_writable(self) except -1:
+        if self.is_blocked:
+            self.send_pending()
+            if out_pending(&self.out) == 0 and self.reason is None:
+                self.is_blocked = False
+                self.reactor.want(self, 0 if self.is_stalled else POLLER_READ)
+            self.unblock()
+        return 0
+
+    cdef int unblock(self) except -1:
+        """Room was made: publishers that wait for this connection may go on."""
+        if self.is_congested and out_pending(&self.out) <= self.settings.max_pending // 4 * 3:
+            self.is_congested = False
+            self.reactor.drained()
+        return 0
+
+    # ---- closing
+
+    def close(self, reason) -> None:
+        """End the connection at the end of this turn."""
+        if self.reason is None:
+            self.reason = reason
+            self.suspended = True
+            self.out.limit = self.out.position
+            self.reactor.doom(self)
+
+    def fail(self) -> None:
+        """A handler of this connection raised."""
+        self.close(ClosedReason.PROTOCOL_VIOLATION)
+
+    def linger(self) -> None:
+        """When closing, give the peer time to read the last words."""
+        self.lingers = True
+
+    def slow_consumer(self, reason) -> None:
+        """The connection is closed because it does not keep up."""
+
+    cdef int close_slow(self, object reason) except -1:
+        self.slow_consumer(reason)
+        out_clear(&self.out, self.reactor.pool)
+        self.close(reason)
+        return 0
+
+    cdef int tear_down(self) except -1:
+        if self.fd >= 0:
+            self.send_pending()
+        self.reactor.forget(self)
+        if self.transport is not None:
+            self.close_transport()
+        elif self.fd >= 0:
+            self.close_socket()
+        out_clear(&self.out, self.reactor.pool)
+        free(self.tail)
+        self.tail = NULL
+        self.tail_bytes = 0
+        self.large_drop()
+        return 0
+
+    cdef int close_socket(self) except -1:
+        """Unread input would make the kernel reset the connection, and an -ERR under way be lost."""
+        cdef char[4096] discarded
+        cdef ssize_t n = 1
+        cdef int rounds = DISCARD_ROUNDS
+        cdef int fd = self.fd
+        self.fd = -1
+        if not self.lingers:
+            close_file(fd)
+            return 0
+        shutdown(fd, SHUT_WR)
+        while n > 0 and rounds:
+            n = recv(fd, discarded, sizeof(discarded), MSG_DONTWAIT)
+            rounds -= 1
+        if n == 0 or self.reactor.is_closing:
+            close_file(fd)
+        else:
+            self.reactor.loop.call_later(LINGER_S, close_file, fd)
+        return 0
+
+    cdef int close_transport(self) except -1:
+        transport = self.transport
+        self.transport = None
+        if self.reason in (
+            ClosedReason.SLOW_CONSUMER_PENDING_BYTES, ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE
+        ):
+            transport.abort()
+            return 0
+        if out_pending(&self.out):
+            transport.write(out_take(&self.out, self.reactor.pool, out_pending(&self.out)))
+        transport.close()
+        if self.is_blocked:
+            if self.reactor.is_closing:
+                transport.abort()
+            else:
+                self.reactor.loop.call_later(LINGER_S, transport.abort)
+        return 0
+
+    # ---- for a transport
+
+    def read_space(self, Py_ssize_t hint):
+        """Where the transport may put bytes; `bytes_read` must follow before anything else reads."""
+        cdef Py_ssize_t room = 0
+        cdef char* at = self.space(&room)
+        return PyMemoryView_FromMemory(at, room, PyBUF_WRITE)
+
+    def bytes_read(self, Py_ssize_t n) -> None:
+        """The transport put `n` bytes into `read_space`."""
+        self.reactor.begin()
+        try:
+            self.received(n)
+        except Exception:
+            self.reactor.failed(self)
+        self.reactor.finish()
+
+    def writing_paused(self) -> None:
+        """The transport's buffer is not empty."""
+        self.is_blocked = True
+        self.blocked_ns = monotonic_ns()
+
+    def writing_resumed(self) -> None:
+        """The transport's buffer is empty again."""
+        self.reactor.begin()
+        self.is_blocked = False
+        self.send_to_transport()
+        self.unblock()
+        self.reactor.finish()
+
+    cdef int send_to_transport(self) except -1:
+        """Hand over what is pending; the transport says when it is written (`writing_resumed`)."""
+        while out_pending(&self.out) and not self.is_blocked:
+            self.transport.write(out_take(&self.out, self.reactor.pool, TRANSPORT_BYTES))
+        if self.out.borrowed:
+            out_promote(&self.out, self.reactor.pool)
+        return 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes waiting for the socket."""
+        if self.transport is not None:
+            return out_pending(&self.out) + self.transport.get_write_buffer_size()
+        return out_pending(&self.out)
