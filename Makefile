@@ -82,14 +82,13 @@ $(VENV)/.compiled: $(VENV)/.tools $(COMPILED_SOURCES)
 	$(BUILD) release
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools | $(VENV)/.compiled
-	$(PIP) install --no-build-isolation --editable .
+# An editable install, without pip compiling everything a second time.
+$(VENV)/.installed: $(VENV)/.tools
+	$(BUILD) editable
+	@$(PIP) uninstall --yes natsd 2>/dev/null
+	$(PIP) install build/editable/*.whl
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.tools | $(VENV)/.compiled
-	$(PIP) install --no-build-isolation --editable '.[dev]'
-	@touch $@
-
-$(VENV)/.fuzz: $(VENV)/.tools | $(VENV)/.compiled
-	$(PIP) install --no-build-isolation --editable '.[fuzz]'
+$(VENV)/.dev $(VENV)/.fuzz: $(VENV)/.%: $(VENV)/.installed
+	$(PIP) install "$$(ls build/editable/*.whl)[$*]"
 	@touch $@

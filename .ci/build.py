@@ -4,6 +4,7 @@
     python .ci/build.py debug          into build/debug: every check on, live objects counted
     python .ci/build.py asan           into build/asan: the checks, and AddressSanitizer
     python .ci/build.py fuzz           into build/fuzz: the same by clang, with libFuzzer coverage
+    python .ci/build.py editable       build/editable/*.whl, which points here and compiles nothing
     python .ci/build.py requirements   prints what this program itself needs
 
 The modules and their release flags are `ext-modules` in pyproject.toml. A variant replaces the
@@ -12,6 +13,7 @@ variant touches another's files.
 """
 
 import os
+import shutil
 import sys
 import tomllib
 import warnings
@@ -50,17 +52,23 @@ def requirements() -> list[str]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
 
 
-def build(variant: Variant | None, build_dir: Path) -> None:
-    """Compiles what is out of date: Cython in processes, then C in threads, one per core."""
-    # Not at the top: `requirements` runs before these are installed.
-    from Cython.Build import cythonize
-    from setuptools import Distribution
+def read_project() -> "Distribution":
+    """pyproject.toml, as setuptools understands it."""
+    from setuptools import Distribution  # not at the top: `requirements` runs before it is there
 
-    warnings.filterwarnings("ignore", message=".*ext-modules.* is still .experimental.")
+    warnings.simplefilter("ignore")  # setuptools' advice to packagers
     os.chdir(ROOT)
-    cores = os.cpu_count() or 1
     distribution = Distribution({"script_name": Path(__file__).name})
     distribution.parse_config_files()
+    return distribution
+
+
+def build(variant: Variant | None, build_dir: Path) -> None:
+    """Compiles what is out of date: Cython in processes, then C in threads, one per core."""
+    from Cython.Build import cythonize
+
+    cores = os.cpu_count() or 1
+    distribution = read_project()
     for extension in distribution.ext_modules:
         extension.depends = [*extension.depends, "pyproject.toml", __file__]
         if variant is not None:
@@ -90,10 +98,22 @@ def copy_python_files(distribution: "Distribution", build_dir: Path) -> None:
     distribution.run_command("build_py")
 
 
+def build_editable(wheel_dir: Path) -> None:
+    """What `pip install --editable` installs, for a tree whose modules are compiled in place."""
+    shutil.rmtree(wheel_dir, ignore_errors=True)
+    wheel_dir.mkdir(parents=True)
+    distribution = read_project()
+    distribution.ext_modules = []
+    distribution.get_command_obj("editable_wheel").dist_dir = str(wheel_dir)
+    distribution.run_command("editable_wheel")
+
+
 def main(arguments: list[str]) -> int:
     match arguments:
         case ["requirements"]:
             print(*requirements())
+        case ["editable"]:
+            build_editable(ROOT / "build" / "editable")
         case ["release"]:
             build(None, ROOT / "build" / "release")
         case [name] if name in VARIANTS:

@@ -21,11 +21,11 @@ BARE_EXCEPT = re.compile(r"^\s*except\s*:")
 
 # What is switched off on a line: "noqa: E501 - why", "type: ignore[misc]  # why".
 SWITCH = re.compile(
-    r"#\s*(?:noqa|type:\s*ignore|no-cython-lint|mypy:|ruff:|fmt:|cython-lint:|pragma:)[^#]*"
+    r"#\s*(?:noqa|type:\s*ignore|no-cython-lint|mypy:|ruff:|cython-lint:|pragma:)[^#]*"
 )
 SWITCH_ALONE = re.compile(
     r"#\s*(?:noqa(?::\s*[A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)?|type:\s*ignore(?:\[[\w\-, ]+\])?"
-    r"|no-cython-lint|(?:mypy|ruff|fmt|cython-lint|pragma):\s*[\w\-=, ]*)\s*"
+    r"|no-cython-lint|(?:mypy|ruff|cython-lint|pragma):\s*[\w\-=, ]*)\s*"
 )
 FILE_DIRECTIVE = re.compile(
     r"#\s*cython:.*\b(?:boundscheck|wraparound|initializedcheck|nonecheck|cdivision|overflowcheck)\b"
