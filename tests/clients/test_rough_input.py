@@ -29,7 +29,7 @@ SESSION = (
     + b"UNSUB 2\r\nUNSUB 1 9\r\nPONG\r\nINFO {}\r\n+OK\r\n"
 )
 ANSWERS = re.compile(
-    rb"(PONG|\+OK|INFO \{.*\} |-ERR '[^\r\n]*'|H?MSG [^\r\n]*\r\n.*)\r\n", re.DOTALL
+    rb"(PONG|\+OK|INFO \{.*\} |-ERR '[^\n]*'|H?MSG [^\n]*\r\n.*)\r\n", re.DOTALL
 )
 
 fuzzed = settings(
