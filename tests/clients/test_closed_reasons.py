@@ -94,11 +94,11 @@ def test_too_many_connections(shared_server: Callable[..., Target]) -> None:
 
 def test_slow_consumers(shared_server: Callable[..., Target]) -> None:
     message = b"PUB flood 65536\r\n" + b"x" * 65536 + b"\r\n"
-    for options, reason in [
-        ({"max_pending": 1024 * 1024}, "Slow Consumer (Pending Bytes)"),
-        ({"write_deadline": 0.2}, "Slow Consumer (Write Deadline)"),
+    for option, value, reason in [
+        ("max_pending", 1024 * 1024, "Slow Consumer (Pending Bytes)"),
+        ("write_deadline", 0.2, "Slow Consumer (Write Deadline)"),
     ]:
-        server = shared_server(http_port=-1, **options)
+        server = shared_server(**{"http_port": -1, option: value})
         with Wire(server.address) as lazy, Wire(server.address) as publisher:
             lazy.send(QUIET + b"SUB flood 1\r\n")
             lazy.sync()

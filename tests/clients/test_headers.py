@@ -34,6 +34,7 @@ async def test_headers_in_a_request_and_its_reply(server: AnyTarget, connect: Co
     asking, answering = await connect(server), await connect(server)
 
     async def answer(message: Msg) -> None:
+        assert message.headers is not None
         question = message.headers["Question"]
         await answering.publish(
             message.reply,

@@ -86,7 +86,9 @@ def test_connect_info_repeats_what_was_said(server: AnyTarget) -> None:
         (line,) = wire.sync()
         said, repeated = wire.info, parse_info(line)
     assert repeated == {**said, "connect_info": True, "remote_account": "$G"}
-    assert list(repeated) == [name for name in FIELDS if name in repeated]
+    assert [name for name in repeated if name in FIELDS] == [
+        name for name in FIELDS if name in repeated
+    ]
 
 
 def test_options_show(start_threaded_server: StartThreadedServer) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.clients.conftest import StartServerProcess, StartThreadedServer
 from tests.clients.measure import percentile, report, resident_bytes
+from tests.clients.target import NatsdTarget
 from tests.clients.wire import Address, Wire
 
 QUIET = '{"verbose":false,"pedantic":false}'
@@ -186,6 +187,7 @@ def test_stalls_and_slow_consumers_are_counted(
     for _ in range(400):
         publisher.send(MESSAGE)
         publisher.sync()
+    assert isinstance(target, NatsdTarget)
     counters = target.server.counters
     assert counters.stalled_clients > 0
     assert counters.slow_consumers == 1

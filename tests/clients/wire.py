@@ -93,12 +93,12 @@ class Wire:
 
     def half_close(self) -> None:
         """Send no more; what the server still answers can be read."""
-        self.socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # the server may have closed already
+            self.socket.shutdown(socket.SHUT_WR)
 
     def leave(self) -> None:
         """Close, and wait until the server has noticed: from now on nothing is delivered here."""
-        with contextlib.suppress(OSError):  # the server may have closed already
-            self.half_close()
+        self.half_close()
         self.read_until_closed()
         self.close()
 

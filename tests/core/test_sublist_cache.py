@@ -71,7 +71,9 @@ def test_a_wildcard_insert_patches_every_matching_entry() -> None:
 def test_removal_drops_matching_entries(pattern: str, matched: set[str]) -> None:
     sublist = SubList()
     (sub,) = listed(sublist, pattern)
-    results = {subject: sublist.match(subject) for subject in ("a", "a.b", "a.b.c", "b.b.c.d", "*.b")}
+    results = {
+        subject: sublist.match(subject) for subject in ("a", "a.b", "a.b.c", "b.b.c.d", "*.b")
+    }
     sublist.remove(sub)
     assert {subject for subject in results if not results[subject].live} == matched
     assert sublist.num_cache == len(results) - len(matched)

@@ -172,7 +172,8 @@ def test_a_hundred_thousand_at_one_subject_come_and_go_in_linear_time(
     published = subject.replace("*", "x")
     sublist.match(published)
     subs = [
-        Subscription(subject, f"q{number}" if queue == "each" else queue) for number in range(100_000)
+        Subscription(subject, f"q{number}" if queue == "each" else queue)
+        for number in range(100_000)
     ]
 
     def come_and_go() -> None:
