@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from natsd.bench import wire
@@ -47,8 +47,8 @@ class Server:
 
     @property
     def version(self) -> str:
-        """What it says of itself in INFO."""
-        return str(self.info.get("version", "?"))
+        """What it says of itself in INFO; natsd shows its own beside the NATS level."""
+        return str(self.info.get("natsd") or self.info.get("version", "?"))
 
     def resident_bytes(self) -> int | None:
         """Its resident memory, if its process is ours to see."""
@@ -63,6 +63,7 @@ class Arm:
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     cores: frozenset[int] | None = None
+    note: str = ""
 
     @contextmanager
     def running(self) -> Iterator[Server]:
@@ -72,9 +73,7 @@ class Arm:
         with tempfile.TemporaryFile() as log:
             process = self._start(command, log.fileno())
             try:
-                yield Server(
-                    HOST, port, _await_info(process, port, log.fileno()), process.pid
-                )
+                yield Server(HOST, port, _await_info(process, port, log.fileno()), process.pid)
             finally:
                 _end(process)
 
@@ -89,9 +88,7 @@ class Arm:
                     stderr=subprocess.STDOUT,
                 )
             except OSError as error:
-                raise ArmError(
-                    f"cannot start {command[0]}: {error.strerror}"
-                ) from error
+                raise ArmError(f"cannot start {command[0]}: {error.strerror}") from error
 
 
 @dataclass(frozen=True)
@@ -101,6 +98,7 @@ class RemoteArm:
     name: str
     host: str
     port: int
+    note: ClassVar[str] = ""
 
     @contextmanager
     def running(self) -> Iterator[Server]:
@@ -177,9 +175,7 @@ def confined_to(cores: frozenset[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _await_info(
-    process: "subprocess.Popen[bytes]", port: int, log: int
-) -> dict[str, Any]:
+def _await_info(process: "subprocess.Popen[bytes]", port: int, log: int) -> dict[str, Any]:
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
         if process.poll() is not None:

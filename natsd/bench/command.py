@@ -4,10 +4,13 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 from natsd.bench import cores, plot, report
 from natsd.bench.arms import AnyArm, Arm, ArmError, command_arm, remote_arm
@@ -78,38 +81,28 @@ def parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--list", action="store_true", help="list the rows and stop")
     what.add_argument("--rounds", metavar="N", type=int, help="rounds per row (3)")
-    what.add_argument(
-        "--seconds", metavar="S", type=float, help="aim at S seconds per run (1)"
-    )
+    what.add_argument("--seconds", metavar="S", type=float, help="aim at S seconds per run (1)")
     what.add_argument(
         "--clients",
         metavar="N",
         type=int,
         help="clients of the connection rows (10,000)",
     )
-    what.add_argument(
-        "--quick", action="store_true", help="one short round of smaller rows"
-    )
+    what.add_argument("--quick", action="store_true", help="one short round of smaller rows")
     what.add_argument(
         "--cores",
         action="store_true",
         help="run the other server with 1, 2, … all cores",
     )
-    what.add_argument(
-        "--sublist", action="store_true", help="measure the routing trie alone"
-    )
+    what.add_argument("--sublist", action="store_true", help="measure the routing trie alone")
     shown = result.add_argument_group("results")
-    shown.add_argument(
-        "--goals", action="store_true", help="show goals; mark rows that miss one"
-    )
+    shown.add_argument("--goals", action="store_true", help="show goals; mark rows that miss one")
     shown.add_argument(
         "--check",
         action="store_true",
         help="exit with status 1 if a row misses its goal",
     )
-    shown.add_argument(
-        "--json", metavar="FILE", type=Path, help="save everything measured"
-    )
+    shown.add_argument("--json", metavar="FILE", type=Path, help="save everything measured")
     shown.add_argument("--plot", metavar="FILE", type=Path, help="save a plot as SVG")
     return result
 
@@ -117,6 +110,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     options = parser().parse_args(argv)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)
     try:
         if options.sublist:
             return run_sublist(quick=options.quick)
@@ -132,6 +127,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End in order: the servers and load processes go with us."""
+    raise KeyboardInterrupt
 
 
 def run(options: argparse.Namespace, rows: list[Row]) -> int:
@@ -160,10 +160,8 @@ def show(
     results: list[RowResult],
 ) -> None:
     """Header, table, notes; then the files asked for."""
-    names = [arm.name for arm in comparison.arms]
-    servers = list(zip(names, comparison.versions, strict=True))
-    labels = [f"{name} {version}" for name, version in servers]
-    compared, goals = len(servers) > 1, options.goals or options.check
+    labels = comparison.labels
+    compared, goals = len(labels) > 1, options.goals or options.check
     how = f"{comparison.plan.rounds} round(s), about {comparison.plan.run_seconds:g} s per run"
     if options.pin:
         how += f"; servers on {options.pin} core(s), load on the others"
@@ -178,9 +176,7 @@ def show(
         lines += cores.verdicts(results, cores.core_steps(machine.cores), machine.cores)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     if options.json:
-        report.write_json(
-            options.json, report.as_json(machine, comparison.plan, servers, results)
-        )
+        report.write_json(options.json, report.as_json(machine, comparison.plan, labels, results))
     if options.plot:
         plot.write_svg(options.plot, " vs ".join(labels), str(machine), results)
 
@@ -191,9 +187,7 @@ def scale(options: argparse.Namespace) -> Scale:
     clients = options.clients or chosen.clients
     allowed = clients_max()
     if clients > allowed:
-        sys.stderr.write(
-            f"natsd bench: open files are limited here; {allowed:,} clients\n"
-        )
+        sys.stderr.write(f"natsd bench: open files are limited here; {allowed:,} clients\n")
     return replace(chosen, clients=min(clients, allowed))
 
 
@@ -213,9 +207,7 @@ def row_patterns(options: argparse.Namespace) -> list[str]:
 
 def chosen_arms(options: argparse.Namespace) -> list[AnyArm]:
     """Ours first, then those it is compared with."""
-    ours = (
-        remote_arm(options.connect) if options.connect else command_arm(options.server)
-    )
+    ours = remote_arm(options.connect) if options.connect else command_arm(options.server)
     others: list[AnyArm] = [command_arm(text) for text in options.vs]
     if not options.cores:
         return [ours, *others]
@@ -230,14 +222,10 @@ def pin(arms: list[AnyArm], count: int) -> list[AnyArm]:
         raise ArmError("--pin needs Linux")
     available = sorted(os.sched_getaffinity(0))
     if not 0 < count < len(available):
-        raise ArmError(
-            f"--pin must leave a core for the load: 1 to {len(available) - 1} here"
-        )
+        raise ArmError(f"--pin must leave a core for the load: 1 to {len(available) - 1} here")
     servers, load = frozenset(available[:count]), available[count:]
     os.sched_setaffinity(0, load)
-    return [
-        replace(arm, cores=servers) if isinstance(arm, Arm) else arm for arm in arms
-    ]
+    return [replace(arm, cores=servers) if isinstance(arm, Arm) else arm for arm in arms]
 
 
 def list_rows(rows: list[Row]) -> None:
@@ -250,10 +238,19 @@ def run_sublist(*, quick: bool) -> int:
     """The micro-benchmark of the routing trie."""
     from natsd.bench import sublist
 
-    sizes = [1_000, 100_000] if quick else [1_000, 100_000, 1_000_000]
+    sizes = sublist.SIZES[:-1] if quick else sublist.SIZES
     rows = sublist.run(sizes)
     head = [field.name.replace("_", " ") for field in dataclasses.fields(rows[0])]
-    texts = [[str(value) for value in dataclasses.astuple(row)] for row in rows]
+    texts = [[number_text(value) for value in dataclasses.astuple(row)] for row in rows]
     sys.stdout.write(f"{Machine.here_and_now()}\n")
     report.print_table(head, texts, sys.stdout)
     return 0
+
+
+def number_text(value: float | str) -> str:
+    """A number as a table shows it; nothing for a zero that means it was not measured."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if value else ""

@@ -94,6 +94,12 @@ class Comparison:
         self.versions: list[str] = ["?"] * len(self.arms)
         self._report = report
 
+    @property
+    def labels(self) -> list[str]:
+        """Each server's name and version."""
+        pairs = zip(self.arms, self.versions, strict=True)
+        return [f"{arm.name} {version}{arm.note}" for arm, version in pairs]
+
     def read_versions(self) -> None:
         """Start each server once and read what it calls itself."""
         for index, arm in enumerate(self.arms):
@@ -113,25 +119,17 @@ class Comparison:
                 result.cells[index].add(measurement, result.row.value)
         return results
 
-    def _runs(
-        self, scenario: Scenario, title: str
-    ) -> Iterator[tuple[int, Measurement]]:
+    def _runs(self, scenario: Scenario, title: str) -> Iterator[tuple[int, Measurement]]:
         """All runs on servers that stay up: which arm, and what it gave."""
         with ExitStack() as stack:
             servers = [stack.enter_context(arm.running()) for arm in self.arms]
             sizes = [self._calibrate(scenario, server, title) for server in servers]
             for number in range(self.plan.rounds):
-                for index, (server, size) in enumerate(
-                    zip(servers, sizes, strict=True)
-                ):
-                    self._report(
-                        f"{title}: round {number + 1}, {self.arms[index].name}"
-                    )
+                for index, (server, size) in enumerate(zip(servers, sizes, strict=True)):
+                    self._report(f"{title}: round {number + 1}, {self.arms[index].name}")
                     yield index, run_once(scenario, server, size)
 
-    def _fresh_runs(
-        self, scenario: Scenario, title: str
-    ) -> Iterator[tuple[int, Measurement]]:
+    def _fresh_runs(self, scenario: Scenario, title: str) -> Iterator[tuple[int, Measurement]]:
         """All runs, each on a server of its own."""
         for number in range(self.plan.rounds):
             for index, arm in enumerate(self.arms):
@@ -148,9 +146,7 @@ class Comparison:
             measurement = run_once(scenario, server, size)
             if not measurement.counts or not measurement.seconds:
                 break
-            long_enough = (
-                measurement.seconds >= LONG_ENOUGH_SHARE * self.plan.run_seconds
-            )
+            long_enough = measurement.seconds >= LONG_ENOUGH_SHARE * self.plan.run_seconds
             factor = min(self.plan.run_seconds / measurement.seconds, 20.0)
             size = min(SIZE_MAX, max(1, int(size * factor)))
             if long_enough:

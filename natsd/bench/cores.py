@@ -23,23 +23,19 @@ def arms_by_cores(ours: AnyArm, other: AnyArm, cores: int) -> list[AnyArm]:
 
 def core_steps(cores: int) -> list[int]:
     """1, 2, 3, 4, then coarser, and all of them."""
-    steps = [
-        n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if n < cores
-    ]
+    steps = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if n < cores]
     return [*steps, cores]
 
 
 def _with_cores(arm: Arm, count: int) -> Arm:
     return replace(
         arm,
-        name=f"{arm.name}, {count} core{'s' if count > 1 else ''}",
+        note=f", {count} core{'s' if count > 1 else ''}",
         environment={**arm.environment, "GOMAXPROCS": str(count)},
     )
 
 
-def verdicts(
-    results: Sequence[RowResult], steps: Sequence[int], machine_cores: int
-) -> list[str]:
+def verdicts(results: Sequence[RowResult], steps: Sequence[int], machine_cores: int) -> list[str]:
     """One sentence per row, and one on what this machine cannot tell."""
     lines = [f"{result.row.title}: {_verdict(result, steps)}" for result in results]
     lines.append(

@@ -92,9 +92,7 @@ class FrameShape:
         """
         frames = sample.replace(PING, b"")
         whole = len(frames) // self.frame_bytes
-        match = re.compile(b"(?:%s){%d}" % (self.pattern, whole), re.DOTALL).match(
-            frames
-        )
+        match = re.compile(b"(?:%s){%d}" % (self.pattern, whole), re.DOTALL).match(frames)
         return match is not None and match.end() == whole * self.frame_bytes
 
     def whole_frames(self, stream_bytes: int, pings_max: int = 2) -> tuple[int, bool]:

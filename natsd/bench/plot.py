@@ -26,10 +26,7 @@ def times_better(ratio: float, higher_is_better: bool) -> float:
 def svg(title: str, subtitle: str, results: Sequence[RowResult]) -> str:
     """The whole picture; rows without a ratio are left out."""
     bars = [(result, result.ratio) for result in results if result.ratio is not None]
-    values = [
-        times_better(ratio, result.row.metric.higher_is_better)
-        for result, ratio in bars
-    ]
+    values = [times_better(ratio, result.row.metric.higher_is_better) for result, ratio in bars]
     goals = [_goal(result) for result, _ in bars]
     scale = PLOT_WIDTH / max([1.5, *values, *(goal for goal in goals if goal)])
     width = LABEL_WIDTH + PLOT_WIDTH + 90
@@ -41,9 +38,7 @@ def svg(title: str, subtitle: str, results: Sequence[RowResult]) -> str:
         f'<text x="{MARGIN}" y="24" font-size="16">{escape(title)}</text>',
         f'<text x="{MARGIN}" y="44" font-size="11">{escape(subtitle)}</text>',
     ]
-    for index, ((result, _), value, goal) in enumerate(
-        zip(bars, values, goals, strict=True)
-    ):
+    for index, ((result, _), value, goal) in enumerate(zip(bars, values, goals, strict=True)):
         top = HEAD_HEIGHT + index * ROW_HEIGHT
         parts += _bar(result.row.title, value, goal, top, scale)
     line = LABEL_WIDTH + scale
@@ -54,9 +49,7 @@ def svg(title: str, subtitle: str, results: Sequence[RowResult]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def write_svg(
-    path: Path, title: str, subtitle: str, results: Sequence[RowResult]
-) -> None:
+def write_svg(path: Path, title: str, subtitle: str, results: Sequence[RowResult]) -> None:
     """Save the picture."""
     path.write_text(svg(title, subtitle, results))
 
@@ -67,9 +60,7 @@ def _goal(result: RowResult) -> float | None:
     return times_better(result.row.goal, result.row.metric.higher_is_better)
 
 
-def _bar(
-    title: str, value: float, goal: float | None, top: int, scale: float
-) -> list[str]:
+def _bar(title: str, value: float, goal: float | None, top: int, scale: float) -> list[str]:
     middle = top + ROW_HEIGHT / 2 + 4
     length = value * scale
     end = LABEL_WIDTH + length

@@ -51,9 +51,7 @@ def goal_mark(result: RowResult) -> str:
     return f"{goal}  MISSED" if result.misses_goal else f"{goal}  met"
 
 
-def table_rows(
-    results: Sequence[RowResult], compared: bool, goals: bool
-) -> list[list[str]]:
+def table_rows(results: Sequence[RowResult], compared: bool, goals: bool) -> list[list[str]]:
     """The table's texts, row by row."""
     rows = []
     for result in results:
@@ -75,9 +73,7 @@ def headings(labels: Sequence[str], compared: bool, goals: bool) -> list[str]:
     return ["", *labels, *extra, *(["goal"] if goals else [])]
 
 
-def print_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO
-) -> None:
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO) -> None:
     """Draw a table; the first column is text, the others are numbers."""
     from rich import box
     from rich.console import Console
@@ -106,9 +102,7 @@ def notes(results: Sequence[RowResult], labels: Sequence[str]) -> list[str]:
         for label, cell in zip(labels, result.cells, strict=True):
             if cell.problem:
                 lines.append(f"{result.row.title}, {label}: {cell.problem}")
-    if any(
-        cell.load_share > BUSY_LOAD_SHARE for result in results for cell in result.cells
-    ):
+    if any(cell.load_share > BUSY_LOAD_SHARE for result in results for cell in result.cells):
         lines.append(
             f"{FOOTNOTE} a load process was busy more than {BUSY_LOAD_SHARE:.0%} of the time: "
             "the server may be faster than shown"
@@ -116,28 +110,24 @@ def notes(results: Sequence[RowResult], labels: Sequence[str]) -> list[str]:
     noisy = [
         result.row.title
         for result in results
-        if any(
-            len(cell.values) > 1 and spread(cell.values) > 0.25 for cell in result.cells
-        )
+        if any(len(cell.values) > 1 and spread(cell.values) > 0.25 for cell in result.cells)
     ]
     if noisy:
-        lines.append(
-            f"rounds differ by more than 25 % of the median in: {'; '.join(noisy)}"
-        )
+        lines.append(f"rounds differ by more than 25 % of the median in: {'; '.join(noisy)}")
     return lines
 
 
 def as_json(
     machine: Machine,
     plan: Plan,
-    arms: Sequence[tuple[str, str]],
+    labels: Sequence[str],
     results: Sequence[RowResult],
 ) -> dict[str, Any]:
     """The whole comparison as plain data."""
     return {
         "machine": asdict(machine),
         "plan": asdict(plan),
-        "servers": [{"name": name, "version": version} for name, version in arms],
+        "servers": list(labels),
         "rows": [
             {
                 "key": result.row.key,
@@ -148,9 +138,7 @@ def as_json(
                 "goal": result.row.goal,
                 "ratio": result.ratio,
                 "misses_goal": result.misses_goal,
-                "cells": [
-                    {**asdict(cell), "median": cell.median} for cell in result.cells
-                ],
+                "cells": [{**asdict(cell), "median": cell.median} for cell in result.cells],
             }
             for result in results
         ],

@@ -45,9 +45,7 @@ class Row:
         """Whether the ratio is good enough; without a goal every ratio is."""
         if self.goal is None:
             return True
-        return (
-            ratio >= self.goal if self.metric.higher_is_better else ratio <= self.goal
-        )
+        return ratio >= self.goal if self.metric.higher_is_better else ratio <= self.goal
 
     @property
     def goal_text(self) -> str:

@@ -119,8 +119,7 @@ class Streams:
                 window=self._window(i),
                 subscriptions=self._subscriptions(i),
                 shape=self._shape(i),
-                expected=each
-                * (1 if self.sharing is Sharing.PAIRS else self.publishers),
+                expected=each * (1 if self.sharing is Sharing.PAIRS else self.publishers),
             )
             for i in range(self.subscribers)
         ]
@@ -159,17 +158,11 @@ class Streams:
         )
 
     def _subject(self, number: int) -> bytes:
-        return (
-            SUBJECT
-            if self.sharing is not Sharing.PAIRS
-            else b"%s.%03d" % (SUBJECT, number)
-        )
+        return SUBJECT if self.sharing is not Sharing.PAIRS else b"%s.%03d" % (SUBJECT, number)
 
     def _subscriptions(self, number: int) -> bytes:
         if self.sharing is Sharing.FLEET:
-            return frames.fleet_subscriptions(
-                range(number, self.subscriptions, self.subscribers)
-            )
+            return frames.fleet_subscriptions(range(number, self.subscriptions, self.subscribers))
         queue = QUEUE if self.sharing is Sharing.GROUP else b""
         return frames.sub(self._subject(number), queue=queue)
 
@@ -219,9 +212,7 @@ class RequestReply:
             results = crew.run()
         seconds = duration_seconds(results[1:], results[1:])
         values = results[1].values
-        return Measurement(
-            values, seconds, 0, first_problem(results), load_share(results, seconds)
-        )
+        return Measurement(values, seconds, 0, first_problem(results), load_share(results, seconds))
 
 
 @dataclass(frozen=True)
@@ -256,9 +247,7 @@ class Connections:
 def spread_numbers(streams: Streams) -> list[int]:
     """Which devices publish: evenly spread over all, in an order without locality."""
     step = streams.subscriptions // streams.subjects
-    stride = (
-        7919  # a prime: i * stride % subjects visits all, unless it divides subjects
-    )
+    stride = 7919  # a prime: i * stride % subjects visits all, unless it divides subjects
     assert streams.subjects % stride
     order = [i * stride % streams.subjects for i in range(streams.subjects)]
     return [n * step + n % step for n in order]

@@ -31,15 +31,11 @@ class Storm:
     def prepare(self) -> None:
         """A few connections come and go, so that the server has loaded what it loads lazily."""
         for number in range(min(WARM_UP_CLIENTS, self.clients)):
-            wire.close_with_reset(
-                wire.connect(self.host, self.port, sub(b"warm.%d" % number))
-            )
+            wire.close_with_reset(wire.connect(self.host, self.port, sub(b"warm.%d" % number)))
 
     def run(self) -> RoleResult:
         """Open all connections; they stay open."""
-        greetings = [
-            CONNECT + sub(b"storm.%06d" % n) + PING for n in range(self.clients)
-        ]
+        greetings = [CONNECT + sub(b"storm.%06d" % n) + PING for n in range(self.clients)]
         started_ns = time.perf_counter_ns()
         problem = ""
         try:

@@ -61,9 +61,7 @@ class Subscriber:
             received, _ = self.shape.whole_frames(self._stream_bytes)
             self._progress.counters[self.slot] = RELEASED
             problem = f"subscriber: {error}"
-        return RoleResult(
-            started_ns, self._ended_ns, received=received, problem=problem
-        )
+        return RoleResult(started_ns, self._ended_ns, received=received, problem=problem)
 
     def _receive(self) -> None:
         buffer = memoryview(bytearray(BUFFER_BYTES))

@@ -46,9 +46,7 @@ def read_to_pong(sock: socket.socket, pongs: int = 1) -> bytes:
     while not received.endswith(PONG) or received.count(PONG) < pongs:
         piece = sock.recv(RECEIVE_BYTES)
         if not piece:
-            raise LoadError(
-                f"the server closed the connection: {bytes(received[-80:])!r}"
-            )
+            raise LoadError(f"the server closed the connection: {bytes(received[-80:])!r}")
         received += piece
     return bytes(received)
 

@@ -15,6 +15,7 @@ Every answer has a deadline; a process that misses it is killed, and the run is 
 import os
 import pickle
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -41,21 +42,23 @@ class Worker:
 
     def __init__(self, role: Role) -> None:
         self.name = type(role).__name__.lower()
+        self._role = role
         self._process = subprocess.Popen(
             [sys.executable, "-m", "natsd.bench.workers"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
         )
-        self._write(pickle.dumps(role))
+
+    def send_role(self) -> None:
+        """Tell the process what to be."""
+        self._write(pickle.dumps(self._role))
 
     def await_ready(self) -> None:
         """Wait until the role is prepared."""
         if self._read(len(READY), PREPARE_SECONDS_MAX) != READY:
             assert self._process.stdout is not None
-            raise LoadError(
-                f"{self.name}: {self._process.stdout.read(FAULT_BYTES_MAX).decode()}"
-            )
+            raise LoadError(f"{self.name}: {self._process.stdout.read(FAULT_BYTES_MAX).decode()}")
 
     def go(self) -> None:
         """Start the measured work."""
@@ -84,13 +87,9 @@ class Worker:
         deadline = time.monotonic() + seconds_max
         data = bytearray()
         while len(data) < size:
-            ready, _, _ = select.select(
-                [descriptor], [], [], max(0.0, deadline - time.monotonic())
-            )
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise LoadError(
-                    f"the {self.name} process did not answer in {seconds_max:.0f} s"
-                )
+                raise LoadError(f"the {self.name} process did not answer in {seconds_max:.0f} s")
             piece = os.read(descriptor, size - len(data))
             if not piece:
                 raise LoadError(f"the {self.name} process failed")
@@ -128,6 +127,8 @@ class Crew:
         self.workers: list[Worker] = []
         with ExitStack() as stack:
             self.workers = [stack.enter_context(Worker(role)) for role in roles]
+            for worker in self.workers:
+                worker.send_role()
             for worker in self.workers:
                 worker.await_ready()
             self._stack = stack.pop_all()
@@ -175,4 +176,5 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us, and says so itself
     serve(sys.stdin.buffer, sys.stdout.buffer)
