@@ -30,7 +30,7 @@ test: $(VENV)/.dev $(VENV)/.compiled ## build and run the tests; ARGS="…" are 
 	$(BIN)/pytest $(ARGS)
 
 bench: $(VENV)/.installed $(VENV)/.compiled ## measure against nats-server, if it is on PATH; ARGS="…" are those of natsd bench
-	$(BIN)/natsd bench $(ARGS)
+	$(BIN)/natsd bench --goals $$(command -v nats-server >/dev/null && echo --vs nats-server) $(ARGS)
 
 lint: $(VENV)/.dev ## format, style, types, and which room imports which
 	$(BIN)/ruff format --check .

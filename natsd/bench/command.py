@@ -1,0 +1,256 @@
+"""The `natsd bench` command: its options, and the order in which things happen."""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from natsd.bench import cores, plot, report
+from natsd.bench.arms import AnyArm, Arm, ArmError, command_arm, remote_arm
+from natsd.bench.compare import Comparison, Plan, RowResult
+from natsd.bench.machine import Machine, clients_max, core_count
+from natsd.bench.rows import QUICK, Row, Scale, all_rows, select
+
+DESCRIPTION = """\
+Measure natsd, alone or side by side with other NATS servers.
+
+Load comes from raw sockets in processes of their own, with frames encoded beforehand. Servers
+take turns, round by round, and the table shows medians; the ratio is natsd's median divided by
+that of the best other server in the row. A run that loses a message does not count.
+"""
+
+EXAMPLES = """\
+examples:
+  natsd bench                                  natsd alone
+  natsd bench --vs nats-server --goals         side by side, with the project's goals
+  natsd bench --vs nats-server --row '1-1-*'   only some rows (--list names them)
+  natsd bench --connect nats://127.0.0.1:4222  a server that runs already
+  natsd bench --vs nats-server --cores         how many cores the other server needs to overtake
+  natsd bench --sublist                        the routing trie alone, by number of subscriptions
+"""
+
+QUICK_PLAN = Plan(rounds=1, run_seconds=0.3)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="natsd bench",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    servers = result.add_argument_group("servers")
+    servers.add_argument(
+        "--vs",
+        metavar="PROGRAM",
+        action="append",
+        default=[],
+        help="also measure this server: a program that takes -p PORT and -a ADDRESS, or a "
+        "command with {port} in it; may be given several times",
+    )
+    servers.add_argument(
+        "--server",
+        metavar="PROGRAM",
+        default="natsd",
+        help="measure this server in natsd's place",
+    )
+    servers.add_argument(
+        "--connect", metavar="URL", help="measure a running server in natsd's place"
+    )
+    servers.add_argument(
+        "--pin",
+        metavar="N",
+        type=int,
+        help="give the servers the first N cores and the load the others (Linux)",
+    )
+    what = result.add_argument_group("what to measure")
+    what.add_argument(
+        "--row",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="only rows whose key matches, e.g. 1-1-128 or '1-1-*'; may be given several times",
+    )
+    what.add_argument("--list", action="store_true", help="list the rows and stop")
+    what.add_argument("--rounds", metavar="N", type=int, help="rounds per row (3)")
+    what.add_argument("--seconds", metavar="S", type=float, help="aim at S seconds per run (1)")
+    what.add_argument(
+        "--clients",
+        metavar="N",
+        type=int,
+        help="clients of the connection rows (10,000)",
+    )
+    what.add_argument("--quick", action="store_true", help="one short round of smaller rows")
+    what.add_argument(
+        "--cores",
+        action="store_true",
+        help="run the other server with 1, 2, … all cores",
+    )
+    what.add_argument("--sublist", action="store_true", help="measure the routing trie alone")
+    shown = result.add_argument_group("results")
+    shown.add_argument("--goals", action="store_true", help="show goals; mark rows that miss one")
+    shown.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with status 1 if a row misses its goal",
+    )
+    shown.add_argument("--json", metavar="FILE", type=Path, help="save everything measured")
+    shown.add_argument("--plot", metavar="FILE", type=Path, help="save a plot as SVG")
+    return result
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    options = parser().parse_args(argv)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)
+    try:
+        if options.sublist:
+            return run_sublist(quick=options.quick)
+        rows = select(all_rows(scale(options)), row_patterns(options))
+        if not rows:
+            raise ArmError("no row matches; --list shows them")
+        if options.list:
+            list_rows(rows if options.row else all_rows(scale(options)))
+            return 0
+        return run(options, rows)
+    except ArmError as error:
+        sys.stderr.write(f"natsd bench: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End in order: the servers and load processes go with us."""
+    raise KeyboardInterrupt
+
+
+def run(options: argparse.Namespace, rows: list[Row]) -> int:
+    """Measure the rows and show them."""
+    arms = chosen_arms(options)
+    if options.connect:
+        rows = [row for row in rows if row.value != "idle_bytes"]
+    status = report.Status()
+    machine = Machine.here_and_now()
+    with contextlib.ExitStack() as stack:
+        if options.pin:
+            stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+            arms = pin(arms, options.pin)
+        comparison = Comparison(arms, plan(options), status)
+        comparison.read_versions()
+        results = [result for group in comparison.run(rows) for result in group]
+    status.clear()
+    show(options, machine, comparison, results)
+    return 1 if options.check and any(result.misses_goal for result in results) else 0
+
+
+def show(
+    options: argparse.Namespace,
+    machine: Machine,
+    comparison: Comparison,
+    results: list[RowResult],
+) -> None:
+    """Header, table, notes; then the files asked for."""
+    labels = comparison.labels
+    compared, goals = len(labels) > 1, options.goals or options.check
+    how = f"{comparison.plan.rounds} round(s), about {comparison.plan.run_seconds:g} s per run"
+    if options.pin:
+        how += f"; servers on {options.pin} core(s), load on the others"
+    sys.stdout.write(f"{machine}\n{how}; medians\n")
+    report.print_table(
+        report.headings(labels, compared, goals),
+        report.table_rows(results, compared, goals),
+        sys.stdout,
+    )
+    lines = report.notes(results, labels)
+    if options.cores:
+        lines += cores.verdicts(results, cores.core_steps(machine.cores), machine.cores)
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    if options.json:
+        report.write_json(options.json, report.as_json(machine, comparison.plan, labels, results))
+    if options.plot:
+        plot.write_svg(options.plot, " vs ".join(labels), str(machine), results)
+
+
+def scale(options: argparse.Namespace) -> Scale:
+    """The sizes of the rows, no bigger than this machine allows."""
+    chosen = QUICK if options.quick else Scale()
+    clients = options.clients or chosen.clients
+    allowed = clients_max()
+    if clients > allowed:
+        sys.stderr.write(f"natsd bench: open files are limited here; {allowed:,} clients\n")
+    return replace(chosen, clients=min(clients, allowed))
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    """Rounds and seconds."""
+    chosen = QUICK_PLAN if options.quick else Plan()
+    return Plan(options.rounds or chosen.rounds, options.seconds or chosen.run_seconds)
+
+
+def row_patterns(options: argparse.Namespace) -> list[str]:
+    """The rows asked for."""
+    if options.cores and not options.row:
+        return cores.ROW_PATTERNS
+    patterns: list[str] = options.row
+    return patterns
+
+
+def chosen_arms(options: argparse.Namespace) -> list[AnyArm]:
+    """Ours first, then those it is compared with."""
+    ours = remote_arm(options.connect) if options.connect else command_arm(options.server)
+    others: list[AnyArm] = [command_arm(text) for text in options.vs]
+    if not options.cores:
+        return [ours, *others]
+    if len(others) != 1:
+        raise ArmError("--cores needs exactly one --vs")
+    return cores.arms_by_cores(ours, others[0], core_count())
+
+
+def pin(arms: list[AnyArm], count: int) -> list[AnyArm]:
+    """Servers on the first cores, this process and its load processes on the others."""
+    if sys.platform != "linux":
+        raise ArmError("--pin needs Linux")
+    available = sorted(os.sched_getaffinity(0))
+    if not 0 < count < len(available):
+        raise ArmError(f"--pin must leave a core for the load: 1 to {len(available) - 1} here")
+    servers, load = frozenset(available[:count]), available[count:]
+    os.sched_setaffinity(0, load)
+    return [replace(arm, cores=servers) if isinstance(arm, Arm) else arm for arm in arms]
+
+
+def list_rows(rows: list[Row]) -> None:
+    """Keys, titles and goals."""
+    texts = [[row.key, row.title, row.goal_text] for row in rows]
+    report.print_table(["key", "row", "goal"], texts, sys.stdout)
+
+
+def run_sublist(*, quick: bool) -> int:
+    """The micro-benchmark of the routing trie."""
+    from natsd.bench import sublist
+
+    sizes = sublist.SIZES[:-1] if quick else sublist.SIZES
+    rows = sublist.run(sizes)
+    head = [field.name.replace("_", " ") for field in dataclasses.fields(rows[0])]
+    texts = [[number_text(value) for value in dataclasses.astuple(row)] for row in rows]
+    sys.stdout.write(f"{Machine.here_and_now()}\n")
+    report.print_table(head, texts, sys.stdout)
+    return 0
+
+
+def number_text(value: float | str) -> str:
+    """A number as a table shows it; nothing for a zero that means it was not measured."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if value else ""

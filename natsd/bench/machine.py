@@ -1,0 +1,79 @@
+"""Where and when a benchmark ran: a number without that is worth nothing."""
+
+import datetime
+import os
+import platform
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SPARE_DESCRIPTORS = 200
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The header of a report."""
+
+    date: str
+    system: str
+    processor: str
+    cores: int
+    python: str
+    load_average: float
+
+    @classmethod
+    def here_and_now(cls) -> "Machine":
+        """This machine."""
+        return cls(
+            date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            system=f"{platform.system()} {platform.release()} {platform.machine()}",
+            processor=processor_name(),
+            cores=core_count(),
+            python=platform.python_version(),
+            load_average=round(os.getloadavg()[0], 2),
+        )
+
+    def __str__(self) -> str:
+        cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
+        return (
+            f"{self.date} · {self.system} · {self.processor}, {cores} · Python {self.python} · "
+            f"load average {self.load_average} at start"
+        )
+
+
+def core_count() -> int:
+    """The cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def processor_name() -> str:
+    """The processor's name, where the system tells."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown processor"
+
+
+def raise_open_files_limit() -> int:
+    """Raise the soft limit of open files as far as allowed; children inherit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1 << 20 if hard == resource.RLIM_INFINITY else hard
+    for limit in (wanted, 65_536, 10_240):
+        if limit <= soft:
+            break
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (ValueError, OSError):
+            continue
+        return limit
+    return soft
+
+
+def clients_max() -> int:
+    """How many connections one process can hold here."""
+    return raise_open_files_limit() - SPARE_DESCRIPTORS

@@ -1,0 +1,152 @@
+"""The rows of the benchmark and their goals: two tables.
+
+A row shows one metric of one scenario; rows that share a scenario share its runs. A goal is a
+bound on natsd's median divided by the best other server's median in that row.
+"""
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from natsd.bench.scenarios import Connections, RequestReply, Scenario, Sharing, Streams
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a number means: its unit, how to show it, and which way is better."""
+
+    unit: str
+    higher_is_better: bool
+    divisor: float = 1.0
+    digits: int = 2
+
+
+METRICS = {
+    "messages": Metric("M msg/s", higher_is_better=True, divisor=1e6),
+    "clients": Metric("clients/s", higher_is_better=True, digits=0),
+    "latency": Metric("µs", higher_is_better=False, digits=1),
+    "memory": Metric("KB", higher_is_better=False, divisor=1e3, digits=1),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    key: str
+    title: str
+    scenario: Scenario
+    value: str
+    metric: Metric
+    goal: float | None = None
+    standard: bool = True
+
+    def meets_goal(self, ratio: float) -> bool:
+        """Whether the ratio is good enough; without a goal every ratio is."""
+        if self.goal is None:
+            return True
+        return ratio >= self.goal if self.metric.higher_is_better else ratio <= self.goal
+
+    @property
+    def goal_text(self) -> str:
+        """The goal as the table shows it."""
+        if self.goal is None:
+            return ""
+        return f"{'≥' if self.metric.higher_is_better else '≤'} {self.goal:.1f}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How big the rows of fixed size are."""
+
+    clients: int = 10_000
+    subscriptions: int = 100_000
+    subjects: int = 10_000
+    requests: int = 20_000
+
+
+QUICK = Scale(clients=1_000, subscriptions=10_000, subjects=1_000, requests=2_000)
+
+GOALS = {
+    "pub-16": 1.5,
+    "pub-128": 1.4,
+    "1-1-16": 2.8,
+    "1-1-128": 2.5,
+    "1-1-1k": 1.4,
+    "1-1-16k": 1.2,
+    "1-8-128": 2.7,
+    "4-4-128": 2.2,
+    "queue-4-128": 2.0,
+    "request-p50": 0.8,
+    "request-p99": 1.0,
+    "wildcards": 1.5,
+    "connect": 1.5,
+    "idle-memory": 0.4,
+}
+
+
+def all_rows(scale: Scale) -> list[Row]:
+    """Every row there is, in the order of the table."""
+    requests = RequestReply(scale.requests)
+    connections = Connections(scale.clients)
+    fleet = Streams(1, 4, 128, Sharing.FLEET, scale.subscriptions, scale.subjects)
+    group = Streams(1, 4, 128, Sharing.GROUP)
+    pairs = Streams(4, 4, 128, Sharing.PAIRS)
+    table: list[tuple[str, str, Scenario, str, str]] = [
+        ("pub-16", "publish only, 16 B", Streams(1, 0, 16), "rate", "messages"),
+        ("pub-128", "publish only, 128 B", Streams(1, 0, 128), "rate", "messages"),
+        ("1-1-16", "1 → 1, 16 B", Streams(1, 1, 16), "rate", "messages"),
+        ("1-1-128", "1 → 1, 128 B", Streams(1, 1, 128), "rate", "messages"),
+        ("1-1-1k", "1 → 1, 1 KiB", Streams(1, 1, 1 << 10), "rate", "messages"),
+        ("1-1-16k", "1 → 1, 16 KiB", Streams(1, 1, 1 << 14), "rate", "messages"),
+        (
+            "1-8-128",
+            "1 → 8, 128 B (deliveries)",
+            Streams(1, 8, 128),
+            "rate",
+            "messages",
+        ),
+        (
+            "4-4-128",
+            "4 → 4, 128 B (deliveries)",
+            Streams(4, 4, 128),
+            "rate",
+            "messages",
+        ),
+        ("queue-4-128", "1 → queue group of 4, 128 B", group, "rate", "messages"),
+        ("request-p50", "request/reply, 16 B, p50", requests, "p50_us", "latency"),
+        ("request-p99", "request/reply, 16 B, p99", requests, "p99_us", "latency"),
+        (
+            "wildcards",
+            f"{scale.subscriptions:,} wildcard subscriptions, {scale.subjects:,} subjects, 128 B",
+            fleet,
+            "rate",
+            "messages",
+        ),
+        (
+            "connect",
+            f"connect+SUB+PING, {scale.clients:,} clients",
+            connections,
+            "rate",
+            "clients",
+        ),
+        (
+            "idle-memory",
+            f"memory per idle connection, {scale.clients:,} clients",
+            connections,
+            "idle_bytes",
+            "memory",
+        ),
+        ("pairs-4-128", "4 separate pairs, 128 B", pairs, "rate", "messages"),
+    ]
+    return [
+        Row(key, title, scenario, value, METRICS[metric], GOALS.get(key), key in GOALS)
+        for key, title, scenario, value, metric in table
+    ]
+
+
+def select(rows: Iterable[Row], patterns: list[str]) -> list[Row]:
+    """The standard rows, or those whose key matches a pattern such as `1-1-*`."""
+    if not patterns:
+        return [row for row in rows if row.standard]
+    return [row for row in rows if any(fnmatch.fnmatch(row.key, p) for p in patterns)]

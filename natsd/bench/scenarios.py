@@ -1,0 +1,290 @@
+"""What one run does: which load processes it takes, and what their results mean.
+
+A scenario runs once against a running server and gives a `Measurement`. Its size (messages,
+requests, clients) is an argument where the rows' time is bounded by calibrating it.
+
+Who receives what in `Streams`:
+
+    ALL     one subject; every subscriber gets every message of every publisher
+    GROUP   one subject; the subscribers are one queue group
+    PAIRS   publisher i and subscriber i have subject i to themselves
+    FLEET   one publisher cycles through many subjects; each subject matches exactly one of many
+            wildcard subscriptions, which are spread over the subscribers
+"""
+
+import enum
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from natsd.bench import frames
+from natsd.bench.arms import Server
+from natsd.bench.frames import FrameShape
+from natsd.bench.progress import Progress, Window
+from natsd.bench.publisher import Publisher
+from natsd.bench.request_reply import Requester, Responder
+from natsd.bench.result import Role, RoleResult
+from natsd.bench.storm import Storm
+from natsd.bench.subscriber import Subscriber
+from natsd.bench.wire import LoadError
+from natsd.bench.workers import Crew
+
+SUBJECT = b"bench.data"
+QUEUE = b"workers"
+WINDOW_BYTES = 32 << 20
+"""Half of the 64 MiB at which servers drop a subscriber."""
+BLOCK_BYTES = 1 << 18
+FIRST_RUN_BYTES = 8 << 20
+SETTLE_POLL_SECONDS = 0.25
+SETTLE_POLLS_MAX = 20
+SETTLED_SHARE = 0.002
+
+
+@dataclass
+class Measurement:
+    """One run: its values by metric, how long it took, and what was wrong with it."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    missing: int = 0
+    problem: str = ""
+    load_share: float = 0.0
+    """CPU time of the busiest load process per second of the run: near 1, the load is the limit."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether the values may be used: nothing lost, nothing wrong."""
+        return not self.missing and not self.problem
+
+
+class Scenario(Protocol):
+    """One kind of run."""
+
+    @property
+    def first_size(self) -> int | None:
+        """A size to begin calibrating with; None if the size is fixed."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether every run needs a server that has done nothing yet."""
+
+    def run(self, server: Server, size: int) -> Measurement:
+        """Run once."""
+
+
+class Sharing(enum.Enum):
+    """Who receives what; see the head of this file."""
+
+    ALL = "all"
+    GROUP = "group"
+    PAIRS = "pairs"
+    FLEET = "fleet"
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Publishers and subscribers of one payload size."""
+
+    fresh: ClassVar[bool] = False
+
+    publishers: int
+    subscribers: int
+    payload_bytes: int
+    sharing: Sharing = Sharing.ALL
+    subscriptions: int = 1
+    subjects: int = 1
+
+    @property
+    def first_size(self) -> int:
+        """A few MiB."""
+        return max(self.publishers * 10, FIRST_RUN_BYTES // (self.payload_bytes + 30))
+
+    def run(self, server: Server, size: int) -> Measurement:
+        """Publish `size` messages, or the next multiple of the number of publishers."""
+        each = -(-size // self.publishers)
+        with Progress.create(self.publishers + self.subscribers) as progress:
+            roles = self._roles(server, progress.path, each)
+            with Crew(roles) as crew:
+                results = crew.run()
+        return self._measurement(results, self.publishers * each)
+
+    def _roles(self, server: Server, path: Path, each: int) -> list[Role]:
+        subscribers: list[Role] = [
+            Subscriber(
+                host=server.host,
+                port=server.port,
+                progress_path=path,
+                slot=self.publishers + i,
+                window=self._window(i),
+                subscriptions=self._subscriptions(i),
+                shape=self._shape(i),
+                expected=each * (1 if self.sharing is Sharing.PAIRS else self.publishers),
+            )
+            for i in range(self.subscribers)
+        ]
+        publishers: list[Role] = []
+        for i in range(self.publishers):
+            block, frame_bytes = self._block(i)
+            publishers.append(
+                Publisher(
+                    host=server.host,
+                    port=server.port,
+                    progress_path=path,
+                    slot=i,
+                    window=self._window(i),
+                    block=block,
+                    frame_bytes=frame_bytes,
+                    messages=each,
+                )
+            )
+        return subscribers + publishers
+
+    def _measurement(self, results: list[RoleResult], published: int) -> Measurement:
+        copies = self.subscribers if self.sharing is Sharing.ALL else 1
+        deliveries = published * copies if self.subscribers else published
+        received = sum(result.received for result in results)
+        seconds = duration_seconds(results[self.subscribers :], results)
+        problem = first_problem(results)
+        missing = max(0, deliveries - received) if self.subscribers else 0
+        if self.subscribers and received > deliveries:
+            problem = problem or f"{received - deliveries} messages too many"
+        return Measurement(
+            {"rate": deliveries / seconds},
+            seconds,
+            missing,
+            problem,
+            load_share(results, seconds),
+        )
+
+    def _subject(self, number: int) -> bytes:
+        return SUBJECT if self.sharing is not Sharing.PAIRS else b"%s.%03d" % (SUBJECT, number)
+
+    def _subscriptions(self, number: int) -> bytes:
+        if self.sharing is Sharing.FLEET:
+            return frames.fleet_subscriptions(range(number, self.subscriptions, self.subscribers))
+        queue = QUEUE if self.sharing is Sharing.GROUP else b""
+        return frames.sub(self._subject(number), queue=queue)
+
+    def _shape(self, number: int) -> FrameShape:
+        body = frames.payload(self.payload_bytes)
+        if self.sharing is Sharing.FLEET:
+            return FrameShape.fleet(body)
+        return FrameShape.literal(frames.msg(self._subject(number), body))
+
+    def _window(self, number: int) -> Window:
+        every = range(self.publishers, self.publishers + self.subscribers)
+        ahead = WINDOW_BYTES // self._shape(number).frame_bytes
+        if self.sharing is Sharing.PAIRS:
+            return Window((number,), (self.publishers + number,), False, ahead)
+        shared = self.sharing in (Sharing.GROUP, Sharing.FLEET)
+        return Window(tuple(range(self.publishers)), tuple(every), shared, ahead)
+
+    def _block(self, number: int) -> tuple[bytes, int]:
+        """Whole frames to send over and over, and the length of one."""
+        body = frames.payload(self.payload_bytes)
+        if self.sharing is Sharing.FLEET:
+            subjects = [frames.fleet_subject(n) for n in spread_numbers(self)]
+            block = b"".join(frames.pub(subject, body) for subject in subjects)
+            return block, len(block) // len(subjects)
+        frame = frames.pub(self._subject(number), body)
+        return frame * max(1, BLOCK_BYTES // len(frame)), len(frame)
+
+
+@dataclass(frozen=True)
+class RequestReply:
+    """One client asks, another answers, one request at a time."""
+
+    first_size: ClassVar[int | None] = None
+    fresh: ClassVar[bool] = False
+
+    requests: int
+    payload_bytes: int = 16
+
+    def run(self, server: Server, size: int) -> Measurement:
+        """Percentiles of the round trip."""
+        body = frames.payload(self.payload_bytes)
+        roles: list[Role] = [
+            Responder(server.host, server.port),
+            Requester(server.host, server.port, self.requests, body),
+        ]
+        with Crew(roles) as crew:
+            results = crew.run()
+        seconds = duration_seconds(results[1:], results[1:])
+        values = results[1].values
+        return Measurement(values, seconds, 0, first_problem(results), load_share(results, seconds))
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Many clients connect, subscribe and stay: how fast, and what one costs while idle."""
+
+    first_size: ClassVar[int | None] = None
+    fresh: ClassVar[bool] = True
+
+    clients: int
+
+    def run(self, server: Server, size: int) -> Measurement:
+        """The rate of connecting, and resident memory per idle connection."""
+        with Crew([Storm(server.host, server.port, self.clients)]) as crew:
+            before_bytes = settled_bytes(server)
+            results = crew.run()
+            after_bytes = settled_bytes(server)
+        seconds = duration_seconds(results, results)
+        values = {"rate": self.clients / seconds}
+        if before_bytes is not None and after_bytes is not None:
+            values["idle_bytes"] = (after_bytes - before_bytes) / self.clients
+        missing = self.clients - results[0].received
+        return Measurement(
+            values,
+            seconds,
+            missing,
+            first_problem(results),
+            load_share(results, seconds),
+        )
+
+
+def spread_numbers(streams: Streams) -> list[int]:
+    """Which devices publish: evenly spread over all, in an order without locality."""
+    step = streams.subscriptions // streams.subjects
+    stride = 7919  # a prime: i * stride % subjects visits all, unless it divides subjects
+    assert streams.subjects % stride
+    order = [i * stride % streams.subjects for i in range(streams.subjects)]
+    return [n * step + n % step for n in order]
+
+
+def duration_seconds(starting: list[RoleResult], ending: list[RoleResult]) -> float:
+    """From the first start to the last end."""
+    started_ns = min(result.started_ns for result in starting)
+    return max(1, max(result.ended_ns for result in ending) - started_ns) / 1e9
+
+
+def first_problem(results: list[RoleResult]) -> str:
+    """The first complaint, or nothing."""
+    return next((result.problem for result in results if result.problem), "")
+
+
+def load_share(results: list[RoleResult], seconds: float) -> float:
+    """How busy the busiest load process was."""
+    return max(result.cpu_seconds for result in results) / seconds
+
+
+def settled_bytes(server: Server) -> int | None:
+    """The server's resident memory once it stopped changing."""
+    current = server.resident_bytes()
+    for _ in range(SETTLE_POLLS_MAX):
+        if current is None:
+            return None
+        time.sleep(SETTLE_POLL_SECONDS)
+        previous, current = current, server.resident_bytes()
+        if current is not None and abs(current - previous) <= SETTLED_SHARE * previous:
+            return current
+    return current
+
+
+def run_once(scenario: Scenario, server: Server, size: int) -> Measurement:
+    """Run; a load process that fails makes the run void, not the program."""
+    try:
+        return scenario.run(server, size)
+    except LoadError as error:
+        return Measurement(problem=str(error))

@@ -1,0 +1,79 @@
+"""A load process that opens thousands of connections, and then holds them, idle.
+
+On the loopback a blocking connect returns as soon as the kernels have shaken hands, so a plain
+loop keeps `IN_FLIGHT` clients between their first byte and their PONG without any polling, and
+never more than the smallest listen backlog in use holds.
+"""
+
+import socket
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from natsd.bench import wire
+from natsd.bench.frames import CONNECT, PING, PONG, sub
+from natsd.bench.result import RoleResult
+
+IN_FLIGHT = 64
+RECEIVE_BYTES = 1 << 13
+WARM_UP_CLIENTS = 50
+
+
+@dataclass
+class Storm:
+    """`clients` times connect, CONNECT, one SUB, PING; done when all PONGs are there."""
+
+    host: str
+    port: int
+    clients: int
+    _socks: list[socket.socket] = field(init=False, repr=False, default_factory=list)
+
+    def prepare(self) -> None:
+        """A few connections come and go, so that the server has loaded what it loads lazily."""
+        for number in range(min(WARM_UP_CLIENTS, self.clients)):
+            wire.close_with_reset(wire.connect(self.host, self.port, sub(b"warm.%d" % number)))
+
+    def run(self) -> RoleResult:
+        """Open all connections; they stay open."""
+        greetings = [CONNECT + sub(b"storm.%06d" % n) + PING for n in range(self.clients)]
+        started_ns = time.perf_counter_ns()
+        problem = ""
+        try:
+            self._open_all(greetings)
+        except (OSError, wire.LoadError) as error:
+            problem = f"connection {len(self._socks)} of {self.clients}: {error}"
+        return RoleResult(
+            started_ns,
+            time.perf_counter_ns(),
+            sent=self.clients,
+            received=len(self._socks) if not problem else 0,
+            problem=problem,
+        )
+
+    def _open_all(self, greetings: list[bytes]) -> None:
+        waiting: deque[socket.socket] = deque()
+        address = (self.host, self.port)
+        for greeting in greetings:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._socks.append(sock)
+            sock.connect(address)
+            sock.send(greeting)
+            waiting.append(sock)
+            if len(waiting) >= IN_FLIGHT:
+                _await_pong(waiting.popleft())
+        for sock in waiting:
+            _await_pong(sock)
+
+    def close(self) -> None:
+        """Reset all connections."""
+        for sock in self._socks:
+            wire.close_with_reset(sock)
+
+
+def _await_pong(sock: socket.socket) -> None:
+    answer = sock.recv(RECEIVE_BYTES)
+    while PONG not in answer:
+        piece = sock.recv(RECEIVE_BYTES)
+        if not piece:
+            raise wire.LoadError(f"the server closed a connection: {answer[-80:]!r}")
+        answer += piece
