@@ -32,7 +32,18 @@ def test_whitespace_is_invalid_anywhere(space: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["foo*", "foo**", "foo.**", "foo*bar", "foo.*bar", "*bar", "foo>", "foo.>>", "foo>.bar", ">bar"],
+    [
+        "foo*",
+        "foo**",
+        "foo.**",
+        "foo*bar",
+        "foo.*bar",
+        "*bar",
+        "foo>",
+        "foo.>>",
+        "foo>.bar",
+        ">bar",
+    ],
 )
 def test_wildcard_characters_inside_a_token_are_ordinary(text: str) -> None:
     assert subject.is_valid(text)
@@ -142,7 +153,8 @@ def test_collisions(first: str, second: str, expected: bool) -> None:
 
 
 def test_tokens_are_counted_from_one() -> None:
-    assert [subject.token_at("foo.bar.*", place) for place in range(5)] == ["", "foo", "bar", "*", ""]
+    tokens = [subject.token_at("foo.bar.*", place) for place in range(5)]
+    assert tokens == ["", "foo", "bar", "*", ""]
     assert subject.token_count("") == 0
 
 

@@ -11,9 +11,9 @@ from tests.core import naive
 
 TOKENS = st.sampled_from(["a", "b", "c", "longer-than-eight", "*", "**"])
 LITERALS = st.lists(TOKENS | st.just(">"), min_size=1, max_size=5).map(".".join)
-PATTERNS = st.tuples(LITERALS.map(lambda s: s.replace(">", "a")), st.sampled_from(["", "", ".>"])).map(
-    "".join
-) | st.just(">")
+PATTERNS = st.tuples(
+    LITERALS.map(lambda s: s.replace(">", "a")), st.sampled_from(["", "", ".>"])
+).map("".join) | st.just(">")
 QUEUES = st.none() | st.sampled_from(["q1", "q2", "a-queue-with-a-longer-name"])
 
 
