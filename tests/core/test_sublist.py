@@ -1,4 +1,4 @@
-"""SubList: the rules of seed 000 (named by its headings), and what nats-server's SubList does besides."""
+"""SubList: the rules of seed 000, and what nats-server's SubList does besides."""
 
 import pytest
 

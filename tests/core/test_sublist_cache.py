@@ -1,4 +1,4 @@
-"""The cache of a SubList: seed 000, "Cache Strategy"; results are immutable and say whether they are live."""
+"""The cache of a SubList (seed 000, "Cache Strategy"), and what a result promises its holder."""
 
 import pytest
 
