@@ -160,7 +160,7 @@ def test_tokens_are_counted_from_one() -> None:
 
 def test_only_text_and_bytes_are_subjects() -> None:
     with pytest.raises(TypeError):
-        subject.is_valid(7)  # type: ignore[arg-type]
+        subject.is_valid(7)  # type: ignore[arg-type]  # on purpose
 
 
 @given(ANY_SUBJECTS)
