@@ -1,4 +1,4 @@
-"""What the SubList costs, and how that grows: insert, match and remove at 1 thousand to 1 million subscriptions.
+"""What the SubList costs, and how that grows from a thousand to a million subscriptions.
 
 The population is that of a fleet of devices. Of every ten subscriptions
 
@@ -6,12 +6,13 @@ The population is that of a fleet of devices. Of every ten subscriptions
     two     fleet.*.<device>.<metric>               `*` before the telling token
     one     fleet.<region>.<device>.>               all of one device
 
-so a published subject, always of four tokens, walks two branches and arrives at one or two subscriptions. The
-published subjects are spread over the whole population: at a million every step is a cache miss of the processor.
+so a published subject, always of four tokens, walks two branches and arrives at one or two
+subscriptions. Published subjects are spread over the whole population, so that at a million every
+step misses the processor's caches; "10 k subjects" is the same with a working set of that many.
 
-Insert and remove are called one by one from Python, match in a compiled loop, as connections do. A cached match
-asks for 200 subjects again and again. Bytes per subscription are the growth of the resident set, with the
-Subscription objects and their texts.
+Insert and remove are called one by one from Python, match in a compiled loop, as connections do.
+A cached match asks for 200 subjects again and again. Bytes per subscription are the growth of the
+resident set, with the Subscription objects and their texts.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ STRIDE = 7_919  # prime: neighbours in time are not neighbours in the trie
 
 @dataclass(frozen=True)
 class SubListRow:
+    """One measured operation, at one number of subscriptions."""
+
     subscriptions: int
     operation: str
     ns_per_op: float
@@ -43,7 +46,7 @@ class SubListRow:
 
 
 def run(sizes: tuple[int, ...] = SIZES) -> list[SubListRow]:
-    """The rows of every size; earlier populations stay, so that memory is not counted as freed and reused."""
+    """The rows of every size; earlier populations stay, so that no memory is reused unseen."""
     rows: list[SubListRow] = []
     populations: list[list[Subscription]] = []
     for size in sizes:
@@ -79,6 +82,8 @@ def cached_row(sublist: SubList, size: int, rows: list[SubListRow]) -> None:
 def uncached_rows(sublist: SubList, size: int, rows: list[SubListRow]) -> None:
     asked = [subject_of(number, size) for number in range(PUBLISHED_SUBJECTS)]
     rows.append(match_row(sublist, size, "match uncached", asked))
+    few = asked[:10_000] * 10
+    rows.append(match_row(sublist, size, "match uncached, 10 k subjects", few))
     nobody = [b"_INBOX.%022d.%d" % (number, number) for number in range(PUBLISHED_SUBJECTS)]
     rows.append(match_row(sublist, size, "match nobody", nobody))
 

@@ -27,9 +27,10 @@ cdef struct QueueGroup:
     Members members
     Node* node
 
-cdef struct Frame:              # a place a walk has yet to continue from
-    Node* node
-    uint32_t token              # the token its children are asked for
+cdef struct NodeList:           # room is kept from walk to walk
+    Node** items
+    uint32_t count
+    uint32_t capacity
 
 
 cdef inline PyObject** members_of(Members* members) noexcept nogil:
@@ -40,23 +41,21 @@ cdef class Interest:
     cdef Node* root
     cdef readonly uint32_t count
     cdef TokenList tokens       # of the subject inserted or matched last
-    cdef Node** found           # the nodes a walk arrived at
-    cdef uint32_t found_count
-    cdef uint32_t found_capacity
-    cdef Frame* frames
-    cdef uint32_t frames_capacity
+    cdef NodeList found         # the nodes a walk arrived at
+    cdef NodeList here          # those it stands at while it goes down level by level
+    cdef NodeList below         # and their children that the next token leads to
 
     cdef int insert(self, Subscription sub) except -1
     cdef bint holds(self, Subscription sub) noexcept
     cdef void remove(self, Subscription sub) noexcept
-    # Fill `found` with the nodes that list subscriptions to the subject. -1: out of memory.
+    # Fill `found` with the nodes that list subscriptions to the subject.
+    # 1: walked; 0: the subject has an empty token, so nobody; -1: out of memory.
     cdef int find(self, const char* subject, Py_ssize_t length) noexcept
     cdef int find_colliding(self, const char* subject, Py_ssize_t length) noexcept
     cdef int find_all(self) noexcept
     cdef int clear(self) except -1
 
     cdef int _split_pattern(self, Subscription sub) except -1
-    cdef uint32_t _push_colliding(self, uint32_t depth, Frame frame, Token* token) noexcept
+    cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept
+    cdef int _arrive(self, NodeList* here) noexcept
     cdef int _arrive_below(self, Node* top) noexcept
-    cdef int _arrive(self, Node* node) noexcept
-    cdef int _reserve_frames(self, uint32_t count) noexcept

@@ -1,33 +1,36 @@
-"""The trie of interest: who subscribed to what, level by level. Plain C structs; no Python object per node.
+"""The trie of interest: who subscribed to what, level by level. C structs, no Python object a node.
 
     root ──children──▶ [orders]──children──▶ [new]      plain ▶ sub, sub        SUB orders.new
       │                    ├──────star─────▶ [*]        groups ▶ "w": sub, sub  SUB orders.* w
       │                    └──────tail─────▶ [>]        plain ▶ sub             SUB orders.>
       └──tail──▶ [>]  plain ▶ sub                                               SUB >
 
-A level is the `children`, `star` and `tail` of the node above it. A subscription knows its node, its group and its
-index there, and a node its parent, so removal looks nothing up: swap the last one in, then prune upwards.
+A level is the `children`, `star` and `tail` of the node above it. A subscription knows its node,
+its group and its index there, and a node its parent, so removal looks nothing up: swap the last one
+in, then prune upwards.
 
 Invariants
 - Every node but the root lists a subscription or has a child: dead branches are pruned at once.
 - The trie owns one reference to each subscription it lists; `remove` passes it to the caller.
 - `sub.node` is NULL exactly while no trie lists it.
-- No walk recurses (4,096 bytes make 2,000 levels), calls Python, or lets go of the GIL. Walks find nodes, each at
-  most once; what is done with them is the caller's.
+- No walk recurses (4,096 bytes make 2,000 levels), calls Python, or lets go of the GIL. Walks find
+  nodes, each at most once; what is done with them is the caller's.
 
-Seed: 000 (TrieLevel, TrieNode). Behaviour of reverse matching: every subscription that shares a subject with the
-pattern, which is what nats-server's ReverseMatch documents (its own answers stray when wildcards meet wildcards).
+Seed: 000 (TrieLevel, TrieNode). Behaviour of reverse matching: every subscription that shares a
+subject with the pattern, which is what nats-server's ReverseMatch documents (its own answers stray
+when wildcards meet wildcards).
 """
 
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from natsd.core.name_table cimport (
-    Named, NameTable, hash_name, name_of, natsd_prefetch, table_add, table_at, table_find, table_free, table_prefetch, table_remove, table_span,
+    Named, NameTable, hash_name, prefetch_item, prefetch_slot,
+    table_add, table_at, table_find, table_free, table_remove, table_span,
 )
 from natsd.core.subject cimport Token, free_tokens, is_star, is_tail, split_tokens
 from natsd.core.subscription cimport NATSD_LIVE, Subscription, live, queue_of
@@ -174,7 +177,9 @@ cdef QueueGroup* new_group(Node* node, Subscription sub) noexcept:
         return NULL
     group[0] = QueueGroup(
         name=Named(
-            hash=hash_name(queue_of(sub), sub.queue_len), length=sub.queue_len, name_at=sizeof(QueueGroup)
+            hash=hash_name(queue_of(sub), sub.queue_len),
+            length=sub.queue_len,
+            name_at=sizeof(QueueGroup),
         ),
         members=Members(NULL, 0, 0), node=node,
     )
@@ -190,7 +195,7 @@ cdef void free_group(QueueGroup* group) noexcept:
 
 
 cdef QueueGroup* group_for(Node* node, Subscription sub) noexcept:
-    """The group of the subscription's queue at `node`, made when it is the first; NULL: out of memory."""
+    """The group of the subscription's queue at `node`, new if need be; NULL: out of memory."""
     cdef QueueGroup* group = <QueueGroup*> table_find(
         &node.groups, hash_name(queue_of(sub), sub.queue_len), queue_of(sub), sub.queue_len
     )
@@ -226,7 +231,7 @@ cdef int list_at(Node* node, Subscription sub) noexcept:
 
 
 cdef Node* push_children(Node* node, Node* pending) noexcept:
-    """Put the children on the list of nodes to free, which is linked through their parent pointers."""
+    """Put the children on the list of nodes to free; it is linked through their `parent`."""
     cdef uint32_t place
     cdef Node* child
     for place in range(table_span(&node.children)):
@@ -262,6 +267,72 @@ cdef void unlist(Members* members, list orphans):
         Py_DECREF(sub)      # `orphans` holds it
 
 
+cdef int grow(NodeList* nodes) noexcept:
+    cdef uint32_t capacity = nodes.capacity * 2 or 16
+    cdef Node** items = <Node**> realloc(nodes.items, capacity * sizeof(Node*))
+    if items == NULL:
+        return -1
+    nodes.items = items
+    nodes.capacity = capacity
+    return 0
+
+
+cdef inline int push(NodeList* nodes, Node* node) noexcept:
+    if nodes.count == nodes.capacity and grow(nodes) < 0:
+        return -1
+    nodes.items[nodes.count] = node
+    nodes.count += 1
+    return 0
+
+
+# Walks go down level by level, over all branches at once
+
+cdef inline int descend(NodeList* here, NodeList* below, NodeList* found, Token* token) noexcept:
+    """From `here` to the nodes `below` that a published token leads to. Where there are several,
+    each step is taken for all of them before the next one, so that the processor waits for their
+    memory once."""
+    cdef uint32_t place
+    cdef Node* node
+    cdef Node* child
+    below.count = 0
+    if here.count > 1:
+        for place in range(here.count):
+            prefetch_slot(&here.items[place].children, token.hash)
+        for place in range(here.count):
+            prefetch_item(&here.items[place].children, token.hash)
+    for place in range(here.count):
+        node = here.items[place]
+        if node.tail != NULL and push(found, node.tail) < 0:
+            return -1
+        if node.star != NULL and push(below, node.star) < 0:
+            return -1
+        child = <Node*> table_find(&node.children, token.hash, token.start, token.length)
+        if child != NULL and push(below, child) < 0:
+            return -1
+    return 0
+
+
+cdef int descend_colliding(NodeList* here, NodeList* below, NodeList* found, Token* token) noexcept:
+    """The same for a token of a pattern, a literal or `*`."""
+    cdef uint32_t place, nth
+    cdef Node* node
+    cdef Node* child
+    if not is_star(token.start, token.length):
+        return descend(here, below, found, token)
+    below.count = 0
+    for place in range(here.count):
+        node = here.items[place]
+        if node.tail != NULL and push(found, node.tail) < 0:
+            return -1
+        if node.star != NULL and push(below, node.star) < 0:
+            return -1
+        for nth in range(table_span(&node.children)):
+            child = <Node*> table_at(&node.children, nth)
+            if child != NULL and push(below, child) < 0:
+                return -1
+    return 0
+
+
 @cython.final
 cdef class Interest:
 
@@ -275,8 +346,9 @@ cdef class Interest:
             self.clear()
             free_tree(self.root)
         free_tokens(&self.tokens)
-        free(self.found)
-        free(self.frames)
+        free(self.found.items)
+        free(self.here.items)
+        free(self.below.items)
 
     cdef int insert(self, Subscription sub) except -1:
         """List `sub`, which no trie lists yet. Leaves its subject in `tokens`."""
@@ -337,147 +409,82 @@ cdef class Interest:
         prune(node)
 
     cdef int find(self, const char* subject, Py_ssize_t length) noexcept:
-        """1: walked; 0: an empty token, so nobody; -1: out of memory."""
-        cdef Node* node = self.root
-        cdef Node* child
-        cdef Token* token
-        cdef uint32_t at = 0
-        cdef uint32_t depth = 0
-        self.found_count = 0
-        cdef int whole = split_tokens(&self.tokens, subject, length)
+        cdef NodeList* here = &self.here
+        cdef NodeList* below = &self.below
+        cdef uint32_t at
+        cdef int whole = self._start_walk(subject, length)
         if whole <= 0:
             return whole
-        if self._reserve_frames(self.tokens.count) < 0:
-            return -1
-        while True:
-            if node.tail != NULL and self._arrive(node.tail) < 0:
+        for at in range(self.tokens.count):
+            if descend(here, below, &self.found, &self.tokens.items[at]) < 0:
                 return -1
-            token = &self.tokens.items[at]
-            child = <Node*> table_find(&node.children, token.hash, token.start, token.length)
-            at += 1
-            if at == self.tokens.count:
-                if child != NULL and lists_any(child) and self._arrive(child) < 0:
-                    return -1
-                if node.star != NULL and lists_any(node.star) and self._arrive(node.star) < 0:
-                    return -1
-            elif child != NULL:
-                if node.star != NULL:
-                    table_prefetch(&node.star.children, self.tokens.items[at].hash)
-                    self.frames[depth] = Frame(node.star, at)
-                    depth += 1
-                node = child
-                continue
-            elif node.star != NULL:
-                node = node.star
-                continue
-            if depth == 0:
-                return 1
-            depth -= 1
-            node = self.frames[depth].node
-            at = self.frames[depth].token
+            here, below = below, here
+        return self._arrive(here)
 
     cdef int find_colliding(self, const char* subject, Py_ssize_t length) noexcept:
-        cdef uint32_t depth = 1
-        cdef Frame frame
+        cdef NodeList* here = &self.here
+        cdef NodeList* below = &self.below
+        cdef uint32_t at, place
         cdef Token* token
-        self.found_count = 0
-        cdef int whole = split_tokens(&self.tokens, subject, length)
+        cdef int whole = self._start_walk(subject, length)
         if whole <= 0:
             return whole
-        if self._reserve_frames(1) < 0:
-            return -1
-        self.frames[0] = Frame(self.root, 0)
-        while depth > 0:
-            depth -= 1
-            frame = self.frames[depth]
-            if frame.token == self.tokens.count:
-                if lists_any(frame.node) and self._arrive(frame.node) < 0:
-                    return -1
-                continue
-            token = &self.tokens.items[frame.token]
+        for at in range(self.tokens.count):
+            token = &self.tokens.items[at]
             if is_tail(token.start, token.length):
-                if self._arrive_below(frame.node) < 0:
-                    return -1
-                continue
-            if frame.node.tail != NULL and self._arrive(frame.node.tail) < 0:
+                for place in range(here.count):
+                    if self._arrive_below(here.items[place]) < 0:
+                        return -1
+                return 1
+            if descend_colliding(here, below, &self.found, token) < 0:
                 return -1
-            if self._reserve_frames(depth + frame.node.children.count + 1) < 0:
-                return -1
-            depth = self._push_colliding(depth, frame, token)
-        return 0
-
-    cdef uint32_t _push_colliding(self, uint32_t depth, Frame frame, Token* token) noexcept:
-        """Continue at every child that `token`, a literal or `*`, can meet; `>` is the caller's."""
-        cdef uint32_t place
-        cdef Node* child
-        if frame.node.star != NULL:
-            self.frames[depth] = Frame(frame.node.star, frame.token + 1)
-            depth += 1
-        if not is_star(token.start, token.length):
-            child = <Node*> table_find(&frame.node.children, token.hash, token.start, token.length)
-            if child != NULL:
-                self.frames[depth] = Frame(child, frame.token + 1)
-                depth += 1
-            return depth
-        for place in range(table_span(&frame.node.children)):
-            child = <Node*> table_at(&frame.node.children, place)
-            if child != NULL:
-                self.frames[depth] = Frame(child, frame.token + 1)
-                depth += 1
-        return depth
+            here, below = below, here
+        return self._arrive(here)
 
     cdef int find_all(self) noexcept:
-        self.found_count = 0
+        self.found.count = 0
         return self._arrive_below(self.root)
 
+    cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept:
+        cdef int whole = split_tokens(&self.tokens, subject, length)
+        self.found.count = self.here.count = 0
+        if whole > 0 and push(&self.here, self.root) < 0:
+            return -1
+        return whole
+
+    cdef int _arrive(self, NodeList* here) noexcept:
+        """The walk has used up the subject: who subscribed to exactly what led here?"""
+        cdef uint32_t place
+        cdef Node* node
+        for place in range(here.count):
+            node = here.items[place]
+            if lists_any(node) and push(&self.found, node) < 0:
+                return -1
+        return 1
+
     cdef int _arrive_below(self, Node* top) noexcept:
-        """All descendants, breadth first: `found` is the queue and the result. Some may list nobody."""
-        cdef uint32_t at = self.found_count
+        """All descendants, breadth first: `found` is the queue and the result. Some may list
+        nobody."""
+        cdef uint32_t at = self.found.count
         cdef uint32_t place
         cdef Node* child
         while True:
             for place in range(table_span(&top.children)):
                 child = <Node*> table_at(&top.children, place)
-                if child != NULL and self._arrive(child) < 0:
+                if child != NULL and push(&self.found, child) < 0:
                     return -1
-            if top.star != NULL and self._arrive(top.star) < 0:
+            if top.star != NULL and push(&self.found, top.star) < 0:
                 return -1
-            if top.tail != NULL and self._arrive(top.tail) < 0:
+            if top.tail != NULL and push(&self.found, top.tail) < 0:
                 return -1
-            if at == self.found_count:
-                return 0
-            top = self.found[at]
+            if at == self.found.count:
+                return 1
+            top = self.found.items[at]
             at += 1
 
-    cdef inline int _arrive(self, Node* node) noexcept:
-        cdef Node** found
-        cdef uint32_t capacity
-        if self.found_count == self.found_capacity:
-            capacity = self.found_capacity * 2 or 16
-            found = <Node**> realloc(self.found, capacity * sizeof(Node*))
-            if found == NULL:
-                return -1
-            self.found = found
-            self.found_capacity = capacity
-        natsd_prefetch(node.plain.items)
-        self.found[self.found_count] = node
-        self.found_count += 1
-        return 0
-
-    cdef inline int _reserve_frames(self, uint32_t count) noexcept:
-        cdef Frame* frames
-        if count <= self.frames_capacity:
-            return 0
-        count = max(count, 2 * self.frames_capacity)
-        frames = <Frame*> realloc(self.frames, count * sizeof(Frame))
-        if frames == NULL:
-            return -1
-        self.frames = frames
-        self.frames_capacity = count
-        return 0
-
     cdef int clear(self) except -1:
-        """Unlist everything; subscriptions are released last, when nothing here can be reached from them."""
+        """Unlist everything; subscriptions are released last, when nothing here can be reached from
+        them."""
         cdef list orphans = []
         cdef uint32_t at, place
         cdef Node* node
@@ -486,8 +493,8 @@ cdef class Interest:
         if root == NULL or self.find_all() < 0:
             free(root)
             raise MemoryError
-        for at in range(self.found_count):
-            node = self.found[at]
+        for at in range(self.found.count):
+            node = self.found.items[at]
             unlist(&node.plain, orphans)
             for place in range(table_span(&node.groups)):
                 group = <QueueGroup*> table_at(&node.groups, place)

@@ -12,6 +12,7 @@ cdef enum:
     ENTRIES_MAX = 1024
     ENTRIES_SWEPT_TO = 256
     DOOR_SIZE = 1024
+    DOOR_OPENS = 8              # for one in so many of those who knock a second time
 
 cdef struct CacheEntry:         # followed in memory by the subject's bytes
     Named subject
@@ -24,7 +25,8 @@ cdef class MatchCache:
     cdef CacheEntry** entries
     cdef uint64_t* signatures   # of entries[i]: the low hash halves of its first two tokens
     cdef uint32_t count
-    cdef uint32_t* door         # hash fragments of subjects turned away once
+    cdef uint32_t* door         # hash fragments of subjects turned away
+    cdef uint32_t knocks        # how many knocked, scrambled
     cdef PyObject* retired      # results to release when the SubList is in order again, linked
 
     cdef bint admits(self, uint64_t hash) noexcept

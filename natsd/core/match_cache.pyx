@@ -1,18 +1,20 @@
 """The results of recent matches, by published subject: at most 1,024, swept to 256.
 
-- **In**: below half of the maximum every subject comes in. Above it, a subject comes in when it is seen for the
-  second time: the `door` remembers fragments of the last subjects turned away, one per bucket. Unique reply
-  subjects so fill at most half of the cache, once, and displace nothing that is used.
-- **Out**: a sweep drops entries that nobody asked for again, then any others, down to 256. What stays has to be
-  asked for again before the next sweep.
-- **Join**: an entry's result is replaced by one that also lists the newcomer. An exact subject is looked up; a
-  wildcard goes through all entries by *signature*, 8 bytes each in one array, and only where the first two tokens
-  can match are the subjects compared.
+- **In**: below half of the maximum every subject comes in. Above it there is a door, which
+  remembers fragments of the last subjects turned away, one per bucket, and opens for one in eight
+  of those it sees again. So unique reply subjects fill half of the cache once and displace nothing;
+  and where there are ten times more subjects than entries, they do not spend their time throwing
+  each other out.
+- **Out**: a sweep drops entries that nobody asked for again, then any others, down to 256. What
+  stays has to be asked for again before the next sweep.
+- **Join**: an entry's result is replaced by one that also lists the newcomer. An exact subject is
+  looked up; a wildcard goes through all entries by *signature*, 8 bytes each in one array, and only
+  where the first two tokens can match are the subjects compared.
 - **Leave**: the entries concerned are dropped: what remains is asked from the trie, once, if ever.
 - Subjects nobody is interested in are cached like others; a newcomer joins them too.
 
-A result that is replaced or dropped ceases to be `live`, and is released only in `release`, which the SubList calls
-last: destructors may call back into it.
+A result that is replaced or dropped ceases to be `live`, and is released only in `release`, which
+the SubList calls last: destructors may call back into it.
 
 Seed: 000 (Cache Strategy).
 """
@@ -94,9 +96,11 @@ cdef class MatchCache:
         if self.count < ENTRIES_MAX // 2:
             return True
         bucket = &self.door[hash % DOOR_SIZE]
+        self.knocks = self.knocks * 1664525 + 1013904223
         if bucket[0] == fragment:
-            return True
-        bucket[0] = fragment
+            return (self.knocks >> 16) % DOOR_OPENS == 0
+        if self.knocks >> 31:       # or else two that alternate would never get in
+            bucket[0] = fragment
         return False
 
     cdef int put(self, MatchResult result, uint64_t hash) except -1:
@@ -237,7 +241,8 @@ cdef class MatchCache:
             self._drop(self.entries[self.count - 1])
 
     cdef void release(self) noexcept:
-        """Let go of what was replaced or dropped. Runs destructors: only as the last step of an operation."""
+        """Let go of what was replaced or dropped. Runs destructors: only as the last step of an
+        operation."""
         cdef PyObject* first
         while self.retired != NULL:
             first = self.retired

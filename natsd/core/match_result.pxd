@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.core.interest cimport Node, QueueGroup
+from natsd.core.interest cimport NodeList, QueueGroup
 from natsd.core.subscription cimport Subscription
 
 
@@ -24,7 +24,7 @@ cdef struct QueueResult:        # one queue group, merged over all nodes
 cdef class MatchResult:
     cdef char* subject
     cdef Py_ssize_t subject_len
-    cdef readonly bint live     # still what the SubList's cache would answer; only the SubList sets it
+    cdef readonly bint live     # still what the SubList would answer; only the SubList sets it
     cdef PyObject** plain_subs  # Subscription
     cdef uint32_t plain_count
     cdef uint32_t queue_count
@@ -33,11 +33,11 @@ cdef class MatchResult:
     cdef SubArray* plain_array
     cdef uint32_t subject_capacity
     cdef uint32_t queue_capacity
-    cdef PyObject* next_retired # MatchCache's
+    cdef PyObject* next_retired  # MatchCache's
 
     # For SubList, before anyone else holds the result, and once nobody does.
     cdef int fill(
-        self, const char* subject, Py_ssize_t length, Node** nodes, uint32_t node_count
+        self, const char* subject, Py_ssize_t length, NodeList* nodes
     ) except -1
     cdef void empty(self) noexcept
     # A new result that also lists `sub`; None: too many groups to be worth a copy.
@@ -45,9 +45,11 @@ cdef class MatchResult:
 
     cdef int _keep_subject(self, const char* subject, Py_ssize_t length) except -1
     cdef void _see_plain(self) noexcept
-    cdef int _merge_groups(self, Node** nodes, uint32_t node_count, uint32_t group_total) except -1
+    cdef int _merge_groups(self, NodeList* nodes, uint32_t group_total) except -1
     cdef int _merge_group(self, QueueGroup* group, uint32_t* index, uint32_t span) except -1
-    cdef QueueResult* _group_named(self, QueueGroup* group, uint32_t* index, uint32_t span) except NULL
+    cdef QueueResult* _group_named(
+        self, QueueGroup* group, uint32_t* index, uint32_t span
+    ) except NULL
     cdef QueueResult* _add_group(self, uint64_t hash, uint32_t name_len) except NULL
     cdef int _reserve_groups(self, uint32_t capacity) except -1
     cdef int _share(self, MatchResult other) except -1

@@ -7,13 +7,13 @@
                         name, members, count ──▶ another SubArray
     its successor: plain_count = 3 ───────────▶ the same SubArray
 
-A result owns a share of its arrays and an array owns references to its subscriptions, so whoever holds a result
-can deliver through it whatever happens to the SubList. Arrays only grow: when a subscription joins, the successor
-appends to the array it shares with its predecessor, who goes on seeing its own prefix. So 100,000 joins at one hot
-subject cost 100,000 appends, not 100,000 copies.
+A result owns a share of its arrays and an array owns references to its subscriptions, so whoever
+holds a result can deliver through it whatever happens to the SubList. Arrays only grow: when a
+subscription joins, the successor appends to the array it shares with its predecessor, who goes on
+seeing its own prefix. So 100,000 joins at one hot subject cost 100,000 appends, not 100,000 copies.
 
-Groups of the same name at several nodes are merged; up to `LINEAR_GROUPS_MAX` are compared one by one by hash,
-more go through an index, so that thousands of queue names do not cost the square.
+Groups of the same name at several nodes are merged; up to `LINEAR_GROUPS_MAX` are compared one by
+one by hash, more go through an index, so that thousands of queue names do not cost the square.
 """
 
 cimport cython
@@ -23,7 +23,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
-from natsd.core.interest cimport Members, Node, QueueGroup, members_of
+from natsd.core.interest cimport Members, NodeList, QueueGroup, members_of
 from natsd.core.name_table cimport hash_name, name_of, natsd_same, table_at, table_span
 from natsd.core.subject cimport wire_text
 from natsd.core.subscription cimport NATSD_LIVE, Subscription, live, queue_of
@@ -56,7 +56,8 @@ cdef inline void append(SubArray* array, Subscription sub) noexcept:
 
 
 cdef void let_go(SubArray* array) noexcept:
-    """One owner less; the last one releases the subscriptions, whose destructors may do anything."""
+    """One owner less; the last one releases the subscriptions, whose destructors may do
+    anything."""
     cdef uint32_t place
     if array == NULL:
         return
@@ -70,8 +71,8 @@ cdef void let_go(SubArray* array) noexcept:
 
 
 cdef SubArray* with_room(SubArray* array, uint32_t used, uint64_t more) noexcept:
-    """An array that starts with the first `used` of `array`, with room for `more`; takes over the caller's share
-    of `array`. NULL: out of memory, and the caller still has it."""
+    """An array that starts with the first `used` of `array`, with room for `more`; takes over the
+    caller's share of `array`. NULL: out of memory, and the caller still has it."""
     cdef SubArray* larger
     cdef uint32_t place
     if used + more > ARRAY_CAPACITY_MAX:
@@ -91,13 +92,13 @@ cdef void append_members(SubArray* array, Members* members, bint weighted) noexc
     cdef PyObject** items = members_of(members)
     cdef Subscription sub
     cdef uint32_t place
-    cdef int copy
+    cdef int _copy
     for place in range(members.count):
         sub = <Subscription> items[place]
         if not weighted:
             append(array, sub)
         else:
-            for copy in range(sub.weight):
+            for _copy in range(sub.weight):
                 append(array, sub)
 
 
@@ -129,7 +130,7 @@ cdef class MatchResult:
         raise TypeError("a MatchResult comes from SubList.match")
 
     cdef int fill(
-        self, const char* subject, Py_ssize_t length, Node** nodes, uint32_t node_count
+        self, const char* subject, Py_ssize_t length, NodeList* nodes
     ) except -1:
         """Become what `nodes` list; on failure the result is to be thrown away."""
         cdef uint32_t place
@@ -137,22 +138,21 @@ cdef class MatchResult:
         cdef uint32_t group_total = 0
         assert self.plain_count == 0 and self.queue_count == 0
         self._keep_subject(subject, length)
-        for place in range(node_count):
-            plain_total += nodes[place].plain.count
-            group_total += nodes[place].groups.count
+        for place in range(nodes.count):
+            plain_total += nodes.items[place].plain.count
+            group_total += nodes.items[place].groups.count
         if plain_total:
             self.plain_array = checked(with_room(self.plain_array, 0, plain_total))
-            for place in range(node_count):
-                append_members(self.plain_array, &nodes[place].plain, False)
+            for place in range(nodes.count):
+                append_members(self.plain_array, &nodes.items[place].plain, False)
             self._see_plain()
         if group_total:
-            self._merge_groups(nodes, node_count, group_total)
+            self._merge_groups(nodes, group_total)
         return 0
 
     cdef void empty(self) noexcept:
         """Forget everything but the room; runs destructors, so only where anything may happen."""
         cdef uint32_t place
-        cdef SubArray* array
         self.live = False
         self.plain_count = 0
         self.plain_subs = NULL
@@ -179,7 +179,7 @@ cdef class MatchResult:
         self.plain_subs = items_of(self.plain_array)
         self.plain_count = self.plain_array.used
 
-    cdef int _merge_groups(self, Node** nodes, uint32_t node_count, uint32_t group_total) except -1:
+    cdef int _merge_groups(self, NodeList* nodes, uint32_t group_total) except -1:
         cdef uint32_t* index = NULL
         cdef uint32_t span = 0
         cdef uint32_t at, place
@@ -190,9 +190,9 @@ cdef class MatchResult:
             if index == NULL:
                 raise MemoryError
         try:
-            for at in range(node_count):
-                for place in range(table_span(&nodes[at].groups)):
-                    group = <QueueGroup*> table_at(&nodes[at].groups, place)
+            for at in range(nodes.count):
+                for place in range(table_span(&nodes.items[at].groups)):
+                    group = <QueueGroup*> table_at(&nodes.items[at].groups, place)
                     if group != NULL:
                         self._merge_group(group, index, span)
         finally:
@@ -214,7 +214,9 @@ cdef class MatchResult:
         into.name = queue_of(<Subscription> into.members[0])
         return 0
 
-    cdef QueueResult* _group_named(self, QueueGroup* group, uint32_t* index, uint32_t span) except NULL:
+    cdef QueueResult* _group_named(
+        self, QueueGroup* group, uint32_t* index, uint32_t span
+    ) except NULL:
         cdef const char* name = name_of(&group.name)
         cdef QueueResult* into
         cdef uint32_t place
@@ -235,7 +237,8 @@ cdef class MatchResult:
         return into
 
     cdef QueueResult* _add_group(self, uint64_t hash, uint32_t name_len) except NULL:
-        """A group without members, which the caller gives it; room kept from an earlier use is taken up."""
+        """A group without members, which the caller gives it; room kept from an earlier use is
+        taken up."""
         cdef QueueResult* group
         if self.queue_count == self.queue_capacity:
             self._reserve_groups(max(2 * self.queue_capacity, 1))
@@ -294,7 +297,7 @@ cdef class MatchResult:
         cdef uint64_t hash = hash_name(queue_of(sub), sub.queue_len)
         cdef QueueResult* into = NULL
         cdef uint32_t place
-        cdef int copy
+        cdef int _copy
         if sub.weight == 0:
             return 0
         for place in range(self.queue_count):
@@ -305,7 +308,7 @@ cdef class MatchResult:
         if into == NULL:
             into = self._add_group(hash, sub.queue_len)
         into.array = checked(with_room(into.array, into.count, sub.weight))
-        for copy in range(sub.weight):
+        for _copy in range(sub.weight):
             append(into.array, sub)
         into.members = items_of(into.array)
         into.count = into.array.used
@@ -317,7 +320,8 @@ cdef class MatchResult:
         return self.plain_count + self.queue_count
 
     def __repr__(self):
-        return f"<MatchResult {self.subject_text!r}: {self.plain_count} plain, {self.queue_count} groups>"
+        who = f"{self.plain_count} plain, {self.queue_count} groups"
+        return f"<MatchResult {self.subject_text!r}: {who}>"
 
     @property
     def subject_text(self) -> str:
@@ -351,7 +355,8 @@ cdef SubArray* checked(SubArray* array) except NULL:
 
 
 cdef SubArray* emptied(SubArray* array) noexcept:
-    """The same array without its subscriptions, when it is ours alone and worth keeping; else NULL."""
+    """The same array without its subscriptions, when it is ours alone and worth keeping; else
+    NULL."""
     cdef uint32_t used
     if array == NULL or array.owners > 1 or array.capacity > KEPT_CAPACITY_MAX:
         let_go(array)

@@ -11,8 +11,8 @@ An item is any struct that begins with `Named` and carries its name's bytes in i
             count = 1   mask = 0: `slots` is the item itself
             else        slots ─▶ [hash, item][hash, NULL]…   mask + 1 of them, at most 2/3 taken
 
-Probing is linear and removal shifts back, so there are no tombstones and churn costs nothing. Hashes are keyed
-with random bytes drawn at import: outside names cannot be chosen to collide.
+Probing is linear and removal shifts back, so there are no tombstones and churn costs nothing.
+Hashes are keyed with random bytes drawn at import: outside names cannot be chosen to collide.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -57,7 +57,8 @@ cdef extern from *:
             return natsd_load8(a + n - 8) == natsd_load8(b + n - 8);
         }
         if (n >= 4)
-            return natsd_load4(a) == natsd_load4(b) && natsd_load4(a + n - 4) == natsd_load4(b + n - 4);
+            return natsd_load4(a) == natsd_load4(b)
+                && natsd_load4(a + n - 4) == natsd_load4(b + n - 4);
         for (size_t at = 0; at < n; at++) if (a[at] != b[at]) return 0;
         return 1;
     }
@@ -98,7 +99,9 @@ cdef inline const char* name_of(Named* item) noexcept nogil:
     return <const char*> item + item.name_at
 
 
-cdef inline bint is_named(Named* item, uint64_t hash, const char* name, uint32_t length) noexcept nogil:
+cdef inline bint is_named(
+    Named* item, uint64_t hash, const char* name, uint32_t length
+) noexcept nogil:
     return item.hash == hash and item.length == length and natsd_same(name_of(item), name, length)
 
 
@@ -121,9 +124,15 @@ cdef inline Named* table_find(
         place = (place + 1) & table.mask
 
 
-cdef inline void table_prefetch(NameTable* table, uint64_t hash) noexcept nogil:
+cdef inline void prefetch_slot(NameTable* table, uint64_t hash) noexcept nogil:
     """Have the processor fetch where `table_find` will begin."""
     natsd_prefetch(&table.slots[hash & table.mask])
+
+
+cdef inline void prefetch_item(NameTable* table, uint64_t hash) noexcept nogil:
+    """Have the processor fetch what `table_find` will most likely find."""
+    if table.mask:
+        natsd_prefetch(table.slots[hash & table.mask].item)
 
 
 cdef inline uint32_t table_span(NameTable* table) noexcept nogil:
@@ -135,6 +144,7 @@ cdef inline Named* table_at(NameTable* table, uint32_t place) noexcept nogil:
     return <Named*> table.slots if table.mask == 0 else table.slots[place].item
 
 
-cdef int table_add(NameTable* table, Named* item) noexcept nogil     # 0, or -1: out of memory, unchanged
+# 0, or -1: out of memory, and the table unchanged. The items stay their owner's.
+cdef int table_add(NameTable* table, Named* item) noexcept nogil
 cdef void table_remove(NameTable* table, Named* item) noexcept nogil
-cdef void table_free(NameTable* table) noexcept nogil                # the slots; the items are their owner's
+cdef void table_free(NameTable* table) noexcept nogil

@@ -61,7 +61,8 @@ cdef int table_add(NameTable* table, Named* item) noexcept nogil:
 
 
 cdef void close_gap(NameTable* table, uint64_t gap) noexcept nogil:
-    """Shift back what probing had pushed past the freed slot, so that no search stops short of it."""
+    """Shift back what probing had pushed past the freed slot, so that no search stops short of
+    it."""
     cdef Slot* slots = table.slots
     cdef uint64_t mask = table.mask
     cdef uint64_t place = gap

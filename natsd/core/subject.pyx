@@ -1,9 +1,10 @@
 """What a subject is, and which subjects meet.
 
-A subject is one or more non-empty tokens separated by `.`; there is no limit on their number. A token that is
-exactly `*` stands for one token, a last token that is exactly `>` for one or more. Inside a longer token both are
-ordinary characters, and in a *published* subject they are ordinary tokens: `PUB foo.*` reaches `foo.*` and `foo.>`
-because `*` is a token like any other, and never `foo.bar`.
+A subject is one or more non-empty tokens separated by `.`; there is no limit on their number. A
+token that is exactly `*` stands for one token, a last token that is exactly `>` for one or more.
+Inside a longer token both are ordinary characters, and in a *published* subject they are ordinary
+tokens: `PUB foo.*` reaches `foo.*` and `foo.>` because `*` is a token like any other, and never
+`foo.bar`.
 
 Reference: §3.6. Behaviour where it is silent: nats-server's, tried.
 """

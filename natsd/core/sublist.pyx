@@ -7,13 +7,16 @@
           └──────────▶ MatchResult what a lookup answers: immutable              match_result.pyx
 
 Promises
-- One writer; readers in other threads never crash. Everything here holds the GIL from its first step to its last,
-  and destructors (which may run any code, and hand the GIL on) run only before a walk or after the last step.
-- A result that is held never changes. `result.live` turns false when the SubList would answer otherwise, so a
-  publisher may keep its last result and compare `live` and the subject's bytes instead of asking again. Results
-  that did not come into the cache are never live.
-- An uncached lookup allocates nothing: it refills the previous uncached result, unless someone still holds it.
-- Subscriptions are held by reference from insert to remove. A subscription is in one SubList at a time.
+- One writer; readers in other threads never crash. Everything here holds the GIL from its first
+  step to its last, and destructors (which may run any code, and hand the GIL on) run only before a
+  walk or after the last step.
+- A result that is held never changes. `result.live` turns false when the SubList would answer
+  otherwise, so a publisher may keep its last result and compare `live` and the subject's bytes
+  instead of asking again. Results that did not come into the cache are never live.
+- An uncached lookup allocates nothing: it refills the previous uncached result, unless someone
+  still holds it.
+- Subscriptions are held by reference from insert to remove. A subscription is in one SubList at a
+  time.
 
 Seed: 000. Reference: §3.6, §12.
 """
@@ -29,14 +32,14 @@ from natsd.core.name_table cimport hash_name, table_at, table_find, table_span
 from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport WEIGHT_MAX
 
-from natsd.core.subject import InvalidSubject
+from natsd.core.subject import InvalidSubject  # no-cython-lint: offered here too
 from natsd.core.sublist_stats import SubListStats
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
 cdef enum:
-    BATCH_PATCHED_MAX = 64      # a larger batch of removals drops the whole cache instead of going through it
+    BATCH_PATCHED_MAX = 64      # a larger batch of removals drops the whole cache instead
 
 
 class AlreadyListed(ValueError):
@@ -74,16 +77,17 @@ cdef class SubList:
         if whole and self.cache_enabled and self.cache.admits(hash):
             self.scratch = result
             result = MatchResult.__new__(MatchResult)
-            result.fill(subject, length, self.interest.found, self.interest.found_count)
+            result.fill(subject, length, &self.interest.found)
             self.cache.put(result, hash)
             self._settle()
             return result
-        result.fill(subject, length, self.interest.found, self.interest.found_count)
+        result.fill(subject, length, &self.interest.found)
         self.scratch = result
         return result
 
     cdef MatchResult _take_scratch(self):
-        """An empty result that nobody else knows. May run destructors, which may look up in their turn."""
+        """An empty result that nobody else knows. May run destructors, which may look up in their
+        turn."""
         cdef MatchResult result = self.scratch
         self.scratch = None
         if result is None or Py_REFCNT(<PyObject*> result) > 1:
@@ -138,7 +142,7 @@ cdef class SubList:
             return fanout_of(result_of(entry)) > 0
         if self.interest.find(subject, length) < 0:
             raise MemoryError
-        return self.interest.found_count > 0
+        return self.interest.found.count > 0
 
     # For Python
 
@@ -151,7 +155,8 @@ cdef class SubList:
         return self.remove_sub(sub)
 
     def remove_batch(self, subs) -> int:
-        """Take out everything of `subs` that is here, as for a closing connection; how many that were."""
+        """Take out everything of `subs` that is here, as for a closing connection; how many that
+        were."""
         cdef list batch = list(subs)
         cdef bint patch_cache = len(batch) <= BATCH_PATCHED_MAX
         cdef Subscription sub
@@ -181,7 +186,8 @@ cdef class SubList:
         return self.lookup(data, len(data))
 
     def match_all(self, list subjects) -> int:
-        """Match each of `subjects` (bytes) in one compiled loop, as connections do; the sum of their fan-outs."""
+        """Match each of `subjects` (bytes) in one compiled loop, as connections do; the sum of
+        their fan-outs."""
         cdef uint64_t total = 0
         cdef bytes subject
         for subject in subjects:
@@ -193,7 +199,8 @@ cdef class SubList:
         return self.interested(data, len(data))
 
     def num_interest(self, subject) -> tuple:
-        """How many plain and how many queue subscriptions; a remote one counts once, whatever its weight."""
+        """How many plain and how many queue subscriptions; a remote one counts once, whatever its
+        weight."""
         cdef bytes data = wire_bytes(subject)
         cdef uint32_t at, place
         cdef Node* node
@@ -202,8 +209,8 @@ cdef class SubList:
         cdef uint64_t queue = 0
         if self.interest.find(data, len(data)) < 0:
             raise MemoryError
-        for at in range(self.interest.found_count):
-            node = self.interest.found[at]
+        for at in range(self.interest.found.count):
+            node = self.interest.found.items[at]
             plain += node.plain.count
             for place in range(table_span(&node.groups)):
                 group = <QueueGroup*> table_at(&node.groups, place)
@@ -212,12 +219,13 @@ cdef class SubList:
         return plain, queue
 
     def reverse_match(self, pattern) -> MatchResult:
-        """Every subscription that could receive a message that `pattern`, wildcards and all, would."""
+        """Every subscription that could receive a message that `pattern`, wildcards and all,
+        would."""
         cdef bytes data = wire_bytes(pattern)
         cdef MatchResult result = MatchResult.__new__(MatchResult)
         if self.interest.find_colliding(data, len(data)) < 0:
             raise MemoryError
-        result.fill(data, len(data), self.interest.found, self.interest.found_count)
+        result.fill(data, len(data), &self.interest.found)
         return result
 
     def subscriptions(self) -> list:
@@ -228,8 +236,8 @@ cdef class SubList:
         cdef QueueGroup* group
         if self.interest.find_all() < 0:
             raise MemoryError
-        for at in range(self.interest.found_count):
-            node = self.interest.found[at]
+        for at in range(self.interest.found.count):
+            node = self.interest.found.items[at]
             append_all(subs, &node.plain)
             for place in range(table_span(&node.groups)):
                 group = <QueueGroup*> table_at(&node.groups, place)

@@ -59,7 +59,7 @@ cdef class Subscription:
     cdef readonly int32_t weight        # how often a remote queue subscription stands in its group
     cdef readonly bint closed           # no longer wanted by its owner: deliver must skip it
     cdef readonly int64_t delivered
-    cdef readonly int64_t max_delivered # auto-unsubscribe after that many; 0: never
+    cdef readonly int64_t max_delivered  # auto-unsubscribe after that many; 0: never
     cdef readonly Sink sink
     # The SubList's own: where this subscription stands.
     cdef void* node            # its trie node; NULL: not inserted anywhere

@@ -1,14 +1,14 @@
 """Subscriptions and sinks.
 
 A Subscription is 96 bytes plus one allocation for its texts. It takes no part in garbage collection
-(`no_gc`): a million of them would be walked at every full collection, and it holds only its sink. The one
-cycle it can close is sink -> subscription -> sink, and who made it breaks it: the sink's owner calls `detach`
-when the subscription ends, which it must do anyway so that results already handed out skip it. `sink` is never
-None, so a deliver through a stale result is harmless.
+(`no_gc`): a million of them would be walked at every full collection, and it holds only its sink.
+The one cycle it can close is sink -> subscription -> sink, and who made it breaks it: the sink's
+owner calls `detach` when the subscription ends, which it must do anyway so that results already
+handed out skip it. `sink` is never None, so a deliver through a stale result is harmless.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, uint32_t
+from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 

@@ -153,19 +153,14 @@ def test_collisions(first: str, second: str, expected: bool) -> None:
 
 
 def test_tokens_are_counted_from_one() -> None:
-    assert [subject.token_at("foo.bar.*", place) for place in range(5)] == [
-        "",
-        "foo",
-        "bar",
-        "*",
-        "",
-    ]
+    tokens = [subject.token_at("foo.bar.*", place) for place in range(5)]
+    assert tokens == ["", "foo", "bar", "*", ""]
     assert subject.token_count("") == 0
 
 
 def test_only_text_and_bytes_are_subjects() -> None:
     with pytest.raises(TypeError):
-        subject.is_valid(7)  # type: ignore[arg-type]
+        subject.is_valid(7)  # type: ignore[arg-type]  # on purpose
 
 
 @given(ANY_SUBJECTS)

@@ -16,10 +16,10 @@ from natsd.core.subscription import Sink, Subscription, live_counts
 class Marked(Subscription):
     """A subscription whose end can be watched."""
 
-    __slots__ = ("__weakref__", "at_end")
+    at_end: Callable[[], None] | None = None
 
     def __del__(self) -> None:
-        if hasattr(self, "at_end"):
+        if self.at_end is not None:
             self.at_end()
 
 
@@ -171,10 +171,8 @@ def test_a_hundred_thousand_at_one_subject_come_and_go_in_linear_time(
     sublist = SubList()
     published = subject.replace("*", "x")
     sublist.match(published)
-    subs = [
-        Subscription(subject, f"q{number}" if queue == "each" else queue)
-        for number in range(100_000)
-    ]
+    names = (f"q{number}" if queue == "each" else queue for number in range(100_000))
+    subs = [Subscription(subject, name) for name in names]
 
     def come_and_go() -> None:
         for sub in subs:

@@ -32,12 +32,12 @@ def test_it_is_small_and_the_garbage_collector_does_not_see_it() -> None:
 
 def test_what_it_takes() -> None:
     with pytest.raises(TypeError):
-        Subscription(7)  # type: ignore[arg-type]
+        Subscription(7)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TypeError):
-        Subscription("foo", sink=object())  # type: ignore[arg-type]
+        Subscription("foo", sink=object())  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ValueError, match="queue name"):
         Subscription("foo", "")
     sub = Subscription("foo", sink=Sink())
     with pytest.raises(TypeError, match="once"):
-        sub.__init__("bar")  # type: ignore[misc]
+        sub.__init__("bar")  # type: ignore[misc]  # on purpose
     assert sub.subject == "foo"
