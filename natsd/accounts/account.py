@@ -1,4 +1,5 @@
-"""An account: its interest, its counters, and the client through which the server's own parts use it."""
+"""An account: its interest, its counters, and the client through which the server's own parts use
+it."""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
 """The client that the server's own parts publish, subscribe and request with: one per account.
 
-- Nothing is recursive: messages and callbacks are queued and carried out at the end of the reactor's turn.
+- Nothing is recursive: messages and callbacks are queued and carried out at the end of the
+  reactor's turn.
 - A callback that raises is logged; it disturbs neither the publisher nor other subscribers.
 - It is used on the server's event loop only.
 """
@@ -59,9 +60,7 @@ class InternalClient:
         self._sublist.remove(subscription)
         subscription.detach()
 
-    async def request(
-        self, subject: str, payload: bytes = b"", *, timeout_s: float = 2.0
-    ) -> bytes:
+    async def request(self, subject: str, payload: bytes = b"", *, timeout_s: float = 2.0) -> bytes:
         """The payload of the first answer. Raises NoRespondersError at once, TimeoutError later."""
         if not self._sublist.has_interest(subject):
             raise NoRespondersError(f"nobody listens on {subject!r}")

@@ -1,4 +1,5 @@
-"""Accepts connections: a batch per turn of the loop, with a pause when the system has no descriptors left.
+"""Accepts connections: a batch per turn of the loop, with a pause when the system has no
+descriptors left.
 
 Source: the pause doubles from 10 ms to 1 s, as in nats-server.
 """
@@ -32,7 +33,7 @@ class Acceptor:
         self._accepted = accepted
         self._pause_s = PAUSE_MIN_S
         self._timer: asyncio.TimerHandle | None = None
-        # Inherited by the sockets accepted, where the system does that; set again where it does not.
+        # Accepted sockets inherit it.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.add_reader(listener.fileno(), self._accept)
 

@@ -1,7 +1,9 @@
 """A client's connection: what INFO and CONNECT say, and what of it is logged and remembered.
 
-- The path of messages is compiled (natsd/core/connection.pyx); here is what happens once per connection.
-- A client is in its server's `clients` from accept to teardown, then a `ClosedClient` in the ring of those.
+- The path of messages is compiled (natsd/core/connection.pyx); here is what happens once per
+  connection.
+- A client is in its server's `clients` from accept to teardown, then a `ClosedClient` in the ring
+  of those.
 
 Source: nats-server 2.14 reference 3.2, 3.3, 3.5 and 9.4.
 """
@@ -173,9 +175,7 @@ class Client(Connection):
     def authentication_timed_out(self) -> None:
         """Close a connection that did not authenticate in time."""
         self.debug("Authentication Timeout")
-        self.close_with_error(
-            ErrorText.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT
-        )
+        self.close_with_error(ErrorText.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT)
 
     def closed(self) -> None:
         """The connection is gone."""

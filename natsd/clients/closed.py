@@ -9,7 +9,7 @@ from natsd.clients.client import Client, SubscriptionInfo
 SUBSCRIPTIONS_KEPT_MAX: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClosedClient:
     """What `connz?state=closed` shows; times in nanoseconds of the monotonic clock."""
 
@@ -40,7 +40,8 @@ class ClosedClient:
     def of(cls, client: Client) -> "ClosedClient":
         """Remember a client that is being torn down, before its subscriptions are gone."""
         few = client.num_subscriptions <= SUBSCRIPTIONS_KEPT_MAX
-        assert client.reason is not None and client.account is not None
+        assert client.reason is not None
+        assert client.account is not None
         return cls(
             cid=client.cid,
             kind=client.kind,

@@ -4,7 +4,9 @@ import json
 import re
 from typing import Final
 
-_SECRET: Final = re.compile(rb'("(?:pass|auth_token|jwt|sig|nkey)"\s*:\s*")(?:[^"\\]|\\.)*(")', re.I)
+_SECRET: Final = re.compile(
+    rb'("(?:pass|auth_token|jwt|sig|nkey)"\s*:\s*")(?:[^"\\]|\\.)*(")', re.I
+)
 
 
 def redact_connect(text: bytes) -> bytes:

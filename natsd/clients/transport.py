@@ -1,6 +1,8 @@
-"""Serves a connection from one of the event loop's transports: where there is no poller, and for TLS.
+"""Serves a connection from one of the event loop's transports: where there is no poller, and for
+TLS.
 
-The loop's calls are passed on to the same compiled connection that otherwise reads its socket itself.
+The loop's calls are passed on to the same compiled connection that otherwise reads its socket
+itself.
 """
 
 import asyncio

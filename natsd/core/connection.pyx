@@ -4,9 +4,9 @@
                    (publisher)                        (recipient)
 
 Promise
-- The path of a message makes no Python object: a publisher remembers its last match result, a delivery is three
-  copies into the recipient's outbound chunk: subject, sid, and "reply size CRLF payload CRLF" as it
-  came in.
+- The path of a message makes no Python object: a publisher remembers its last match result, a
+  delivery is three copies into the recipient's outbound chunk: subject, sid, and "reply size CRLF
+  payload CRLF" as it came in.
 - What few clients use (verbose, pedantic, tracing, no header support, auto-unsubscribe) is behind
   one flag each way (`careful_in`, `careful_out`); who does not use it pays a test of that flag.
 - A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read.
@@ -137,14 +137,16 @@ cdef class Connection(Wire):
     # ---- life
 
     def bind_account(self, SubList sublist, Counters counters) -> None:
-        """Publish and subscribe in an account from now on; subscriptions in another one are dropped."""
+        """Publish and subscribe in an account from now on; leave the one before."""
         if self.sublist is not sublist:
             self.drop_subscriptions()
         self.sublist = sublist
         self.account_counters = counters
         self.memo = None
 
-    def negotiate(self, bint verbose, bint pedantic, bint echo, bint headers, bint no_responders) -> None:
+    def negotiate(
+        self, bint verbose, bint pedantic, bint echo, bint headers, bint no_responders
+    ) -> None:
         """Apply what CONNECT asked for."""
         self.verbose = verbose
         self.pedantic = pedantic
@@ -301,7 +303,8 @@ cdef class Connection(Wire):
                     <bytes>message.subject[:message.subject_len]
                 )
                 self.send_protocol(b"HMSG %b %b %d %d\r\n%b\r\n" % (
-                    <bytes>message.reply[:message.reply_len], sub.sid_bytes, len(block), len(block), block
+                    <bytes>message.reply[:message.reply_len], sub.sid_bytes,
+                    len(block), len(block), block,
                 ))
                 break
         return 0
@@ -349,7 +352,7 @@ cdef class Connection(Wire):
                 f"SID {text_of(sid)}"
             )
             return False
-        if self.settings.max_subscriptions and self.num_subscriptions >= self.settings.max_subscriptions:
+        if 0 < self.settings.max_subscriptions <= self.num_subscriptions:
             self.send_error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
             self.error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
             return False
@@ -504,7 +507,7 @@ cdef class Connection(Wire):
         return 1
 
     cdef int wait_for_recipient(self) except -1:
-        """The last message went to a connection that falls behind: read on in 2 ms, or when it caught up."""
+        """The last message went to a connection that falls behind: give it 2 ms to catch up."""
         cdef Connection recipient = <Connection>self.reactor.congested
         self.reactor.congested = None
         if self.stall_ns >= STALL_TOTAL_NS or self.reason is not None or recipient is self:
@@ -632,7 +635,8 @@ cdef bytes bytes_of(str text):
 # What each violation is answered with, why the connection is closed, and what is logged.
 VIOLATIONS = {
     UNKNOWN_OPERATION: (
-        ErrorText.UNKNOWN_PROTOCOL_OPERATION, ClosedReason.PROTOCOL_VIOLATION, "Client parser ERROR",
+        ErrorText.UNKNOWN_PROTOCOL_OPERATION, ClosedReason.PROTOCOL_VIOLATION,
+        "Client parser ERROR",
     ),
     CONTROL_LINE: (
         ErrorText.MAXIMUM_CONTROL_LINE, ClosedReason.MAXIMUM_CONTROL_LINE_EXCEEDED,

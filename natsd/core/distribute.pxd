@@ -1,4 +1,5 @@
-"""A message to all whom a match result lists: every plain subscription, one member of each queue group.
+"""A message to all whom a match result lists: every plain subscription, one member of each queue
+group.
 
 Inlined where messages enter: a client's connection, the server's own parts.
 """
@@ -15,9 +16,9 @@ cdef inline int deliver_to_one(
 ) except -1:
     """Deliver to a random member of a queue group, or to the next that takes it."""
     cdef Subscription sub
-    cdef uint32_t i
+    cdef uint32_t _i
     cdef uint32_t pick = reactor.random(group.count)
-    for i in range(group.count):
+    for _i in range(group.count):
         sub = <Subscription>group.members[pick]
         if sub.sink is not excluded and sub.sink.deliver(sub, message):
             return 1

@@ -1,9 +1,11 @@
-"""Messages from and to the server's own parts: the slow kind, for everything that is not per message.
+"""Messages from and to the server's own parts: the slow kind, for everything that is not per
+message.
 
 Promise
-- A callback gets owned bytes, outside of the publisher's turn through the parser; what it raises is logged and ends nobody's
-  connection (`Reactor.run_task`).
-- An internal publish is queued, never recursive: it is routed at the end of the turn, in the order of the calls.
+- A callback gets owned bytes, outside of the publisher's turn through the parser; what it raises is
+  logged and ends nobody's connection (`Reactor.run_task`).
+- An internal publish is queued, never recursive: it is routed at the end of the turn, in the order
+  of the calls.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -18,7 +20,7 @@ from natsd.core.sublist cimport SubList
 
 
 cdef class CallbackSink(Sink):
-    """Calls `callback(subject, reply, headers, payload)` for each message, at the end of the turn."""
+    """Calls `callback(subject, reply, headers, payload)` at the end of the turn."""
 
     def __init__(self, Reactor reactor, callback):
         self.reactor = reactor

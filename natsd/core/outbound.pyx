@@ -9,12 +9,13 @@
                          borrowed
 
 Promise
-- A frame is appended by the connection itself between `position` and `limit` (one compare, then memcpy); everything
-  else here is the rare part: a chunk is full, a payload is large, the socket took only some.
-- A chunk belongs to one connection from `take` to `give`; idle connections hold none. Chunks of the three sizes are
-  recycled through the pool, up to `FREE_CHUNKS_MAX` of each.
-- Nothing borrowed from the read buffer survives the read: what the socket did not take at once is copied, one
-  copy for all recipients (`promote`).
+- A frame is appended by the connection itself between `position` and `limit` (one compare, then
+  memcpy); everything else here is the rare part: a chunk is full, a payload is large, the socket
+  took only some.
+- A chunk belongs to one connection from `take` to `give`; idle connections hold none. Chunks of the
+  three sizes are recycled through the pool, up to `FREE_CHUNKS_MAX` of each.
+- Nothing borrowed from the read buffer survives the read: what the socket did not take at once is
+  copied, one copy for all recipients (`promote`).
 - Bytes leave in the order in which they were appended.
 """
 
@@ -80,7 +81,10 @@ cdef class ChunkPool:
 
     cdef void give(self, char* chunk) noexcept:
         cdef int chunk_class = header_of(chunk).chunk_class
-        if chunk_class < CHUNK_CLASSES and self.free_counts[chunk_class] < FREE_CHUNKS_MAX[chunk_class]:
+        if (
+            chunk_class < CHUNK_CLASSES
+            and self.free_counts[chunk_class] < FREE_CHUNKS_MAX[chunk_class]
+        ):
             header_of(chunk).next = self.free_chunks[chunk_class]
             self.free_chunks[chunk_class] = chunk
             self.free_counts[chunk_class] += 1

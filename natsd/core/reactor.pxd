@@ -78,7 +78,7 @@ cdef class Reactor:
     cdef list stalled
     cdef object stall_timer
     cdef object sweep_timer
-    cdef object tasks          # deque of (callable, arguments): what handlers queue instead of recursing
+    cdef object tasks          # deque of (callable, arguments) to run at the end of the turn
     cdef bint tasks_scheduled
     cdef double sweep_s
     cdef object log_failure

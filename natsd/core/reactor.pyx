@@ -1,23 +1,26 @@
 """The reactor: every socket of a server, read and written in turn on one event loop.
 
-Where the kernel has a readiness queue that is itself a file (epoll), plain connections are served from it directly:
-the loop watches that one file, and a turn of ours reads, parses, routes and writes for all ready sockets without an
-object or a call of the event loop per read. A connection then costs its own fields and nothing else. Elsewhere, and
-for TLS, the loop's transports feed the same connections (natsd/clients/transport.py).
+Where the kernel has a readiness queue that is itself a file (epoll), plain connections are served
+from it directly: the loop watches that one file, and a turn of ours reads, parses, routes and
+writes for all ready sockets without an object or a call of the event loop per read. A connection
+then costs its own fields and nothing else. Elsewhere, and for TLS, the loop's transports feed the
+same connections (natsd/clients/transport.py).
 
     loop ── poll_fd readable ──> turn()
                                    ├─ begin
                                    ├─ on_readable / on_writable of each ready endpoint
-                                   │     └─ end_read: flush when much is pending or payloads are borrowed
-                                   └─ finish: flush what is dirty, run queued tasks, tear down the doomed
+                                   │     └─ end_read: flush what is much, or borrowed
+                                   └─ finish: flush the dirty, run tasks, tear down the doomed
 
 Promise
 - One read buffer for all connections; what points into it is good until `end_read`.
-- Nothing is freed in the middle of a turn: an endpoint that closes is doomed, and torn down in `finish`.
-- A turn takes no longer than `TURN_NS` (plus one read), then the loop's other tasks have theirs. Ready sockets
-  are served round robin across turns.
+- Nothing is freed in the middle of a turn: an endpoint that closes is doomed, and torn down in
+  `finish`.
+- A turn takes no longer than `TURN_NS` (plus one read), then the loop's other tasks have theirs.
+  Ready sockets are served round robin across turns.
 - An exception of a handler is logged and ends its own connection only.
-- Deadlines (pings, authentication, blocked writes) are fields of the endpoints, looked at in one sweep.
+- Deadlines (pings, authentication, blocked writes) are fields of the endpoints, looked at in one
+  sweep.
 """
 
 import collections
@@ -92,7 +95,9 @@ cdef class Reactor:
         if self.ready == NULL:
             raise MemoryError
 
-    def __init__(self, loop, log_failure, Py_ssize_t control_line_bytes_max=4096, double sweep_s=0.1):
+    def __init__(
+        self, loop, log_failure, Py_ssize_t control_line_bytes_max=4096, double sweep_s=0.1
+    ):
         self.loop = loop
         self.log_failure = log_failure
         self.counters = Counters()

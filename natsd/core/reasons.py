@@ -46,9 +46,5 @@ class ErrorText:
     PUBLISH_VIOLATION = 'Permissions Violation for Publish to "{}"'
     PUBLISH_REPLY_VIOLATION = 'Permissions Violation for Publish with Reply of "{}"'
     SUBSCRIPTION_VIOLATION = 'Permissions Violation for Subscription to "{}"'
-    SUBSCRIPTION_QUEUE_VIOLATION = (
-        'Permissions Violation for Subscription to "{}" using queue "{}"'
-    )
-    SUBSCRIPTION_TOO_MANY_TOKENS = (
-        'Permissions Violation for Subscription to "{}", too many tokens'
-    )
+    SUBSCRIPTION_QUEUE_VIOLATION = 'Permissions Violation for Subscription to "{}" using queue "{}"'
+    SUBSCRIPTION_TOO_MANY_TOKENS = 'Permissions Violation for Subscription to "{}", too many tokens'

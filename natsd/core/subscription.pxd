@@ -36,12 +36,12 @@ cdef struct Message:
     Py_ssize_t subject_len
     const char* reply          # NULL: no reply subject
     Py_ssize_t reply_len
-    const char* line           # "[reply ][header size ]size CRLF", as it stands in (H)PUB and (H)MSG
+    const char* line           # "[reply ][header size ]size CRLF", as in (H)PUB and (H)MSG
     Py_ssize_t line_len
     const char* data           # header block, then payload; CRLF always stands behind it in memory
     Py_ssize_t header_len      # 0: no headers
     Py_ssize_t data_len        # headers and payload, without the CRLF
-    PyObject* owner            # the bytes object that owns `data`, or NULL: valid until deliver returns
+    PyObject* owner            # bytes object that owns `data`; NULL: valid until deliver returns
 
 
 cdef class Sink:

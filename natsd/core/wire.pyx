@@ -1,16 +1,18 @@
-"""The wire of a connection: bytes from the socket to the parser, and from the outbound buffer to the socket.
+"""The wire of a connection: bytes from the socket to the parser, and pending bytes to the socket.
 
-    plain socket, served by the reactor's poller:    recv -> read buffer -> take ...   out -> send / sendmsg
-    transport of the event loop (TLS, no poller):    read_space, bytes_read ...        out -> transport.write
+    plain socket, served by the poller:   recv -> read buffer -> take       out -> send, sendmsg
+    transport (TLS, or no poller):        read_space, bytes_read -> take    out -> transport.write
 
 Promise
-- Reading and writing never wait and never raise for what a peer does; errors end in `close` with a reason.
-- What one read leaves unparsed (a partial frame, or the rest behind a stall) moves to the connection, and stands in
-  front of the next read's bytes.
-- Pending bytes are bounded by `max_pending`: above 75 % of it publishers are told to wait (`Reactor.congested`); beyond
-  it, or when the socket takes nothing for `write_deadline`, the connection is closed as a slow consumer.
-- After `close` nothing more is parsed or appended; teardown follows at the end of the reactor's turn, and sends what
-  is pending if the socket takes it.
+- Reading and writing never wait and never raise for what a peer does; errors end in `close` with a
+  reason.
+- What one read leaves unparsed (a partial frame, or the rest behind a stall) moves to the
+  connection, and stands in front of the next read's bytes.
+- Pending bytes are bounded by `max_pending`: above 75 % of it publishers are told to wait
+  (`Reactor.congested`); beyond it, or when the socket takes nothing for `write_deadline`, the
+  connection is closed as a slow consumer.
+- After `close` nothing more is parsed or appended; teardown follows at the end of the reactor's
+  turn, and sends what is pending if the socket takes it.
 - An idle wire holds no buffer.
 
 Source: nats-server 2.14 reference 3.6.
@@ -73,7 +75,7 @@ cdef class Wire(Endpoint):
     # ---- reading
 
     cdef char* space(self, Py_ssize_t* room) noexcept:
-        """Where the next bytes belong: a large payload under way, or the read buffer, behind the tail."""
+        """Where the next bytes belong: a large payload under way, or behind the tail."""
         cdef char* at = self.large_space(room)
         if at != NULL:
             return at
@@ -178,7 +180,7 @@ cdef class Wire(Endpoint):
         self.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1:
-        """Room for `need` bytes of a frame of `total`; False if this connection takes nothing (more)."""
+        """Room for `need` bytes of a frame of `total`; False if nothing (more) is taken."""
         cdef int64_t pending = out_pending(&self.out)
         cdef int64_t most = self.settings.max_pending
         if self.reason is not None:
@@ -314,7 +316,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int close_socket(self) except -1:
-        """Unread input would make the kernel reset the connection, and an -ERR under way be lost."""
+        """Close, but not so that the kernel drops an -ERR under way because of unread input."""
         cdef char[4096] discarded
         cdef ssize_t n = 1
         cdef int rounds = DISCARD_ROUNDS
@@ -354,7 +356,7 @@ cdef class Wire(Endpoint):
     # ---- for a transport
 
     def read_space(self, Py_ssize_t hint):
-        """Where the transport may put bytes; `bytes_read` must follow before anything else reads."""
+        """Where the transport may put bytes; `bytes_read` must follow before another read."""
         cdef Py_ssize_t room = 0
         cdef char* at = self.space(&room)
         return PyMemoryView_FromMemory(at, room, PyBUF_WRITE)
