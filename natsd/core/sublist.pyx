@@ -39,7 +39,7 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
 cdef enum:
-    BATCH_PATCHED_MAX = 64      # a larger batch of removals drops the whole cache instead
+    BATCH_PATCHED_MAX = 1024    # a larger batch of removals drops the whole cache instead
 
 
 class AlreadyListed(ValueError):
@@ -138,7 +138,6 @@ cdef class SubList:
             &self.cache.by_subject, hash_name(subject, length), subject, <uint32_t> length
         )
         if entry != NULL:
-            self.num_cache_hits += 1
             return fanout_of(result_of(entry)) > 0
         if self.interest.find(subject, length) < 0:
             raise MemoryError

@@ -75,8 +75,7 @@ def test_detaching_breaks_the_cycle_with_the_sink() -> None:
     gone = weakref.ref(sink)
     sub = Subscription("foo", sink=sink)
     sink.subscriptions = [sub]
-    assert sub.sink is sink
-    assert not sub.closed
+    assert (sub.sink, sub.closed) == (sink, False)
     sub.detach()
     assert sub.closed
     assert type(sub.sink) is Sink
