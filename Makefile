@@ -27,7 +27,7 @@ run: $(VENV)/.installed $(VENV)/.compiled ## build and serve port 4222; ARGS="�
 	@exec $(BIN)/natsd $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.compiled ## build and run the tests; ARGS="…" are pytest's
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto $(ARGS)
 
 bench: $(VENV)/.installed $(VENV)/.compiled ## measure against nats-server, if it is on PATH; ARGS="…" are those of natsd bench
 	$(BIN)/natsd bench --goals $$(command -v nats-server >/dev/null && echo --vs nats-server) $(ARGS)

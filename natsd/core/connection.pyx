@@ -73,6 +73,7 @@ cdef enum:
     STALL_NS = 2_000_000
     STALL_TOTAL_NS = 10_000_000     # per read
     FIRST_PING_NS = 2_000_000_000
+    REMOVED_PER_TURN = 4096         # subscriptions of a connection that ends
     LOGGED_BYTES = 128              # of what a client sent and should not have
 
 cdef int64_t RTT_INTERVAL_NS = 3_600_000_000_000
@@ -600,15 +601,20 @@ cdef class Connection(Wire):
         return 0
 
     def drop_subscriptions(self) -> None:
-        """Remove every subscription of this connection."""
+        """End every subscription of this connection."""
         cdef Subscription sub
-        cdef dict subscriptions = self.subscriptions
+        cdef list subs = self.own_subscriptions()
         self.subscriptions = None
-        if not subscriptions:
-            return
-        self.sublist.remove_batch(list(subscriptions.values()))
-        for sub in subscriptions.values():
+        for sub in subs:
             detach(sub)
+        if subs:
+            self.remove_from(self.sublist, subs)
+
+    def remove_from(self, SubList sublist, list subs) -> None:
+        """Take ended subscriptions out of a SubList, a slice per turn of the loop."""
+        sublist.remove_batch(subs[:REMOVED_PER_TURN])
+        if len(subs) > REMOVED_PER_TURN:
+            self.reactor.loop.call_soon(self.remove_from, sublist, subs[REMOVED_PER_TURN:])
 
     def own_subscriptions(self) -> list:
         """The subscriptions of this connection, in the order they were made."""

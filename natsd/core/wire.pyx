@@ -167,8 +167,10 @@ cdef class Wire(Endpoint):
 
     cdef int append(self, const char* data, Py_ssize_t size) except -1:
         """Put protocol text into the outbound buffer."""
-        if self.out.limit - self.out.position < size and not self.make_room(size, size):
-            return 0
+        if self.out.limit - self.out.position < size:
+            if not self.make_room(size, size):
+                return 0
+            self.reactor.congested = None  # no publisher is to wait for this
         memcpy(self.out.position, data, size)
         self.out.position += size
         if not self.is_dirty:
