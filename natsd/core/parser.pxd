@@ -28,9 +28,9 @@ cdef class OpHandler(Sink):
     cdef int64_t max_payload_bytes        # -1: no limit
     cdef bint headers                     # HPUB was negotiated
     cdef bint awaiting_connect            # nothing but CONNECT is welcome
-    # Set by a handler in the middle of a parse: stop behind the current frame. Set by the parser: after a violation.
+    # Stop behind the current frame: set by a handler in the middle of a parse, or by a violation.
     cdef bint suspended
-    cdef int begun                        # the operation whose name was consumed before its line was there
+    cdef int begun                        # the operation whose name was consumed without its line
     # A payload too large for the read buffer, being collected (see parser.pyx).
     cdef PyObject* large                  # bytes object of size + 2, or NULL
     cdef Py_ssize_t large_filled

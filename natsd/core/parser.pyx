@@ -1,28 +1,32 @@
 """The NATS protocol parser: bytes in, one handler call per operation out.
 
 Promise
-- Frames are parsed in place, in the buffer they were read into; nothing is copied and no Python object is made
-  but what a handler makes. The byte behind the buffer must be a readable NUL: it stops the scans.
-- `parse` consumes whole frames and says how many bytes those were. The caller keeps the rest and presents it
-  again with what follows; that rest is bounded by `LARGE_FRAME_BYTES` or twice the longest control line. What has no
-  bound is consumed and remembered here: that a line has `begun` (behind an operation's name may stand any number of
-  blanks, behind PING anything), and a payload too large to be presented again, in one bytes object that
-  recipients share.
+- Frames are parsed in place, in the buffer they were read into; nothing is copied and no Python
+  object is made but what a handler makes. The byte behind the buffer must be a readable NUL: it
+  stops the scans.
+- `parse` consumes whole frames and says how many bytes those were. The caller keeps the rest and
+  presents it again with what follows; that rest is bounded by `LARGE_FRAME_BYTES` or twice the
+  longest control line. What has no bound is consumed and remembered here: that a line has `begun`
+  (behind an operation's name may stand any number of blanks, behind PING anything), and a payload
+  too large to be presented again, in one bytes object that recipients share.
 - However a stream is cut into reads, the handler sees the same calls.
-- Garbage is answered by one `on_violation` call, as early as nats-server's byte-wise state machine does: at the first
-  byte that no operation has in that place, with no wait for the end of the line. Nothing is parsed after it.
+- Garbage is answered by one `on_violation` call, as early as nats-server's byte-wise state machine
+  does: at the first byte that no operation has in that place, with no wait for the end of the line.
+  Nothing is parsed after it.
 
 A frame is a control line, and for (H)PUB its payload:
 
     PUB subject [reply] size CRLF  payload CRLF
     ^p          ^args              ^data   ^data + size
 
-The usual spelling of (H)PUB is scanned in one pass (`fast_publish`); every other spelling (tabs, several spaces, a bare
-LF, errors) takes the general way through `split`. Both end in `payload`. Operations between servers (RS+, RMSG, LS+,
-LMSG, ...) will join in `slow_frame`, behind what clients send.
+The usual spelling of (H)PUB is scanned in one pass (`fast_publish`); every other spelling (tabs,
+several spaces, a bare LF, errors) takes the general way through `split`. Both end in `payload`.
+Operations between servers (RS+, RMSG, LS+, LMSG, ...) will join in `slow_frame`, behind what
+clients send.
 
-Where nats-server's answer depends on how a line is cut into reads (a CR inside of a line, a LF right behind the blanks), this
-parser does not follow: a LF ends a line, one CR before it belongs to it, every other CR is an ordinary byte.
+Where nats-server's answer depends on how a line is cut into reads (a CR inside of a line, a LF
+right behind the blanks), this parser does not follow: a LF ends a line, one CR before it belongs to
+it, every other CR is an ordinary byte.
 
 Source: the NATS client protocol, nats-server 2.14 reference 3.1.
 """
@@ -106,7 +110,7 @@ cdef inline Py_ssize_t parse_size(const char* p, Py_ssize_t n) noexcept:
 
 
 cdef bint split(const char* p, const char* end, Args* args, int most, char also) noexcept:
-    """Split a control line at blanks and at `also`; False where it has more than `most` arguments."""
+    """Split a control line at blanks and at `also`; False where it has over `most` arguments."""
     cdef const char* start
     args.count = 0
     while True:
@@ -191,7 +195,8 @@ cdef class OpHandler(Sink):
     cdef Py_ssize_t parse(self, const char* buffer, Py_ssize_t size) except -1:
         """Handle the whole frames in `buffer`; return how many bytes they took.
 
-        After a violation, and while `suspended`, no further frame is looked at; a violation takes everything.
+        After a violation, and while `suspended`, no further frame is looked at; a violation takes
+        everything.
         """
         cdef const char* p = buffer
         cdef const char* end = buffer + size
@@ -224,7 +229,10 @@ cdef class OpHandler(Sink):
         return PyBytes_AS_STRING(<object>self.large) + self.large_filled
 
     cdef int large_received(self, Py_ssize_t size) except -1:
-        """`size` bytes were put into `large_space`; hand the message on when it is whole. STOP after a violation."""
+        """`size` bytes were put into `large_space`; hand the message on when it is whole.
+
+        STOP after a violation.
+        """
         cdef Message* message = &self.large_message
         self.large_filled += size
         assert self.large_filled <= message.data_len + 2
@@ -272,7 +280,7 @@ cdef int violate(OpHandler h, Violation violation, const char* at, Py_ssize_t si
 
 
 cdef inline bint may_be_terminated(Message* message, Py_ssize_t here) noexcept:
-    """Whether CRLF stands behind the payload, as far as the first `here` bytes of payload and CRLF show."""
+    """Whether CRLF stands behind the payload, as far as the `here` bytes that are there show."""
     cdef Py_ssize_t size = message.data_len
     return (here <= size or message.data[size] == c"\r") and (
         here <= size + 1 or message.data[size + 1] == c"\n"
@@ -332,7 +340,7 @@ cdef inline Py_ssize_t fast_publish(
 cdef inline Py_ssize_t payload(
     OpHandler h, Message* message, const char* p, const char* end
 ) except -1:
-    """The control line of a publish that began at `p` is read: hand the message on once it is whole."""
+    """The line of a publish that began at `p` is read: hand the message on once it is whole."""
     cdef Py_ssize_t frame = message.data - p + message.data_len + 2
     message.owner = NULL
     if message.data_len > h.max_payload_bytes and h.max_payload_bytes >= 0:
@@ -479,10 +487,14 @@ cdef Py_ssize_t slow_publish(
 cdef class OpRecorder(OpHandler):
     """What a parser finds in bytes, as tuples: for tests, fuzzing and tools.
 
-    `("PUB", subject, reply, payload, line)`, `("HPUB", subject, reply, header block, payload, line)`, where `line` is what
-    recipients get behind subject and sid; `("SUB", subject, queue, sid)`, `("UNSUB", sid[, max])`, `("PING",)`, `("PONG",)`,
-    `("CONNECT", json)`, `("INFO", json)`, `("-ERR", text)`, `("violation", its name)`. What is absent is None.
-    With `step_by_step`, parsing is suspended behind each operation, then goes on.
+        ("PUB", subject, reply, payload, line)    line: what recipients get behind subject and sid
+        ("HPUB", subject, reply, header block, payload, line)
+        ("SUB", subject, queue, sid)    ("UNSUB", sid)    ("UNSUB", sid, max)
+        ("PING",)    ("PONG",)    ("CONNECT", json)    ("INFO", json)    ("-ERR", text)
+        ("violation", its name)
+
+    What is absent is None. With `step_by_step`, parsing is suspended behind each operation and
+    then goes on, as it does for a publisher that must wait.
     """
 
     cdef list operations
@@ -491,8 +503,9 @@ cdef class OpRecorder(OpHandler):
     cdef readonly bint violated           # nothing is parsed any more
 
     def __init__(
-        self, *, int32_t max_control_line=MAX_CONTROL_LINE_BYTES, int64_t max_payload=MAX_PAYLOAD_BYTES,
-        bint headers=True, bint awaiting_connect=False, bint step_by_step=False,
+        self, *, int32_t max_control_line=MAX_CONTROL_LINE_BYTES,
+        int64_t max_payload=MAX_PAYLOAD_BYTES, bint headers=True, bint awaiting_connect=False,
+        bint step_by_step=False,
     ):
         self.max_control_line_bytes = max_control_line
         self.max_payload_bytes = max_payload
@@ -577,6 +590,6 @@ cdef class OpRecorder(OpHandler):
 
 
 cdef tuple VIOLATION_NAMES = (
-    None, "UNKNOWN_OPERATION", "CONTROL_LINE", "MAX_PAYLOAD", "BAD_ARGUMENTS", "HEADERS_NOT_SUPPORTED",
-    "CONNECT_REQUIRED",
+    None, "UNKNOWN_OPERATION", "CONTROL_LINE", "MAX_PAYLOAD", "BAD_ARGUMENTS",
+    "HEADERS_NOT_SUPPORTED", "CONNECT_REQUIRED",
 )
