@@ -28,15 +28,14 @@ cdef class OpHandler(Sink):
     cdef int64_t max_payload_bytes        # -1: no limit
     cdef bint headers                     # HPUB was negotiated
     cdef bint awaiting_connect            # nothing but CONNECT is welcome
-    # Set by a handler in the middle of a parse: stop behind the current frame.
+    # Stop behind the current frame: set by a handler in the middle of a parse, or by a violation.
     cdef bint suspended
+    cdef int begun                        # the operation whose name was consumed without its line
     # A payload too large for the read buffer, being collected (see parser.pyx).
     cdef PyObject* large                  # bytes object of size + 2, or NULL
     cdef Py_ssize_t large_filled
     cdef char* large_line                 # its control line, from the subject on
     cdef Message large_message
-
-    cdef int idle_operation               # 1 + the operation whose endless line is being skipped
 
     cdef int on_publish(self, Message* message) except -1
     cdef int on_subscribe(self, Args* args) except -1
@@ -49,7 +48,6 @@ cdef class OpHandler(Sink):
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1
 
     cdef Py_ssize_t parse(self, const char* buffer, Py_ssize_t size) except -1
-    cdef const char* end_idle_line(self, const char* p, const char* end) except NULL
     cdef char* large_space(self, Py_ssize_t* size) noexcept
     cdef int large_received(self, Py_ssize_t size) except -1
     cdef void large_drop(self) noexcept

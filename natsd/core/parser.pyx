@@ -1,23 +1,32 @@
 """The NATS protocol parser: bytes in, one handler call per operation out.
 
 Promise
-- Frames are parsed in place, in the buffer they were read into; nothing is copied and no Python object is made
-  but what a handler makes. The byte behind the buffer must be readable and a control character (a NUL will do): it
+- Frames are parsed in place, in the buffer they were read into; nothing is copied and no Python
+  object is made but what a handler makes. The byte behind the buffer must be a readable NUL: it
   stops the scans.
-- `parse` consumes whole frames only and says how many bytes those were. The caller keeps the rest and presents it
-  again with what follows, so that the parser is resumable at every byte without keeping a state of its own. What it does
-  keep is a payload too large for that (`LARGE_FRAME_BYTES`): it goes into one bytes object that recipients share.
-- Garbage is answered by one `on_violation` call, as early as nats-server's byte-wise state machine does: at the first
-  byte that no operation has in that place, with no wait for the end of the line.
+- `parse` consumes whole frames and says how many bytes those were. The caller keeps the rest and
+  presents it again with what follows; that rest is bounded by `LARGE_FRAME_BYTES` or twice the
+  longest control line. What has no bound is consumed and remembered here: that a line has `begun`
+  (behind an operation's name may stand any number of blanks, behind PING anything), and a payload
+  too large to be presented again, in one bytes object that recipients share.
+- However a stream is cut into reads, the handler sees the same calls.
+- Garbage is answered by one `on_violation` call, as early as nats-server's byte-wise state machine
+  does: at the first byte that no operation has in that place, with no wait for the end of the line.
+  Nothing is parsed after it.
 
 A frame is a control line, and for (H)PUB its payload:
 
     PUB subject [reply] size CRLF  payload CRLF
     ^p          ^args              ^data   ^data + size
 
-The usual spelling of (H)PUB is scanned in one pass (`fast_publish`); every other spelling (tabs, several spaces, a bare
-LF, sizes with leading zeros, errors) takes the general way through `split`. Both end in `payload`. Operations between
-servers (RS+, RMSG, LS+, LMSG, ...) will join in `slow_frame`, behind what clients send.
+The usual spelling of (H)PUB is scanned in one pass (`fast_publish`); every other spelling (tabs,
+several spaces, a bare LF, errors) takes the general way through `split`. Both end in `payload`.
+Operations between servers (RS+, RMSG, LS+, LMSG, ...) will join in `slow_frame`, behind what
+clients send.
+
+Where nats-server's answer depends on how a line is cut into reads (a CR inside of a line, a LF
+right behind the blanks), this parser does not follow: a LF ends a line, one CR before it belongs to
+it, every other CR is an ordinary byte.
 
 Source: the NATS client protocol, nats-server 2.14 reference 3.1.
 """
@@ -25,7 +34,7 @@ Source: the NATS client protocol, nats-server 2.14 reference 3.1.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy
 
@@ -36,30 +45,31 @@ cdef enum:
     MAX_PAYLOAD_BYTES = 1024 * 1024
     LARGE_FRAME_BYTES = 32 * 1024
     SIZE_DIGITS_MAX = 9
-    NAME_BYTES_MAX = 8
+
+cdef enum:
+    NOTHING, PUB, HPUB, SUB, UNSUB, PING, PONG, CONNECT, INFO, OK, ERR, INCOMPLETE, UNKNOWN
 
 cdef struct Operation:
     const char* name
     Py_ssize_t size
     bint spaced                # a space or tab must follow the name
 
-cdef Operation[8] OPERATIONS
-OPERATIONS[0] = Operation(b"PUB", 3, True)
-OPERATIONS[1] = Operation(b"HPUB", 4, True)
-OPERATIONS[2] = Operation(b"SUB", 3, True)
-OPERATIONS[3] = Operation(b"UNSUB", 5, True)
-OPERATIONS[4] = Operation(b"PING", 4, False)
-OPERATIONS[5] = Operation(b"PONG", 4, False)
-OPERATIONS[6] = Operation(b"CONNECT", 7, False)
-OPERATIONS[7] = Operation(b"INFO", 4, False)
+cdef Operation[ERR + 1] OPERATIONS
+OPERATIONS[PUB] = Operation(b"PUB", 3, True)
+OPERATIONS[HPUB] = Operation(b"HPUB", 4, True)
+OPERATIONS[SUB] = Operation(b"SUB", 3, True)
+OPERATIONS[UNSUB] = Operation(b"UNSUB", 5, True)
+OPERATIONS[PING] = Operation(b"PING", 4, False)
+OPERATIONS[PONG] = Operation(b"PONG", 4, False)
+OPERATIONS[CONNECT] = Operation(b"CONNECT", 7, False)
+OPERATIONS[INFO] = Operation(b"INFO", 4, False)
+OPERATIONS[OK] = Operation(b"+OK", 3, False)
+OPERATIONS[ERR] = Operation(b"-ERR", 4, True)
 
-cdef enum:
-    PUB, HPUB, SUB, UNSUB, PING, PONG, CONNECT, INFO, OK, ERR, UNKNOWN, INCOMPLETE
-
-# What `frame` found besides "consumed so many bytes".
+# What a frame's function found besides "consumed so many bytes".
 cdef enum:
     NEED_MORE = -2
-    STOP = -3
+    STOP = -3                  # a violation
 
 
 cdef inline bint is_blank(char byte) noexcept:
@@ -100,7 +110,7 @@ cdef inline Py_ssize_t parse_size(const char* p, Py_ssize_t n) noexcept:
 
 
 cdef bint split(const char* p, const char* end, Args* args, int most, char also) noexcept:
-    """Split a control line at blanks and at `also`; False where it has more than `most` arguments."""
+    """Split a control line at blanks and at `also`; False where it has over `most` arguments."""
     cdef const char* start
     args.count = 0
     while True:
@@ -131,25 +141,16 @@ cdef bint starts(const char* p, Py_ssize_t n, const char* name, Py_ssize_t size)
     return True
 
 
-cdef int operation(const char* p, Py_ssize_t n, Py_ssize_t* name_size) noexcept:
-    """Which operation begins at `p`: one of the enum's, INCOMPLETE while it may still become one."""
-    cdef int i
-    for i in range(8):
-        if starts(p, n, OPERATIONS[i].name, OPERATIONS[i].size):
-            name_size[0] = OPERATIONS[i].size
-            if n < OPERATIONS[i].size + OPERATIONS[i].spaced:
+cdef int operation(const char* p, Py_ssize_t n) noexcept:
+    """Which operation begins at `p`; INCOMPLETE while it may still become one."""
+    cdef int op
+    for op in range(PUB, ERR + 1):
+        if starts(p, n, OPERATIONS[op].name, OPERATIONS[op].size):
+            if n < OPERATIONS[op].size + OPERATIONS[op].spaced:
                 return INCOMPLETE
-            if OPERATIONS[i].spaced and not is_blank(p[OPERATIONS[i].size]):
+            if OPERATIONS[op].spaced and not is_blank(p[OPERATIONS[op].size]):
                 return UNKNOWN
-            return i
-    if starts(p, n, b"+OK", 3):
-        name_size[0] = 3
-        return OK if n >= 3 else INCOMPLETE
-    if starts(p, n, b"-ERR", 4):
-        name_size[0] = 4
-        if n < 5:
-            return INCOMPLETE
-        return ERR if is_blank(p[4]) else UNKNOWN
+            return op
     return UNKNOWN
 
 
@@ -194,17 +195,17 @@ cdef class OpHandler(Sink):
     cdef Py_ssize_t parse(self, const char* buffer, Py_ssize_t size) except -1:
         """Handle the whole frames in `buffer`; return how many bytes they took.
 
-        After a violation, and while `suspended`, no further frame is looked at; a violation takes everything.
+        After a violation, and while `suspended`, no further frame is looked at; a violation takes
+        everything.
         """
         cdef const char* p = buffer
         cdef const char* end = buffer + size
         cdef Py_ssize_t used
         cdef uint32_t word
-        if self.idle_operation:
-            p = self.end_idle_line(p, end)
+        assert end[0] == 0
         while p < end and not self.suspended:
             used = 0
-            if end - p > 6 and not self.awaiting_connect:
+            if end - p > 6 and not self.awaiting_connect and self.begun == NOTHING:
                 memcpy(&word, p, 4)
                 word |= 0x20202020  # lower case
                 if word == 0x20627570 and p[3] == c" ":  # "pub "
@@ -217,20 +218,8 @@ cdef class OpHandler(Sink):
                 break
             if used == STOP:
                 return size
-            if used < 0:
-                return -1
             p += used
         return p - buffer
-
-    cdef const char* end_idle_line(self, const char* p, const char* end) except NULL:
-        """Skip the rest of a PING, PONG or +OK line, which means nothing, however long it is."""
-        cdef const char* line_end = <const char*>memchr(p, c"\n", end - p)
-        cdef int op = self.idle_operation - 1
-        if line_end == NULL:
-            return end
-        self.idle_operation = 0
-        line_operation(self, op, p, p)
-        return line_end + 1
 
     cdef char* large_space(self, Py_ssize_t* size) noexcept:
         """Where the rest of the large payload belongs; NULL when none is being collected."""
@@ -240,14 +229,17 @@ cdef class OpHandler(Sink):
         return PyBytes_AS_STRING(<object>self.large) + self.large_filled
 
     cdef int large_received(self, Py_ssize_t size) except -1:
-        """`size` bytes were put into `large_space`; hand the message on when it is whole."""
+        """`size` bytes were put into `large_space`; hand the message on when it is whole.
+
+        STOP after a violation.
+        """
         cdef Message* message = &self.large_message
         self.large_filled += size
-        if self.large_filled < message.data_len + 2:
-            return 0
-        if not is_terminated(message.data, message.data_len):
+        assert self.large_filled <= message.data_len + 2
+        if not may_be_terminated(message, self.large_filled):
             self.large_drop()
-            self.on_violation(UNKNOWN_OPERATION, b"", 0)
+            return violate(self, UNKNOWN_OPERATION, b"", 0)
+        if self.large_filled < message.data_len + 2:
             return 0
         owner = <object>self.large
         try:
@@ -273,15 +265,26 @@ cdef class OpHandler(Sink):
         if space != NULL:
             filled = min(room, size)
             memcpy(space, buffer, filled)
-            self.large_received(filled)
+            if self.large_received(filled) == STOP:
+                return size
         if filled == size or self.suspended:
             return filled
         used = self.parse(buffer + filled, size - filled)
         return filled + used
 
 
-cdef inline bint is_terminated(const char* data, Py_ssize_t size) noexcept:
-    return data[size] == c"\r" and data[size + 1] == c"\n"
+cdef int violate(OpHandler h, Violation violation, const char* at, Py_ssize_t size) except -1:
+    h.suspended = True
+    h.on_violation(violation, at, size)
+    return STOP
+
+
+cdef inline bint may_be_terminated(Message* message, Py_ssize_t here) noexcept:
+    """Whether CRLF stands behind the payload, as far as the `here` bytes that are there show."""
+    cdef Py_ssize_t size = message.data_len
+    return (here <= size or message.data[size] == c"\r") and (
+        here <= size + 1 or message.data[size + 1] == c"\n"
+    )
 
 
 cdef inline Py_ssize_t fast_publish(
@@ -337,23 +340,18 @@ cdef inline Py_ssize_t fast_publish(
 cdef inline Py_ssize_t payload(
     OpHandler h, Message* message, const char* p, const char* end
 ) except -1:
-    """The control line of a publish that began at `p` is read: hand the message on once it is whole."""
+    """The line of a publish that began at `p` is read: hand the message on once it is whole."""
     cdef Py_ssize_t frame = message.data - p + message.data_len + 2
     message.owner = NULL
     if message.data_len > h.max_payload_bytes and h.max_payload_bytes >= 0:
-        h.on_violation(MAX_PAYLOAD, p, message.data - p)
-        return STOP
+        return violate(h, MAX_PAYLOAD, p, message.data - p)
+    if not may_be_terminated(message, end - message.data):
+        return violate(h, UNKNOWN_OPERATION, p, end - p)
     if end - p < frame:
-        if end - message.data > message.data_len and message.data[message.data_len] != c"\r":
-            h.on_violation(UNKNOWN_OPERATION, p, end - p)
-            return STOP
         if frame <= LARGE_FRAME_BYTES:
             return NEED_MORE
         begin_large(h, message, end)
         return end - p
-    if not is_terminated(message.data, message.data_len):
-        h.on_violation(UNKNOWN_OPERATION, p, frame)
-        return STOP
     h.on_publish(message)
     return frame
 
@@ -361,6 +359,7 @@ cdef inline Py_ssize_t payload(
 cdef int begin_large(OpHandler h, Message* message, const char* end) except -1:
     """Move a payload that is not all there yet to an object of its own."""
     cdef Py_ssize_t here = end - message.data
+    assert h.large == NULL and 0 <= here < message.data_len + 2
     large = PyBytes_FromStringAndSize(NULL, message.data_len + 2)
     cdef char* line = <char*>malloc(message.subject_len + 1 + message.line_len)
     if line == NULL:
@@ -385,42 +384,45 @@ cdef int begin_large(OpHandler h, Message* message, const char* end) except -1:
 
 cdef Py_ssize_t slow_frame(OpHandler h, const char* p, const char* end) except -1:
     """One frame in any spelling: bytes used, NEED_MORE or STOP."""
-    cdef Py_ssize_t name_size = 0
-    cdef int op = operation(p, end - p, &name_size)
+    cdef int op = h.begun
+    cdef const char* arg = p
     cdef const char* line_end
-    cdef const char* arg
     cdef const char* arg_end
-    if h.awaiting_connect and p[0] != c"C" and p[0] != c"c":
-        h.on_violation(CONNECT_REQUIRED, p, end - p)
-        return STOP
-    if op == UNKNOWN:
-        h.on_violation(UNKNOWN_OPERATION, p, end - p)
-        return STOP
-    if op == INCOMPLETE:
-        return NEED_MORE
-    arg = p + name_size
+    cdef Py_ssize_t used
+    if op == NOTHING:
+        if h.awaiting_connect and p[0] != c"C" and p[0] != c"c":
+            return violate(h, CONNECT_REQUIRED, p, end - p)
+        op = operation(p, end - p)
+        if op == UNKNOWN:
+            return violate(h, UNKNOWN_OPERATION, p, end - p)
+        if op == INCOMPLETE:
+            return NEED_MORE
+        arg += OPERATIONS[op].size
     while arg < end and is_blank(arg[0]):
         arg += 1
     line_end = <const char*>memchr(arg, c"\n", end - arg)
     arg_end = line_end if line_end != NULL else end
-    if arg_end > arg and arg_end[-1] == c"\r":
+    if op == PING or op == PONG or op == OK:
+        arg = arg_end  # whatever stands there, at any length, means nothing
+    elif arg_end > arg and arg_end[-1] == c"\r":
         arg_end -= 1
-    if op in (PING, PONG, OK):
-        if line_end == NULL:
-            h.idle_operation = op + 1
-            return end - p
-        arg = arg_end
-    # Blanks in front of the arguments do not count, but they are no way to fill a buffer either.
-    if arg_end - arg > h.max_control_line_bytes or arg - p > h.max_control_line_bytes + NAME_BYTES_MAX:
-        h.on_violation(CONTROL_LINE, arg, arg_end - arg)
-        return STOP
+    if arg_end - arg > h.max_control_line_bytes:
+        return violate(h, CONTROL_LINE, arg, arg_end - arg)
     if line_end == NULL:
-        return NEED_MORE
+        if arg < end:
+            return NEED_MORE
+        h.begun = op
+        return end - p
     if op == PUB or op == HPUB:
-        return slow_publish(h, p, arg, arg_end, line_end, end, op == HPUB)
-    if line_operation(h, op, arg, arg_end) == STOP:
-        return STOP
-    return line_end + 1 - p
+        used = slow_publish(h, p, arg, arg_end, line_end, end, op == HPUB)
+        if used == NEED_MORE:
+            return NEED_MORE
+    else:
+        used = line_operation(h, op, arg, arg_end)
+        if used != STOP:
+            used = line_end + 1 - p
+    h.begun = NOTHING
+    return used
 
 
 cdef int line_operation(OpHandler h, int op, const char* arg, const char* arg_end) except -1:
@@ -438,13 +440,11 @@ cdef int line_operation(OpHandler h, int op, const char* arg, const char* arg_en
         h.on_error(arg, arg_end - arg)
     elif op == SUB:
         if not split(arg, arg_end, &args, 3, c"\r") or args.count < 2:
-            h.on_violation(BAD_ARGUMENTS, arg, arg_end - arg)
-            return STOP
+            return violate(h, BAD_ARGUMENTS, arg, arg_end - arg)
         h.on_subscribe(&args)
     elif op == UNSUB:
         if not split(arg, arg_end, &args, 2, c"\r") or args.count < 1:
-            h.on_violation(BAD_ARGUMENTS, arg, arg_end - arg)
-            return STOP
+            return violate(h, BAD_ARGUMENTS, arg, arg_end - arg)
         h.on_unsubscribe(&args)
     return 0
 
@@ -458,11 +458,9 @@ cdef Py_ssize_t slow_publish(
     cdef Args args
     cdef int sizes = 2 if has_headers else 1
     if has_headers and not h.headers:
-        h.on_violation(HEADERS_NOT_SUPPORTED, arg, arg_end - arg)
-        return STOP
+        return violate(h, HEADERS_NOT_SUPPORTED, arg, arg_end - arg)
     if not split(arg, arg_end, &args, 2 + sizes, c" ") or args.count < 1 + sizes:
-        h.on_violation(BAD_ARGUMENTS, arg, arg_end - arg)
-        return STOP
+        return violate(h, BAD_ARGUMENTS, arg, arg_end - arg)
     message.subject = args.at[0]
     message.subject_len = args.size[0]
     message.reply = NULL
@@ -475,8 +473,7 @@ cdef Py_ssize_t slow_publish(
         message.header_len = parse_size(args.at[args.count - 2], args.size[args.count - 2])
     message.data_len = parse_size(args.at[args.count - 1], args.size[args.count - 1])
     if message.data_len < 0 or message.header_len < 0 or message.header_len > message.data_len:
-        h.on_violation(BAD_ARGUMENTS, arg, arg_end - arg)
-        return STOP
+        return violate(h, BAD_ARGUMENTS, arg, arg_end - arg)
     message.data = line_end + 1
     cdef list words = [args.at[i][:args.size[i]] for i in range(1, args.count)]
     if has_headers and message.header_len == 0:
@@ -485,3 +482,114 @@ cdef Py_ssize_t slow_publish(
     message.line = PyBytes_AS_STRING(line)
     message.line_len = PyBytes_GET_SIZE(line)
     return payload(h, &message, p, end)
+
+
+cdef class OpRecorder(OpHandler):
+    """What a parser finds in bytes, as tuples: for tests, fuzzing and tools.
+
+        ("PUB", subject, reply, payload, line)    line: what recipients get behind subject and sid
+        ("HPUB", subject, reply, header block, payload, line)
+        ("SUB", subject, queue, sid)    ("UNSUB", sid)    ("UNSUB", sid, max)
+        ("PING",)    ("PONG",)    ("CONNECT", json)    ("INFO", json)    ("-ERR", text)
+        ("violation", its name)
+
+    What is absent is None. With `step_by_step`, parsing is suspended behind each operation and
+    then goes on, as it does for a publisher that must wait.
+    """
+
+    cdef list operations
+    cdef bytes tail                       # read but not parsed yet, as a connection keeps it
+    cdef bint step_by_step
+    cdef readonly bint violated           # nothing is parsed any more
+
+    def __init__(
+        self, *, int32_t max_control_line=MAX_CONTROL_LINE_BYTES,
+        int64_t max_payload=MAX_PAYLOAD_BYTES, bint headers=True, bint awaiting_connect=False,
+        bint step_by_step=False,
+    ):
+        self.max_control_line_bytes = max_control_line
+        self.max_payload_bytes = max_payload
+        self.headers = headers
+        self.awaiting_connect = awaiting_connect
+        self.step_by_step = step_by_step
+        self.operations = []
+        self.tail = b""
+
+    def feed(self, bytes data) -> list:
+        """Parse what was kept, then `data`; return the operations that this completed."""
+        cdef bytes buffer = self.tail + data
+        cdef const char* p = PyBytes_AS_STRING(buffer)
+        cdef Py_ssize_t left = PyBytes_GET_SIZE(buffer)
+        cdef Py_ssize_t used
+        cdef list operations
+        while left and not self.violated:
+            self.suspended = False
+            used = self.take(p, left)
+            p += used
+            left -= used
+            if not self.suspended:
+                break
+        self.tail = b"" if self.violated else p[:left]
+        operations, self.operations = self.operations, []
+        return operations
+
+    @property
+    def tail_bytes(self) -> int:
+        """How many bytes are kept, to be parsed again with what follows."""
+        return len(self.tail)
+
+    @property
+    def large_bytes(self) -> int:
+        """How many bytes of a large payload are there already."""
+        return self.large_filled
+
+    cdef int record(self, tuple operation) except -1:
+        self.operations.append(operation)
+        if self.step_by_step:
+            self.suspended = True
+        return 0
+
+    cdef int on_publish(self, Message* message) except -1:
+        cdef bytes subject = message.subject[:message.subject_len]
+        cdef bytes reply = None if message.reply == NULL else message.reply[:message.reply_len]
+        cdef bytes headers = message.data[:message.header_len]
+        cdef bytes payload = message.data[message.header_len:message.data_len]
+        cdef bytes line = message.line[:message.line_len]
+        assert message.data[message.data_len:message.data_len + 2] == b"\r\n"
+        assert (message.owner == NULL) == (self.large == NULL)
+        if message.header_len:
+            return self.record(("HPUB", subject, reply, headers, payload, line))
+        return self.record(("PUB", subject, reply, payload, line))
+
+    cdef int on_subscribe(self, Args* args) except -1:
+        cdef list words = [args.at[i][:args.size[i]] for i in range(args.count)]
+        return self.record(("SUB", words[0], words[1] if args.count == 3 else None, words[-1]))
+
+    cdef int on_unsubscribe(self, Args* args) except -1:
+        return self.record(("UNSUB", *[args.at[i][:args.size[i]] for i in range(args.count)]))
+
+    cdef int on_ping(self) except -1:
+        return self.record(("PING",))
+
+    cdef int on_pong(self) except -1:
+        return self.record(("PONG",))
+
+    cdef int on_connect(self, const char* json, Py_ssize_t size) except -1:
+        self.awaiting_connect = False
+        return self.record(("CONNECT", json[:size]))
+
+    cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
+        return self.record(("INFO", json[:size]))
+
+    cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
+        return self.record(("-ERR", text[:size]))
+
+    cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
+        self.violated = True
+        return self.record(("violation", VIOLATION_NAMES[violation]))
+
+
+cdef tuple VIOLATION_NAMES = (
+    None, "UNKNOWN_OPERATION", "CONTROL_LINE", "MAX_PAYLOAD", "BAD_ARGUMENTS",
+    "HEADERS_NOT_SUPPORTED", "CONNECT_REQUIRED",
+)
