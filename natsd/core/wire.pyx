@@ -52,6 +52,9 @@ cdef enum:
     DISCARD_ROUNDS = 64
 
 LINGER_S = 0.5
+SLOW_CONSUMER = (
+    ClosedReason.SLOW_CONSUMER_PENDING_BYTES, ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE,
+)
 
 
 cdef class Settings:
@@ -338,21 +341,15 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int close_transport(self) except -1:
+        """Hand over what is pending; who does not keep up gets no more."""
         transport = self.transport
         self.transport = None
-        if self.reason in (
-            ClosedReason.SLOW_CONSUMER_PENDING_BYTES, ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE
-        ):
+        if self.reason in SLOW_CONSUMER:
             transport.abort()
             return 0
         if out_pending(&self.out):
             transport.write(out_take(&self.out, self.reactor.pool, out_pending(&self.out)))
         transport.close()
-        if self.is_blocked:
-            if self.reactor.is_closing:
-                transport.abort()
-            else:
-                self.reactor.loop.call_later(LINGER_S, transport.abort)
         return 0
 
     # ---- for a transport
