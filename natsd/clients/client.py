@@ -237,19 +237,19 @@ class Client(Connection):
     def debug(self, text: str) -> None:
         """Log at debug level."""
         if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s - %s", self, text)
+            logger.debug("%s - %s", str(self), text)
 
     def error(self, text: str) -> None:
         """Log an error of this client."""
-        logger.error("%s - %s", self, text)
+        logger.error("%s - %s", str(self), text)
 
     def notice(self, text: str) -> None:
         """Log at info level."""
-        logger.info("%s - %s", self, text)
+        logger.info("%s - %s", str(self), text)
 
     def trace_operation(self, direction: str, operation: bytes) -> None:
         """Log an operation, as `<<- [PUB foo 5]`."""
-        logger.log(TRACE, "%s - %s [%s]", self, direction, operation.decode(errors="replace"))
+        logger.log(TRACE, "%s - %s [%s]", str(self), direction, operation.decode(errors="replace"))
 
     def trace_payload(self, direction: str, data: bytes) -> None:
         """Log a payload, as far as `max_traced_msg_len` allows."""

@@ -62,7 +62,6 @@ cdef class Reactor:
     cdef int64_t batch_bytes   # put into outbound buffers since the last flush
     cdef bint has_borrowed     # outbound buffers point into the read buffer
     cdef bint in_batch
-    cdef bint is_closing       # nothing may be left for later
     cdef Endpoint congested    # where the message just delivered went, if that one falls behind
     cdef uint64_t random_state
 
@@ -76,6 +75,7 @@ cdef class Reactor:
     cdef list dirty
     cdef list doomed
     cdef list stalled
+    cdef dict lingering        # file descriptor -> timer that closes it
     cdef object stall_timer
     cdef object sweep_timer
     cdef object tasks          # deque of (callable, arguments) to run at the end of the turn
@@ -89,6 +89,7 @@ cdef class Reactor:
     cdef int mark_dirty(self, Endpoint endpoint) except -1
     cdef int doom(self, Endpoint endpoint) except -1
     cdef int stall(self, Endpoint endpoint, int64_t until_ns) except -1
+    cdef int close_later(self, int fd) except -1
     cdef int begin(self) except -1
     cdef int end_read(self) except -1
     cdef int failed(self, Endpoint endpoint) except -1

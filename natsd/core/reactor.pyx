@@ -41,6 +41,8 @@ cdef enum:
     FLUSH_BYTES = 128 * 1024   # put aside for others in one read before they are flushed
     TASKS_PER_TURN = 256
 
+LINGER_S = 0.5
+
 
 cdef int64_t monotonic_ns() noexcept nogil:
     cdef timespec now
@@ -105,6 +107,7 @@ cdef class Reactor:
         self.dirty = []
         self.doomed = []
         self.stalled = []
+        self.lingering = {}
         self.tasks = collections.deque()
         self.sweep_s = sweep_s
         self.random_state = <uint64_t>monotonic_ns() | 1
@@ -128,8 +131,9 @@ cdef class Reactor:
 
     def close(self) -> None:
         """Stop serving; the endpoints must have been closed before."""
-        self.is_closing = True
         self.finish()
+        for fd in list(self.lingering):
+            self.close_now(fd)
         if self.sweep_timer is not None:
             self.sweep_timer.cancel()
         if self.stall_timer is not None:
@@ -203,6 +207,16 @@ cdef class Reactor:
             if not self.in_batch:
                 self.schedule()
         return 0
+
+    cdef int close_later(self, int fd) except -1:
+        """Close a socket when its peer had time to read the last words."""
+        self.lingering[fd] = self.loop.call_later(LINGER_S, self.close_now, fd)
+        return 0
+
+    def close_now(self, int fd) -> None:
+        """The peer had its time."""
+        self.lingering.pop(fd).cancel()
+        close(fd)
 
     # ---- a turn
 

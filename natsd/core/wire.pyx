@@ -51,7 +51,6 @@ cdef enum:
     TRANSPORT_BYTES = 256 * 1024    # handed to a transport at a time
     DISCARD_ROUNDS = 64
 
-LINGER_S = 0.5
 SLOW_CONSUMER = (
     ClosedReason.SLOW_CONSUMER_PENDING_BYTES, ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE,
 )
@@ -334,10 +333,10 @@ cdef class Wire(Endpoint):
         while n > 0 and rounds:
             n = recv(fd, discarded, sizeof(discarded), MSG_DONTWAIT)
             rounds -= 1
-        if n == 0 or self.reactor.is_closing:
+        if n == 0:
             close_file(fd)
         else:
-            self.reactor.loop.call_later(LINGER_S, close_file, fd)
+            self.reactor.close_later(fd)
         return 0
 
     cdef int close_transport(self) except -1:

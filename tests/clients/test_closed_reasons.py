@@ -127,5 +127,4 @@ def closed_connections(server: Target) -> list[tuple[int, str]]:
         with urllib.request.urlopen(url) as answer:
             connections = json.load(answer)["connections"]
         return [(connection["cid"], connection["reason"]) for connection in connections]
-    closed = list(server.server.closed_clients)  # type: ignore[attr-defined]
-    return [(client.cid, client.reason) for client in closed]
+    return [(client.cid, client.reason) for client in list(server.server.closed_clients)]

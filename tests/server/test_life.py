@@ -101,9 +101,6 @@ async def test_what_was_published_before_the_end_arrives() -> None:
     await subscriber.close()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the socket of a client closed with -ERR outlives the server"
-)
 async def test_nothing_stays_of_connections_closed_with_an_error() -> None:
     """Such a socket lingers, so that the client can read why; not beyond the server's end."""
     async with nothing_stays():
