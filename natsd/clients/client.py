@@ -21,6 +21,7 @@ from natsd.clients.redact import redact_connect, shown_payload
 from natsd.config import Options
 from natsd.config.levels import TRACE
 from natsd.core.connection import Connection
+from natsd.core.quoting import quoted
 from natsd.core.reactor import Reactor
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.wire import Settings
@@ -228,10 +229,10 @@ class Client(Connection):
         version = f"v{connect.version}" if connect.version else ""
         who = ":".join(filter(None, (version, connect.lang, connect.name)))
         if who:
-            text += f' - "{who}"'
+            text += f" - {quoted(who)}"
         if self.account is not None and self.authorized_user:
             user = f"user:{connect.user}" if connect.user else "token"
-            text += f' - "{self.account.name}/{user}"'
+            text += f" - {quoted(f'{self.account.name}/{user}')}"
         return text
 
     def debug(self, text: str) -> None:
@@ -249,9 +250,11 @@ class Client(Connection):
 
     def trace_operation(self, direction: str, operation: bytes) -> None:
         """Log an operation, as `<<- [PUB foo 5]`."""
-        logger.log(TRACE, "%s - %s [%s]", str(self), direction, operation.decode(errors="replace"))
+        shown = quoted(operation.decode(errors="replace"))[1:-1].replace('\\"', '"')
+        logger.log(TRACE, "%s - %s [%s]", str(self), direction, shown)
 
     def trace_payload(self, direction: str, data: bytes) -> None:
         """Log a payload, as far as `max_traced_msg_len` allows."""
         limit = self._host.options.max_traced_msg_len
-        logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", self, direction, shown_payload(data, limit))
+        shown = shown_payload(data, limit)
+        logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", str(self), direction, shown)

@@ -1,8 +1,9 @@
 """What a trace may show: payloads as Go quotes them, and CONNECT without its secrets."""
 
-import json
 import re
 from typing import Final
+
+from natsd.core.quoting import quoted
 
 _SECRET: Final = re.compile(
     rb'("(?:pass|auth_token|jwt|sig|nkey)"\s*:\s*")(?:[^"\\]|\\.)*(")', re.I
@@ -17,4 +18,4 @@ def redact_connect(text: bytes) -> bytes:
 def shown_payload(data: bytes, limit: int) -> str:
     """A payload in quotes; `limit` bytes of it, 0 for all."""
     cut = data if limit == 0 or len(data) <= limit else data[:limit] + b"..."
-    return json.dumps(cut.decode(errors="replace"))
+    return quoted(cut.decode(errors="replace"))

@@ -34,6 +34,7 @@ from natsd.core.sublist cimport SubList
 from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
 from natsd.core.wire cimport Settings, Wire
 
+from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.sublist import InvalidSubject
 
@@ -257,7 +258,7 @@ cdef class Connection(Wire):
         cdef bytes reply
         if (subject.startswith(b"_GR_.") and len(subject) > 5) or subject.startswith(b"$NRG."):
             self.send_error(ErrorText.PUBLISH_VIOLATION.format(text_of(subject)))
-            self.error(f'Publish Violation - Subject "{text_of(subject)}"')
+            self.error(f"Publish Violation - Subject {quoted(text_of(subject))}")
             return True
         if message.reply == NULL:
             return False
@@ -267,7 +268,7 @@ cdef class Connection(Wire):
             or (reply.startswith(b"_GR_.") and len(reply) > 5)
         ):
             self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text_of(reply)))
-            self.error(f'Publish Violation - Reply "{text_of(reply)}"')
+            self.error(f"Publish Violation - Reply {quoted(text_of(reply))}")
             return True
         return False
 
@@ -342,15 +343,15 @@ cdef class Connection(Wire):
                 ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(text_of(subject), text_of(queue))
             )
             self.error(
-                f'Subscription Violation - Subject "{text_of(subject)}", '
-                f'Queue: "{text_of(queue)}", SID {text_of(sid)}'
+                f"Subscription Violation - Subject {quoted(text_of(subject))}, "
+                f"Queue: {quoted(text_of(queue))}, SID {quoted(text_of(sid))}"
             )
             return False
         if self.settings.max_sub_tokens and subject.count(b".") >= self.settings.max_sub_tokens:
             self.send_error(ErrorText.SUBSCRIPTION_TOO_MANY_TOKENS.format(text_of(subject)))
             self.error(
-                f'Subscription Violation Too Many Tokens - Subject "{text_of(subject)}", '
-                f"SID {text_of(sid)}"
+                f"Subscription Violation Too Many Tokens - Subject {quoted(text_of(subject))}, "
+                f"SID {quoted(text_of(sid))}"
             )
             return False
         if 0 < self.settings.max_subscriptions <= self.num_subscriptions:
@@ -375,7 +376,7 @@ cdef class Connection(Wire):
             if most > sub.delivered:
                 sub.max_delivered = most
                 self.debug(
-                    f"Deferring actual UNSUB({sub.subject}): "
+                    f"Deferring actual UNSUB({quoted(sub.subject)}): "
                     f"{most} max, {sub.delivered} received"
                 )
             else:
@@ -411,13 +412,13 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
-        self.error(f"Client Error {text_of(text[:size])}")
+        self.error(f"Client Error {quoted(text_of(text[:size]))}")
         self.close(ClosedReason.PARSE_ERROR)
         return 0
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
         error, reason, logged = VIOLATIONS[violation]
-        self.error(f"{logged}: {text_of(at[:min(size, <Py_ssize_t>LOGGED_BYTES)])!r}")
+        self.error(f"{logged}: {quoted(text_of(at[:min(size, <Py_ssize_t>LOGGED_BYTES)]))}")
         if error is not None:
             self.send_error(error)
         self.linger()
@@ -464,7 +465,7 @@ cdef class Connection(Wire):
             self.trace_payload("->>", message.data[:message.data_len])
         if sub.max_delivered and sub.delivered == sub.max_delivered:
             self.debug(
-                f"Auto-unsubscribe limit of {sub.max_delivered} reached for sid '{sub.sid}'"
+                f"Auto-unsubscribe limit of {sub.max_delivered} reached for sid {quoted(sub.sid)}"
             )
             self.remove_subscription(sub)
         return done
