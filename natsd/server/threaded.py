@@ -36,7 +36,6 @@ class OwnThread:
     def start(self) -> None:
         """Start, and wait until connections are accepted; raises what starting raised."""
         self._ready.clear()
-        self._failure = None
         self._thread = threading.Thread(target=self._run, name="natsd", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -60,6 +59,7 @@ class OwnThread:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
+        self._failure = None
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         try:
