@@ -16,10 +16,10 @@ from natsd.accounts import Account
 from natsd.clients.client import Client
 from natsd.clients.connect import ConnectOptions
 from natsd.config import Options
-from natsd.core.connection import Settings
 from natsd.core.reactor import Reactor
 from natsd.core.reasons import ClosedReason
 from natsd.core.subscription import live_counts
+from natsd.core.wire import Settings
 
 MODULES = [
     "natsd.core.connection",
@@ -28,6 +28,7 @@ MODULES = [
     "natsd.core.parser",
     "natsd.core.reactor",
     "natsd.core.sublist",
+    "natsd.core.wire",
 ]
 HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"echo":true}\r\n'
 SEEDS = [
@@ -41,6 +42,10 @@ SEEDS = [
     b'CONNECT {"echo":false}\r\nSUB\tfoo\t1\r\nPUB  foo\t 002 \r\nhi\r\nHPUB foo 0 0\r\n\r\n',
     b"CONNECT {}\r\nSUB big 1\r\nPUB big 40000\r\n\x7f\x7f\r\nPUB big 3\r\nabc\r\n",
     b"CONNECT {\r\nPING\r\n",
+    b'CONNECT {"name":"\xff"}\r\nPING\r\n',
+    b'CONNECT {"other":"\xff","verbose":1}\r\nPING\r\n',
+    b"INFO \xff\r\n",
+    b"CONNECT " + b"[" * 200 + b"\r\n",
     b"PUB foo 70000\r\n",
     b"PUB foo -1\r\nPUB foo 99999999999\r\nHPUB foo 5 3\r\nabc\r\n",
     b"SUB foo..bar 1\r\nSUB a.>.b 2\r\nSUB a b c d\r\nUNSUB\r\n",
@@ -125,7 +130,6 @@ def limits() -> Settings:
     settings.ping_interval_ns = settings.write_deadline_ns = 1 << 60
     settings.ping_max = 2
     settings.no_fast_producer_stall = True
-    settings.headers = True
     return settings
 
 
