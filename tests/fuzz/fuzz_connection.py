@@ -7,7 +7,6 @@ depend on the cuts. Garbage either parses or closes the connection: nothing is e
 Two bytes 0x7F stand for 40,000 of them: a payload larger than any input may be.
 """
 
-import logging
 import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -138,7 +137,6 @@ def failed(text: str) -> None:
     raise AssertionError(f"{text}\n{traceback.format_exc()}")
 
 
-logging.disable(logging.CRITICAL)
 HOST = Host(Reactor(Loop(), failed), limits())
 
 
