@@ -12,6 +12,7 @@ flags and stands, Python files included, in a directory of its own, to be put on
 variant touches another's files.
 """
 
+import logging
 import os
 import shutil
 import sys
@@ -56,7 +57,8 @@ def read_project() -> "Distribution":
     """pyproject.toml, as setuptools understands it."""
     from setuptools import Distribution  # not at the top: `requirements` runs before it is there
 
-    warnings.simplefilter("ignore")  # setuptools' advice to packagers
+    warnings.simplefilter("ignore")  # setuptools has advice for packagers, not for users
+    logging.disable(logging.WARNING)
     os.chdir(ROOT)
     distribution = Distribution({"script_name": Path(__file__).name})
     distribution.parse_config_files()

@@ -16,7 +16,13 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from natsd.accounts import Account
-from natsd.clients.connect import PROTOCOLS, BadConnectError, ConnectOptions, decode_connect
+from natsd.clients.connect import (
+    NOT_JSON,
+    PROTOCOLS,
+    BadConnectError,
+    ConnectOptions,
+    decode_connect,
+)
 from natsd.clients.redact import redact_connect, shown_payload
 from natsd.config import Options
 from natsd.config.levels import TRACE
@@ -158,8 +164,8 @@ class Client(Connection):
     def info_received(self, json: bytes) -> None:
         """Clients have no reason to send INFO; a well-formed one is ignored."""
         try:
-            _parse_json(json)
-        except msgspec.DecodeError:
+            _parse_json(json.decode(errors="replace"))
+        except NOT_JSON:
             self.close(ClosedReason.PROTOCOL_VIOLATION)
 
     def first_pong(self) -> None:

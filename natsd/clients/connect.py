@@ -40,6 +40,7 @@ class ConnectOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 FIELDS: Final = frozenset(ConnectOptions.__struct_encode_fields__)
+NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode_known = msgspec.json.Decoder(ConnectOptions).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any] | None).decode
 
@@ -47,13 +48,15 @@ _decode_any = msgspec.json.Decoder(dict[str, Any] | None).decode
 def decode_connect(json: bytes, before: ConnectOptions | None = None) -> ConnectOptions:
     """Options from the JSON of a CONNECT, on top of those before; raises BadConnectError."""
     if before is None:
-        with contextlib.suppress(msgspec.DecodeError):  # another case, a null, or really bad
+        with contextlib.suppress(*NOT_JSON):  # another case, a null, or really bad
             return _decode_known(json)
     try:
         settings = msgspec.to_builtins(before) if before is not None else {}
-        for name, value in (_decode_any(json) or {}).items():
+        # As in Go, bytes that are no UTF-8 are replaced, and nesting has a limit.
+        fields = _decode_any(json.decode(errors="replace")) or {}
+        for name, value in fields.items():
             if value is not None and name.lower() in FIELDS:
                 settings[name.lower()] = value
         return msgspec.convert(settings, ConnectOptions)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise BadConnectError(str(error)) from None

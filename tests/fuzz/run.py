@@ -13,6 +13,7 @@ behind `--` are libFuzzer's own; a file among them is replayed:
 import argparse
 import hashlib
 import importlib
+import logging
 import os
 import sys
 from pathlib import Path
@@ -65,6 +66,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     preload_sanitizer()
+    logging.disable(logging.CRITICAL)  # a bad client is worth a line, millions of them are not
     target = load(arguments.target)
     found = CORPUS / f"{arguments.target}-found"
     found.mkdir(parents=True, exist_ok=True)

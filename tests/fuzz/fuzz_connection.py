@@ -1,0 +1,197 @@
+"""Parser and connection: the same bytes whole, in two parts and byte by byte come to the same.
+
+Input: what a client sends. It goes to a connection without a socket, while a second connection
+listens to everything. What both are sent, what is counted and why the first was closed must not
+depend on the cuts. Garbage either parses or closes the connection: nothing is ever raised.
+
+Two bytes 0x7F stand for 40,000 of them: a payload larger than any input may be.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from natsd.accounts import Account
+from natsd.clients.client import Client
+from natsd.clients.connect import ConnectOptions
+from natsd.config import Options
+from natsd.core.reactor import Reactor
+from natsd.core.reasons import ClosedReason
+from natsd.core.subscription import live_counts
+from natsd.core.wire import Settings
+
+MODULES = [
+    "natsd.core.connection",
+    "natsd.core.match_result",
+    "natsd.core.outbound",
+    "natsd.core.parser",
+    "natsd.core.reactor",
+    "natsd.core.sublist",
+    "natsd.core.wire",
+]
+HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"echo":true}\r\n'
+SEEDS = [
+    HELLO + b"PING\r\nPONG\r\n+OK\r\n",
+    HELLO + b"SUB foo 1\r\nSUB foo.* q 2\r\nPUB foo 5\r\nhello\r\nPUB foo.bar reply.1 0\r\n\r\n",
+    HELLO + b"SUB > 1\r\nHPUB foo 12 17\r\nNATS/1.0\r\n\r\nhello\r\n",
+    HELLO + b"SUB > 1\r\nHPUB foo answer 12 12\r\nNATS/1.0\r\n\r\n\r\n",
+    HELLO + b"SUB a 1\r\nUNSUB 1 2\r\nPUB a 1\r\nx\r\nPUB a 1\r\ny\r\nPUB a 1\r\nz\r\nUNSUB 1\r\n",
+    HELLO + b"SUB _INBOX.* 9\r\nPUB nobody _INBOX.1 2\r\nhi\r\n",
+    b'CONNECT {"verbose":true,"pedantic":true}\r\nsub foo 1\r\npub foo.* 2\nhi\nping\nunsub 1\r\n',
+    b'CONNECT {"echo":false}\r\nSUB\tfoo\t1\r\nPUB  foo\t 002 \r\nhi\r\nHPUB foo 0 0\r\n\r\n',
+    b"CONNECT {}\r\nSUB big 1\r\nPUB big 40000\r\n\x7f\x7f\r\nPUB big 3\r\nabc\r\n",
+    b"CONNECT {\r\nPING\r\n",
+    b'CONNECT {"name":"\xff"}\r\nPING\r\n',
+    b'CONNECT {"other":"\xff","verbose":1}\r\nPING\r\n',
+    b"INFO \xff\r\n",
+    b"CONNECT " + b"[" * 200 + b"\r\n",
+    b"PUB foo 70000\r\n",
+    b"PUB foo -1\r\nPUB foo 99999999999\r\nHPUB foo 5 3\r\nabc\r\n",
+    b"SUB foo..bar 1\r\nSUB a.>.b 2\r\nSUB a b c d\r\nUNSUB\r\n",
+    b"INFO {}\r\n-ERR 'x'\r\nGET / HTTP/1.0\r\n\r\n",
+    b"SUB " + b"x" * 300 + b" 1\r\nPING\r\n",
+]
+LARGE = b"\x7f" * 40_000
+LARGE_MAX = 2  # of them in one input
+SINGLE_BYTES_MAX = 2048
+
+
+class Loop:
+    """An event loop that never runs: no timer fires, no socket is ready."""
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None: ...
+    def call_later(
+        self, delay_s: float, callback: Callable[..., None], *arguments: Any
+    ) -> None: ...
+    def call_soon(self, callback: Callable[..., None], *arguments: Any) -> None: ...
+    def is_closed(self) -> bool:
+        return False
+
+
+class Transport:
+    """Takes everything at once."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+class Host:
+    """The little a client asks of its server."""
+
+    def __init__(self, reactor: Reactor, limits: Settings) -> None:
+        self.options = Options(ping_interval=3600, write_deadline=3600)
+        self.reactor = reactor
+        self.settings = limits
+        self.clients: dict[int, Client] = {}
+        self.account = self.system_account = Account("$G", reactor)
+
+    def info(self, cid: int, ip: str, **more: object) -> bytes:
+        return b"INFO {}\r\n"
+
+    def authenticate(self, connect: ConnectOptions) -> bool:
+        return True
+
+    def account_of(self, connect: ConnectOptions) -> Account:
+        return self.account
+
+    def client_closed(self, client: Client) -> None: ...
+
+
+class Peer(Client):
+    """A client that notes whether the choice of a queue group's member was left to chance."""
+
+    picks_at_random = False
+
+    def may_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> bool:
+        self.picks_at_random |= queue is not None
+        return super().may_subscribe(subject, queue, sid)
+
+
+def limits() -> Settings:
+    """Small enough to be met by small inputs; what depends on time never comes."""
+    settings = Settings()
+    settings.max_control_line = 256
+    settings.max_payload = 64 * 1024
+    settings.max_pending = 64 * 1024 * 1024
+    settings.max_subscriptions = 50
+    settings.max_sub_tokens = 0
+    settings.ping_interval_ns = settings.write_deadline_ns = 1 << 60
+    settings.ping_max = 2
+    settings.no_fast_producer_stall = True
+    return settings
+
+
+def failed(text: str) -> None:
+    """The reactor calls this while it handles an exception."""
+    raise AssertionError(f"{text}\n{traceback.format_exc()}")
+
+
+HOST = Host(Reactor(Loop(), failed), limits())
+
+
+def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
+    """What a client that sends those pieces brings about."""
+    HOST.account = Account("$G", HOST.reactor)
+    transports = Transport(), Transport()
+    client, listener = (
+        Peer(HOST, cid, -1, "127.0.0.1", 4000 + cid, transport)
+        for cid, transport in enumerate(transports)
+    )
+    client.welcome()
+    listener.welcome()
+    feed(listener, b'CONNECT {"headers":true,"verbose":false}\r\nSUB > all\r\n')
+    for piece in pieces:
+        if client.reason is not None:
+            break
+        feed(client, piece)
+    outcome = (
+        client.reason,
+        client.in_msgs,
+        client.in_bytes,
+        HOST.account.counters.out_msgs,
+        client.num_subscriptions,
+        bytes(transports[1].written),
+        b"" if client.picks_at_random else bytes(transports[0].written),
+    )
+    for peer in (client, listener):
+        peer.close(ClosedReason.CLIENT_CLOSED)
+        feed(peer, b"")
+    assert len(HOST.account.sublist) == 0
+    assert HOST.clients == {}
+    HOST.account = HOST.system_account
+    return outcome
+
+
+def feed(peer: Peer, data: bytes) -> None:
+    """Through the door of transports, in as many reads as the read buffer asks for."""
+    while True:
+        space = peer.read_space(len(data))
+        size = min(len(space), len(data))
+        space[:size] = data[:size]
+        del space
+        peer.bytes_read(size)
+        data = data[size:]
+        if not data or peer.reason is not None:
+            return
+
+
+def check(data: bytes) -> None:
+    before = live_counts()
+    data = data.replace(b"\x7f\x7f", LARGE, LARGE_MAX)
+    middle = data[0] * len(data) // 256 if data else 0
+    whole = session([data])
+    assert session([data[:middle], data[middle:]]) == whole
+    singles = [data[at : at + 1] for at in range(min(len(data), SINGLE_BYTES_MAX))]
+    assert session([*singles, data[SINGLE_BYTES_MAX:]]) == whole
+    assert live_counts() == before
