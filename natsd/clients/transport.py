@@ -1,58 +1,172 @@
-"""Serves a connection from one of the event loop's transports: where there is no poller, and for
-TLS.
+"""Serves connections from the event loop's transports: where there is no poller, and for TLS.
 
-The loop's calls are passed on to the same compiled connection that otherwise reads its socket
-itself.
+    loop's transport ──calls──> TransportLink ──calls──> Client (compiled, as elsewhere)
+                     <─write─┘               <─write─┘
+
+- Nothing waits in a transport unnoticed: its limits are 0, so it says when the socket is full.
+- A link that closes sends what it has, then FIN; unread input would make the kernel reset the
+  connection and an -ERR under way be lost, so it is read and thrown away for at most `LINGER_S`.
+- `Transports` knows every connection, from accept to the end of its socket; after its `close` there
+  is none.
 """
 
 import asyncio
+import logging
+import socket
 from collections.abc import Callable
+from typing import Final
 
 from natsd.clients.client import Client
 from natsd.core.reasons import ClosedReason
 
+logger = logging.getLogger("natsd.server")
 
-class TransportProtocol(asyncio.BufferedProtocol):
-    """The loop's view of a client; `connect(transport)` makes the client."""
+LINGER_S: Final = 0.5
+DISCARDED_BYTES: Final = 16 * 1024
 
-    __slots__ = ("_client", "_connect")
 
-    def __init__(self, connect: Callable[[asyncio.Transport], Client]) -> None:
-        self._connect = connect
+class TransportLink(asyncio.BufferedProtocol):
+    """One connection: the loop's protocol on one side, the client's transport on the other."""
+
+    def __init__(self, transports: "Transports", connect: "Connect") -> None:
+        self._transports = transports
+        self._connect: Connect | None = connect
         self._client: Client | None = None
+        self._discarded: bytearray | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._ended = False
 
-    @property
-    def client(self) -> Client:
-        """The client, from `connection_made` on."""
-        assert self._client is not None
-        return self._client
+    # ---- called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is up: nothing may wait in the transport unnoticed."""
         assert isinstance(transport, asyncio.Transport)
+        assert self._connect is not None
+        connect, self._connect = self._connect, None
+        self._transport = transport
         transport.set_write_buffer_limits(0)
-        self._client = self._connect(transport)
+        if self._transports.closed:
+            transport.abort()
+            return
+        self._transports.links.add(self)
+        self.write = transport.write
+        self._client = connect(self)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self, sizehint: int) -> memoryview | bytearray:
         """Where the loop may put what it reads."""
-        return self.client.read_space(sizehint)
+        if self._discarded is not None or self._client is None:
+            self._discarded = self._discarded or bytearray(DISCARDED_BYTES)
+            return self._discarded
+        return self._client.read_space(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
         """The loop put that many bytes there."""
-        self.client.bytes_read(nbytes)
+        if self._discarded is None and self._client is not None:
+            self._client.bytes_read(nbytes)
 
     def pause_writing(self) -> None:
         """The socket is full."""
-        self.client.writing_paused()
+        if self._client is not None:
+            self._client.writing_paused()
 
     def resume_writing(self) -> None:
         """The socket took everything."""
-        self.client.writing_resumed()
+        if self._client is not None:
+            self._client.writing_resumed()
 
-    def eof_received(self) -> None:
-        """The peer sends no more."""
-        self.client.close(ClosedReason.CLIENT_CLOSED)
+    def eof_received(self) -> bool:
+        """The peer sends no more; the client closes the transport when it has answered."""
+        self._ended = True
+        if self._linger is not None or self._client is None:
+            return False
+        self._client.close(ClosedReason.CLIENT_CLOSED)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
-        self.client.close(ClosedReason.READ_ERROR if exc else ClosedReason.CLIENT_CLOSED)
+        self._ended = True
+        if self._linger is not None:
+            self._linger.cancel()
+        if self._client is not None:
+            self._client.close(ClosedReason.READ_ERROR if exc else ClosedReason.CLIENT_CLOSED)
+        self._transports.lost(self)
+
+    # ---- called by the client; `write` is the transport's own
+
+    def close(self) -> None:
+        """Send what is left, then close, in a way that the peer can read it."""
+        transport = self._transport
+        if self._ended or self._transports.closed or not transport.can_write_eof():
+            transport.close()
+            return
+        self._discarded = bytearray(DISCARDED_BYTES)
+        self._linger = self._transports.loop.call_later(LINGER_S, transport.abort)
+        try:
+            transport.write_eof()
+            transport.resume_reading()
+        except (OSError, RuntimeError):  # it broke meanwhile
+            transport.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self._transport.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait for the socket."""
+        return self._transport.get_write_buffer_size()
+
+
+Connect = Callable[[TransportLink], Client]
+"""Makes the client of a connection that is up."""
+
+
+class Transports:
+    """The connections of one server that its loop serves."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.closed = False
+        self.links: set[TransportLink] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._all_lost = asyncio.Event()
+
+    def add(self, connection: socket.socket, connect: Connect) -> None:
+        """Serve an accepted connection; `connect` is called when it is up."""
+        task = self.loop.create_task(self._serve(connection, connect))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def close(self) -> None:
+        """End what is left, and wait until every socket is closed."""
+        self.closed = True
+        for task in self._connecting:
+            task.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+        for link in self.links:
+            link.abort()
+        if self.links:
+            await self._all_lost.wait()
+
+    def lost(self, link: TransportLink) -> None:
+        """The link's socket is closed."""
+        self.links.discard(link)
+        if self.closed and not self.links:
+            self._all_lost.set()
+
+    async def _serve(self, connection: socket.socket, connect: Connect) -> None:
+        connection.setblocking(False)
+        try:
+            await self.loop.connect_accepted_socket(
+                lambda: TransportLink(self, connect), connection
+            )
+        except OSError as error:
+            logger.debug("A connection broke while it was accepted: %s", error)
+            connection.close()

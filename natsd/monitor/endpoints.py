@@ -55,19 +55,26 @@ class Endpoints:
             "/subscriptionsz": ("/subsz", self._subsz),
             "/healthz": ("/healthz", self._healthz),
         }
-        application = web.Application(middlewares=[_plain_text_errors])
+        application = web.Application()  # middlewares: see _counted
         application.on_response_prepare.append(_keep_versions_quiet)
         for path, (counted_as, handler) in routes.items():
             full_path = posixpath.normpath(base + path).replace("//", "/")
             application.router.add_route("*", full_path, self._counted(counted_as, handler))
+        application.router.add_route("*", "/{path:.*}", _not_found)
         return application
 
     def _counted(
         self, name: str, handler: Handler
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """What aiohttp calls. A middleware would do, but aiohttp caches handlers with middlewares in
+        the module: they, and the server, would outlive it."""
+
         async def handle(request: web.Request) -> web.Response:
             self._requests[name] += 1
-            return await handler(Query(request.query))
+            try:
+                return await handler(Query(request.query))
+            except BadParameter as error:
+                return web.Response(text=str(error), status=400)
 
         return handle
 
@@ -116,13 +123,5 @@ async def _keep_versions_quiet(request: web.Request, response: web.StreamRespons
     response.headers.popall("Server", None)
 
 
-@web.middleware
-async def _plain_text_errors(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except BadParameter as error:
-        return web.Response(text=str(error), status=400)
-    except web.HTTPNotFound:
-        return web.Response(text="404 page not found\n", status=404)
+async def _not_found(request: web.Request) -> web.Response:
+    return web.Response(text="404 page not found\n", status=404)

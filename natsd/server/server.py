@@ -7,7 +7,8 @@
         ...
 
 - Any number of servers may run in one process, on one loop or on several.
-- A server that stopped, or failed to start, leaves nothing behind: no socket, file, task or thread.
+- A server that stopped, failed to start or was cancelled on the way leaves nothing behind: no socket,
+  file, task or thread. It may be started again: afresh, with a port picked anew where it is -1.
 - Everything but `client_url` and what monitoring reads is used on the server's own loop.
 """
 
@@ -26,7 +27,7 @@ from natsd.clients import Client, ClosedClient
 from natsd.clients.acceptor import Acceptor
 from natsd.clients.connect import ConnectOptions
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
-from natsd.clients.transport import TransportProtocol
+from natsd.clients.transport import TransportLink, Transports
 from natsd.config import Options, make_options
 from natsd.core.reactor import Counters, Reactor, has_poller
 from natsd.core.reasons import ClosedReason
@@ -59,18 +60,23 @@ class Server:
         self.options = make_options(options, **settings)
         self.id = new_server_id()
         self.name = self.options.server_name or self.id
-        self.start_time = datetime.now(UTC)
         self.client_host = self.options.host
         self.client_port = 0
-        self.total_connections = 0
         self.clients: dict[int, Client] = {}
-        self.closed_clients: deque[ClosedClient] = deque(maxlen=self.options.max_closed_clients)
         self.accounts: dict[str, Account] = {}
         self.settings = connection_settings(self.options)
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
+        self._transports: Transports | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self._stopped: asyncio.Event | None = None
         self._presence = Presence(self)
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        self.start_time = datetime.now(UTC)
+        self.total_connections = 0
+        self.closed_clients: deque[ClosedClient] = deque(maxlen=self.options.max_closed_clients)
         self._last_cid = FIRST_CLIENT_ID - 1
 
     # ---- life
@@ -78,27 +84,30 @@ class Server:
     async def start(self) -> None:
         """Listen and serve; returns when connections are accepted."""
         if self._own_thread is not None:
-            await asyncio.to_thread(self._own_thread.start)
+            await self._own_thread.start()
         else:
             await self.start_here()
 
     async def stop(self) -> None:
         """Close all connections and stop; once stopped, does nothing."""
         if self._own_thread is not None:
-            await asyncio.to_thread(self._own_thread.stop)
+            self._own_thread.ask_to_stop()
+            await self.wait_closed()
         else:
             await self.stop_here()
 
     async def wait_closed(self) -> None:
-        """Wait until the server has stopped."""
-        if self._own_thread is not None:
-            await asyncio.to_thread(self._own_thread.join)
+        """Wait until the server has stopped; a server that was never started has."""
+        if self._own_thread is not None and not self._own_thread.is_current():
+            await self._own_thread.wait_ended()
         elif self._stopped is not None:
             await self._stopped.wait()
 
     async def start_here(self) -> None:
         """Start on the running loop."""
-        self.start_time = datetime.now(UTC)
+        if self._stopped is not None and not self._stopped.is_set():
+            raise RuntimeError("the server is running")
+        self._begin_afresh()
         try:
             self._presence.open()
             self._serve_clients(self._listen())
@@ -118,34 +127,51 @@ class Server:
 
     def _serve_clients(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        options = self.options
         self.client_port = bound_port(listener)
-        self._stopped = asyncio.Event()
-        self._info = InfoLine(self.options, self.id, self.name, self.client_port)
-        self.reactor = Reactor(
-            loop, logger.exception, self.options.max_control_line, sweep_seconds(self.options)
-        )
+        self._info = InfoLine(options, self.id, self.name, self.client_port)
+        try:
+            self.reactor = Reactor(
+                loop, logger.exception, options.max_control_line, sweep_seconds(options)
+            )
+        except BaseException:
+            listener.close()
+            raise
         for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
             self.accounts[name] = Account(
-                name, self.reactor, sublist_cache=not self.options.disable_sublist_cache
+                name, self.reactor, sublist_cache=not options.disable_sublist_cache
             )
+        self._transports = None if has_poller() else Transports(loop)
         self._acceptor = Acceptor(loop, listener, self._accepted)
+        self._stopped = asyncio.Event()
 
     async def stop_here(self) -> None:
-        """Stop on the loop it was started on."""
-        if self._acceptor is None:
-            return
-        log_stopping()
-        self._acceptor.close()
-        self._acceptor = None
+        """Stop on the loop it was started on; who cancels this stops waiting, not the stopping."""
+        if self._acceptor is not None:
+            log_stopping()
+            self._acceptor.close()
+            self._acceptor = None
+            self._stopping = asyncio.create_task(self._finish_stopping(), name="natsd-stop")
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+
+    async def _finish_stopping(self) -> None:
+        """Runs after what was queued before the stop, so that it is still sent."""
+        self._close_connections()
+        if self._transports is not None:
+            await self._transports.close()
+        await self._presence.close()
+        log_stopped()
+        self._stopping = None
+        assert self._stopped is not None
+        self._stopped.set()
+
+    def _close_connections(self) -> None:
         for client in list(self.clients.values()):
             client.close(ClosedReason.SERVER_SHUTDOWN)
         for account in self.accounts.values():
             account.close()
         self.reactor.close()
-        await self._presence.close()
-        log_stopped()
-        assert self._stopped is not None
-        self._stopped.set()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -162,7 +188,7 @@ class Server:
     def __enter__(self) -> Self:
         if self._own_thread is None:
             raise TypeError("use `async with`, or Server(thread=True) in a synchronous program")
-        self._own_thread.start()
+        self._own_thread.start_and_wait()
         return self
 
     def __exit__(
@@ -172,7 +198,7 @@ class Server:
         traceback: TracebackType | None,
     ) -> None:
         assert self._own_thread is not None
-        self._own_thread.stop()
+        self._own_thread.stop_and_wait()
 
     # ---- what others ask
 
@@ -228,18 +254,13 @@ class Server:
     def _accepted(self, connection: socket.socket, ip: str, port: int) -> None:
         self._last_cid += 1
         self.total_connections += 1
-        if has_poller():
+        if self._transports is None:
             Client(self, self._last_cid, connection.detach(), ip, port).welcome()
         else:
-            connect = partial(self._connected, self._last_cid, ip, port)
-            connection.setblocking(False)
-            loop = self.reactor.loop
-            loop.create_task(
-                loop.connect_accepted_socket(partial(TransportProtocol, connect), connection)
-            )
+            self._transports.add(connection, partial(self._connected, self._last_cid, ip, port))
 
-    def _connected(self, cid: int, ip: str, port: int, transport: asyncio.Transport) -> Client:
-        client = Client(self, cid, -1, ip, port, transport)
+    def _connected(self, cid: int, ip: str, port: int, link: TransportLink) -> Client:
+        client = Client(self, cid, -1, ip, port, link)
         client.welcome()
         return client
 

@@ -1,13 +1,21 @@
-"""A server on an event loop and a thread of its own, for programs that have no loop."""
+"""A server on an event loop and a thread of its own: for programs without a loop, or with a busy one.
+
+- Starting returns, or raises, when the server has started or failed; nothing of a failed or cancelled
+  start stays.
+- It may be asked to stop from any thread, also from its own, and any number of times.
+- The thread is a daemon: a program that forgets to stop its server ends nevertheless.
+"""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Protocol
 
 
 class Startable(Protocol):
-    """What is run: started, waited for and stopped on the thread's loop."""
+    """What is run: started and stopped on the thread's loop."""
 
     async def start_here(self) -> None: ...
     async def stop_here(self) -> None: ...
@@ -23,51 +31,95 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class OwnThread:
-    """Runs a server in a daemon thread, from `start` to `stop`."""
+    """Runs a server in a daemon thread, from start to stop; for asynchronous and synchronous callers."""
 
     def __init__(self, server: Startable) -> None:
         self._server = server
         self._thread: threading.Thread | None = None
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._ended: Future[None] | None = None
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Start, and wait until connections are accepted; raises what starting raised."""
-        self._ready.clear()
-        self._failure = None
-        self._thread = threading.Thread(target=self._run, name="natsd", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
+        started = self._begin()
+        try:
+            await asyncio.wrap_future(started)
+        except BaseException:
+            self._stop_when_done(started)
+            await self.wait_ended()
+            raise
 
-    def stop(self) -> None:
+    def start_and_wait(self) -> None:
+        """The same for a synchronous program."""
+        started = self._begin()
+        try:
+            started.result()
+        except BaseException:
+            self._stop_when_done(started)
+            self._join()
+            raise
+
+    def ask_to_stop(self) -> None:
+        """Have the server stopped soon; once stopped, does nothing."""
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it has stopped
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    def stop_and_wait(self) -> None:
         """Stop, and wait until nothing is left."""
-        if self._loop is not None and self._stop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self.join()
+        self.ask_to_stop()
+        self._join()
 
-    def join(self) -> None:
-        """Wait until the thread has ended."""
+    async def wait_ended(self) -> None:
+        """Wait until nothing is left."""
+        if self._ended is not None:
+            await asyncio.wrap_future(self._ended)
+            self._join()
+
+    def is_current(self) -> bool:
+        """Whether the caller runs in this very thread."""
+        return self._thread is threading.current_thread()
+
+    def _begin(self) -> Future[None]:
+        if self._thread is not None and self._thread.is_alive():
+            raise RuntimeError("the server is running")
+        started, self._ended = _promise(), _promise()
+        self._thread = threading.Thread(
+            target=self._run, args=(started, self._ended), name="natsd", daemon=True
+        )
+        self._thread.start()
+        return started
+
+    def _stop_when_done(self, started: Future[None]) -> None:
+        started.add_done_callback(lambda _: self.ask_to_stop())
+
+    def _join(self) -> None:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(self._serve())
+    def _run(self, started: Future[None], ended: Future[None]) -> None:
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(self._serve(started))
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+        finally:
+            ended.set_result(None)
 
-    async def _serve(self) -> None:
+    async def _serve(self, started: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        try:
-            await self._server.start_here()
-        except BaseException as error:
-            self._failure = error
-            return
-        finally:
-            self._ready.set()
+        await self._server.start_here()
+        started.set_result(None)
         await self._stop.wait()
         await self._server.stop_here()
+
+
+def _promise() -> Future[None]:
+    """A future that who waits for it cannot cancel."""
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future

@@ -1,0 +1,52 @@
+"""A client of few lines on the running loop, for servers on the same loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+DEADLINE_S = 10.0
+QUIET = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
+
+
+class Stream:
+    """`stream = await Stream.open(server)`: connected, INFO read, CONNECT sent."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def open(cls, port: int, host: str = "127.0.0.1") -> Self:
+        async with asyncio.timeout(DEADLINE_S):
+            stream = cls(*await asyncio.open_connection(host, port))
+            assert (await stream.line()).startswith(b"INFO {")
+        stream.send(QUIET)
+        return stream
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def line(self) -> bytes:
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.reader.readline()
+
+    async def sync(self) -> list[bytes]:
+        """The lines up to the PONG for a PING sent now."""
+        self.send(b"PING\r\n")
+        lines = []
+        while (line := await self.line()) != b"PONG\r\n":
+            assert line, "closed by the server"
+            lines.append(line)
+        return lines
+
+    async def read_until_closed(self) -> bytes:
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.reader.read()
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except OSError:  # the server was first
+            pass

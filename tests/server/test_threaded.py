@@ -1,0 +1,209 @@
+"""A server on a thread of its own, used from synchronous and from asynchronous programs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import nats
+import pytest
+
+from natsd import Server
+from natsd.clients.listener import ListenError
+from tests.clients.wire import Wire
+from tests.server.leftovers import leftovers
+from tests.server.streams import Stream
+
+QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
+
+
+def threaded(**settings: Any) -> Server:
+    return Server(thread=True, **{"host": "127.0.0.1", "port": -1, **settings})
+
+
+@contextlib.contextmanager
+def nothing_stays() -> Iterator[None]:
+    with threaded():  # whatever is opened once in a process
+        pass
+    before = leftovers()
+    yield
+    assert leftovers() == before
+
+
+def address(server: Server) -> tuple[str, int]:
+    return ("127.0.0.1", server.client_port)
+
+
+def test_in_a_synchronous_program() -> None:
+    with nothing_stays():
+        with threaded() as server, Wire(address(server)) as wire:
+            wire.send(QUIET + b"SUB foo 1\r\nPUB foo 2\r\nhi\r\n")
+            assert wire.sync() == [b"MSG foo 1 2\r\nhi\r\n"]
+        del server
+
+
+def test_several_threads_at_once() -> None:
+    with nothing_stays():
+        with contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(threaded()) for _ in range(5)]
+            assert sum(thread.name == "natsd" for thread in threading.enumerate()) >= 5
+            wires = [stack.enter_context(Wire(address(server))) for server in servers]
+            for number, wire in enumerate(wires):
+                wire.send(QUIET + b"SUB foo 1\r\nPUB foo 1\r\n%d\r\n" % number)
+            for number, wire in enumerate(wires):
+                assert wire.sync() == [b"MSG foo 1 1\r\n%d\r\n" % number]
+        del servers, stack
+
+
+def test_servers_come_and_go_in_many_threads_at_once() -> None:
+    failures: list[BaseException] = []
+
+    def come_and_go() -> None:
+        try:
+            for _ in range(10):
+                with threaded() as server, Wire(address(server)) as wire:
+                    wire.sync()
+        except BaseException as error:
+            failures.append(error)
+
+    with nothing_stays():
+        threads = [threading.Thread(target=come_and_go) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        del threads, thread
+
+
+def test_a_failed_start_raises_here_and_leaves_nothing() -> None:
+    with threaded() as first:
+        before = leftovers()
+        with pytest.raises(ListenError, match="address already in use"):
+            threaded(port=first.client_port).__enter__()
+        gc.collect()
+        assert leftovers() == before
+
+
+def test_a_loop_that_cannot_be_made_raises_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For instance because there is no descriptor left: no endless wait."""
+
+    def no_loop() -> asyncio.AbstractEventLoop:
+        raise OSError("Too many open files")
+
+    monkeypatch.setattr("natsd.server.threaded.loop_factory", lambda: no_loop)
+    with pytest.raises(OSError, match="Too many open files"):
+        threaded().__enter__()
+
+
+def test_it_may_be_started_again() -> None:
+    server = threaded()
+    for _ in range(3):
+        with server, Wire(address(server)) as wire:
+            assert wire.info["client_id"] == 5
+
+
+def test_starting_a_running_server_is_an_error() -> None:
+    with threaded() as server:
+        with pytest.raises(RuntimeError, match="the server is running"):
+            server.__enter__()
+        with Wire(address(server)) as wire:
+            wire.sync()
+
+
+def test_it_may_be_stopped_before_the_with_ends() -> None:
+    with threaded() as server:
+        asyncio.run(server.stop())
+        asyncio.run(server.stop())
+        asyncio.run(server.wait_closed())
+
+
+def test_what_the_program_raises_comes_through() -> None:
+    with pytest.raises(ZeroDivisionError), threaded():
+        raise ZeroDivisionError
+
+
+def test_failing_handlers_stop_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with threaded() as server, Wire(address(server)) as wire:
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError("in a handler")
+
+        loop = server.reactor.loop
+        subscribe = server.accounts["$G"].internal_client.subscribe
+        loop.call_soon_threadsafe(subscribe, "foo", fail)
+        wire.send(QUIET + b"PUB foo 0\r\n\r\nPUB foo 0\r\n\r\n")
+        assert wire.sync() == []
+        assert wire.sync() == []
+    assert caplog.text.count("ZeroDivisionError: in a handler") == 2
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+
+
+# ---- from an asynchronous program
+
+
+@pytest.mark.both_loops
+async def test_in_an_asynchronous_program() -> None:
+    with nothing_stays():
+        async with threaded() as server:
+            stream = await Stream.open(server.client_port)
+            stream.send(b"SUB foo 1\r\nPUB foo 2\r\nhi\r\n")
+            assert await stream.sync() == [b"MSG foo 1 2\r\n", b"hi\r\n"]
+            await stream.close()
+        del server, stream
+
+
+@pytest.mark.both_loops
+async def test_it_serves_while_the_programs_loop_is_busy() -> None:
+    async with threaded() as server:
+        with Wire(address(server)) as wire:  # blocks this loop
+            wire.sync()
+        client = await nats.connect(server.client_url)
+        await client.flush()
+        await client.close()
+
+
+@pytest.mark.both_loops
+async def test_a_failed_start_raises_in_the_caller() -> None:
+    async with threaded() as first:
+        with pytest.raises(ListenError, match="address already in use"):
+            await threaded(port=first.client_port).start()
+
+
+@pytest.mark.both_loops
+async def test_a_cancelled_start_leaves_nothing() -> None:
+    with nothing_stays():
+        for delay_s in (None, 0, 0.0005, 0.002):
+            starting = asyncio.create_task(threaded().start())
+            if delay_s is not None:
+                await asyncio.sleep(delay_s)
+            starting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await starting
+                pytest.skip("this machine starts a server in no time")
+        del starting
+
+
+@pytest.mark.both_loops
+async def test_stopping_twice_and_waiting() -> None:
+    server = threaded()
+    await server.wait_closed()
+    await server.stop()
+    await server.start()
+    await asyncio.gather(server.wait_closed(), server.stop(), server.stop())
+    await server.stop()
+
+
+@pytest.mark.both_loops
+async def test_its_own_thread_may_stop_it() -> None:
+    """A handler of the server's own subscriptions runs there."""
+    async with threaded() as server:
+        loop = server.reactor.loop
+        ended = asyncio.run_coroutine_threadsafe(server.stop(), loop)
+        await server.wait_closed()
+        assert ended.done()
