@@ -66,8 +66,8 @@ class Endpoints:
     def _counted(
         self, name: str, handler: Handler
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """What aiohttp calls. A middleware would do, but aiohttp caches handlers with middlewares in
-        the module: they, and the server, would outlive it."""
+        """What aiohttp calls. No middleware: aiohttp keeps handlers with middlewares in a cache of
+        the module, and with them the server."""
 
         async def handle(request: web.Request) -> web.Response:
             self._requests[name] += 1

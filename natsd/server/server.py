@@ -7,8 +7,8 @@
         ...
 
 - Any number of servers may run in one process, on one loop or on several.
-- A server that stopped, failed to start or was cancelled on the way leaves nothing behind: no socket,
-  file, task or thread. It may be started again: afresh, with a port picked anew where it is -1.
+- A server that stopped, failed to start or was cancelled on the way leaves nothing behind: no
+  socket, file, task or thread. It may be started again: afresh, and port -1 is picked anew.
 - Everything but `client_url` and what monitoring reads is used on the server's own loop.
 """
 

@@ -1,7 +1,7 @@
-"""A server on an event loop and a thread of its own: for programs without a loop, or with a busy one.
+"""A server on an event loop and a thread of its own, for programs without a loop or with a busy one.
 
-- Starting returns, or raises, when the server has started or failed; nothing of a failed or cancelled
-  start stays.
+- Starting returns, or raises, when the server has started or failed; nothing of a failed or
+  cancelled start stays.
 - It may be asked to stop from any thread, also from its own, and any number of times.
 - The thread is a daemon: a program that forgets to stop its server ends nevertheless.
 """
@@ -31,7 +31,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class OwnThread:
-    """Runs a server in a daemon thread, from start to stop; for asynchronous and synchronous callers."""
+    """Runs a server in a daemon thread, for asynchronous and for synchronous callers."""
 
     def __init__(self, server: Startable) -> None:
         self._server = server

@@ -41,7 +41,9 @@ def leftovers() -> Leftovers:
         frozenset(open_descriptors()),
         frozenset(str(thread) for thread in threading.enumerate() if not is_loops_own(thread)),
         *loop_leftovers(),
-        frozenset(Counter(type(o).__name__ for o in gc.get_objects() if isinstance(o, OURS)).items()),
+        frozenset(
+            Counter(type(o).__name__ for o in gc.get_objects() if isinstance(o, OURS)).items()
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Self
 
 DEADLINE_S = 10.0
@@ -46,7 +47,5 @@ class Stream:
 
     async def close(self) -> None:
         self.writer.close()
-        try:
+        with contextlib.suppress(OSError):  # the server was first
             await self.writer.wait_closed()
-        except OSError:  # the server was first
-            pass

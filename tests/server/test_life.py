@@ -1,4 +1,4 @@
-"""A server inside an asyncio program comes, goes, fails, is cancelled, comes again: nothing stays."""
+"""A server inside an asyncio program: starts, ends, failures, cancellation; nothing stays of it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ async def test_what_was_published_before_the_end_arrives() -> None:
     await subscriber.close()
 
 
-@pytest.mark.xfail(strict=True, reason="the socket of a client closed with -ERR outlives the server")
+@pytest.mark.xfail(
+    strict=True, reason="the socket of a client closed with -ERR outlives the server"
+)
 async def test_nothing_stays_of_connections_closed_with_an_error() -> None:
     """Such a socket lingers, so that the client can read why; not beyond the server's end."""
     async with nothing_stays():
