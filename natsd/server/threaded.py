@@ -1,4 +1,4 @@
-"""A server on an event loop and a thread of its own, for programs without a loop or with a busy one.
+"""A server on a loop and a thread of its own, for programs without a loop, or with a busy one.
 
 - Starting returns, or raises, when the server has started or failed; nothing of a failed or
   cancelled start stays.

@@ -11,10 +11,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from natsd.core.reactor import Reactor
+
 from natsd import Server
 from natsd.accounts import Account, InternalClient
 from natsd.clients import Client
-from natsd.core.reactor import Reactor
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
 
