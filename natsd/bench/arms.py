@@ -125,7 +125,7 @@ def command_arm(text: str) -> Arm:
         return natsd_arm()
     words = shlex.split(text)
     if not words or shutil.which(words[0]) is None:
-        raise ArmError(f"no such program: {words[0] if words else text!r}")
+        raise ArmError(f"no such program: {words[0] if words else repr(text)}")
     if "{port}" not in text:
         words += ["-a", HOST, "-p", "{port}"]
     return Arm(Path(words[0]).name, tuple(words))

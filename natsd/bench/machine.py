@@ -4,7 +4,6 @@ import datetime
 import os
 import platform
 import resource
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +43,7 @@ class Machine:
 
 def core_count() -> int:
     """The cores this process may use."""
-    if sys.platform == "linux":
+    if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
