@@ -15,10 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from natsd.bench import wire
@@ -53,6 +53,21 @@ class Server:
     def resident_bytes(self) -> int | None:
         """Its resident memory, if its process is ours to see."""
         return None if self.pid is None else resident_bytes(self.pid)
+
+
+class AnyArm(Protocol):
+    """What can be measured: a name, a note beside its version, and a server while it runs."""
+
+    @property
+    def name(self) -> str:
+        """How the table calls it."""
+
+    @property
+    def note(self) -> str:
+        """What follows the version, such as the number of cores."""
+
+    def running(self) -> AbstractContextManager[Server]:
+        """The server, ready for connections inside the `with`."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +124,6 @@ class RemoteArm:
         except (OSError, wire.LoadError) as error:
             raise ArmError(f"cannot reach {self.host}:{self.port}: {error}") from error
         yield Server(self.host, self.port, info)
-
-
-AnyArm = Arm | RemoteArm
 
 
 def natsd_arm() -> Arm:

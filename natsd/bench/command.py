@@ -190,7 +190,8 @@ def show(
     )
     lines = report.notes(results, labels)
     if options.cores:
-        lines += cores.verdicts(results, cores.core_steps(machine.cores), machine.cores)
+        steps = cores.core_steps(options.pin or machine.cores)
+        lines += cores.verdicts(results, steps, machine.cores)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     if options.json:
         report.write_json(options.json, report.as_json(machine, comparison.plan, labels, results))
@@ -230,7 +231,7 @@ def chosen_arms(options: argparse.Namespace) -> list[AnyArm]:
         return [ours, *others]
     if len(others) != 1:
         raise ArmError("--cores needs exactly one --vs")
-    return cores.arms_by_cores(ours, others[0], core_count())
+    return cores.arms_by_cores(ours, others[0], options.pin or core_count())
 
 
 def pin(arms: list[AnyArm], count: int) -> list[AnyArm]:

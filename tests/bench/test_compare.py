@@ -14,7 +14,7 @@ def diary_of(scenario: type[FakeScenario], first_size: int | None) -> list[str]:
     diary: list[str] = []
     arms = [FakeArm("A", diary), FakeArm("B", diary)]
     plan = Plan(rounds=2, run_seconds=1.0)
-    comparison = Comparison(arms, plan, report=lambda text: None)  # type: ignore[arg-type]
+    comparison = Comparison(arms, plan, report=lambda text: None)
     measured = replace(row(), scenario=scenario(diary, first_size))
     finished = list(comparison.run([measured]))
     assert [cell.values for cell in finished[0][0].cells] == [[1e6, 1e6], [1e6, 1e6]]
