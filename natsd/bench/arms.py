@@ -15,10 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from natsd.bench import wire
@@ -53,6 +53,21 @@ class Server:
     def resident_bytes(self) -> int | None:
         """Its resident memory, if its process is ours to see."""
         return None if self.pid is None else resident_bytes(self.pid)
+
+
+class AnyArm(Protocol):
+    """What can be measured: a name, a note beside its version, and a server while it runs."""
+
+    @property
+    def name(self) -> str:
+        """How the table calls it."""
+
+    @property
+    def note(self) -> str:
+        """What follows the version, such as the number of cores."""
+
+    def running(self) -> AbstractContextManager[Server]:
+        """The server, ready for connections inside the `with`."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +126,6 @@ class RemoteArm:
         yield Server(self.host, self.port, info)
 
 
-AnyArm = Arm | RemoteArm
-
-
 def natsd_arm() -> Arm:
     """This natsd, run by this Python."""
     return Arm("natsd", NATSD_COMMAND)
@@ -125,7 +137,7 @@ def command_arm(text: str) -> Arm:
         return natsd_arm()
     words = shlex.split(text)
     if not words or shutil.which(words[0]) is None:
-        raise ArmError(f"no such program: {words[0] if words else text!r}")
+        raise ArmError(f"no such program: {words[0] if words else repr(text)}")
     if "{port}" not in text:
         words += ["-a", HOST, "-p", "{port}"]
     return Arm(Path(words[0]).name, tuple(words))

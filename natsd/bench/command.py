@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -110,18 +110,9 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     options = parser().parse_args(argv)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _end)
     try:
-        if options.sublist:
-            return run_sublist(quick=options.quick)
-        rows = select(all_rows(scale(options)), row_patterns(options))
-        if not rows:
-            raise ArmError("no row matches; --list shows them")
-        if options.list:
-            list_rows(rows if options.row else all_rows(scale(options)))
-            return 0
-        return run(options, rows)
+        with ended_in_order():
+            return carry_out(options)
     except ArmError as error:
         sys.stderr.write(f"natsd bench: {error}\n")
         return 1
@@ -129,9 +120,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    """End in order: the servers and load processes go with us."""
-    raise KeyboardInterrupt
+def carry_out(options: argparse.Namespace) -> int:
+    """Do the one thing that was asked for."""
+    if options.sublist:
+        return run_sublist(quick=options.quick)
+    every = all_rows(scale(options))
+    rows = select(every, row_patterns(options))
+    if not rows:
+        raise ArmError("no row matches; --list shows them")
+    if options.list:
+        list_rows(rows if options.row else every)
+        return 0
+    return run(options, rows)
+
+
+@contextlib.contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM ends us as Ctrl-C does: the servers and load processes go with us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run(options: argparse.Namespace, rows: list[Row]) -> int:
@@ -173,7 +190,8 @@ def show(
     )
     lines = report.notes(results, labels)
     if options.cores:
-        lines += cores.verdicts(results, cores.core_steps(machine.cores), machine.cores)
+        steps = cores.core_steps(options.pin or machine.cores)
+        lines += cores.verdicts(results, steps, machine.cores)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     if options.json:
         report.write_json(options.json, report.as_json(machine, comparison.plan, labels, results))
@@ -213,7 +231,7 @@ def chosen_arms(options: argparse.Namespace) -> list[AnyArm]:
         return [ours, *others]
     if len(others) != 1:
         raise ArmError("--cores needs exactly one --vs")
-    return cores.arms_by_cores(ours, others[0], core_count())
+    return cores.arms_by_cores(ours, others[0], options.pin or core_count())
 
 
 def pin(arms: list[AnyArm], count: int) -> list[AnyArm]:

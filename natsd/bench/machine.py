@@ -4,7 +4,6 @@ import datetime
 import os
 import platform
 import resource
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -212,7 +212,8 @@ class RequestReply:
             results = crew.run()
         seconds = duration_seconds(results[1:], results[1:])
         values = results[1].values
-        return Measurement(values, seconds, 0, first_problem(results), load_share(results, seconds))
+        problem = first_problem(results[::-1])  # the requester knows better what went wrong
+        return Measurement(values, seconds, 0, problem, load_share(results, seconds))
 
 
 @dataclass(frozen=True)

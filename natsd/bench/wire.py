@@ -57,11 +57,15 @@ def connect(host: str, port: int, subscriptions: bytes = b"") -> socket.socket:
     Servers may follow their first PONG with another INFO; a second PING waits for it.
     """
     sock = open_socket(host, port)
-    read_info(sock)
-    sock.sendall(CONNECT + subscriptions + PING + PING)
-    answer = read_to_pong(sock, pongs=2)
-    if b"-ERR" in answer:
-        raise LoadError(f"the server refused: {answer[:80]!r}")
+    try:
+        read_info(sock)
+        sock.sendall(CONNECT + subscriptions + PING + PING)
+        answer = read_to_pong(sock, pongs=2)
+        if b"-ERR" in answer:
+            raise LoadError(f"the server refused: {answer[:80]!r}")
+    except (OSError, LoadError):
+        sock.close()
+        raise
     sock.settimeout(None)
     return sock
 
