@@ -20,13 +20,13 @@ _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
-    """Calls `accepted(socket, ip, port)` for each connection to `listener`; owns the listener."""
+    """Calls `accepted(descriptor, ip, port)` for each connection; owns the listener."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         listener: socket.socket,
-        accepted: Callable[[socket.socket, str, int], None],
+        accepted: Callable[[int, str, int], None],
     ) -> None:
         self._loop = loop
         self._listener = listener
@@ -47,7 +47,8 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(BATCH):
             try:
-                connection, address = self._listener.accept()
+                # accept() would make an object of each descriptor, which costs more than the rest.
+                descriptor, address = self._listener._accept()  # type: ignore[attr-defined]  # typeshed leaves it out
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -56,7 +57,7 @@ class Acceptor:
                     return
                 raise
             self._pause_s = PAUSE_MIN_S
-            self._accepted(connection, plain_ip(address[0]), address[1])
+            self._accepted(descriptor, plain_ip(address[0]), address[1])
 
     def _pause(self, error: OSError) -> None:
         """No descriptor left: let others close theirs first."""

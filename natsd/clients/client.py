@@ -35,6 +35,8 @@ from natsd.core.wire import Settings
 logger = logging.getLogger("natsd.client")
 
 PROTOCOL_ASYNC_INFO: Final = 1
+NOBODY: Final = ConnectOptions()
+"""Who has not said CONNECT yet."""
 _parse_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -46,9 +48,7 @@ class ClientHost(Protocol):
     settings: Settings
     clients: "dict[int, Client]"
 
-    @property
-    def system_account(self) -> Account: ...
-    def info(self, cid: int, ip: str, **more: object) -> bytes: ...
+    def info(self, cid: int, ip: str, account: Account | None = None) -> bytes: ...
     def authenticate(self, connect: ConnectOptions) -> bool: ...
     def account_of(self, connect: ConnectOptions) -> Account: ...
     def client_closed(self, client: "Client") -> None: ...
@@ -88,7 +88,7 @@ class Client(Connection):
         """Send INFO and begin to serve; too many connections are turned away."""
         host = self._host
         self.debug("Client connection created")
-        self._join(host.account_of(ConnectOptions()))
+        self._join(host.account_of(NOBODY))
         self.open()
         self.send_protocol(host.info(self.cid, self.ip))
         limit = host.options.max_connections
@@ -171,14 +171,7 @@ class Client(Connection):
     def first_pong(self) -> None:
         """Tell clients that understand it which account they are in."""
         if self._connect is not None and self._connect.protocol >= PROTOCOL_ASYNC_INFO:
-            assert self.account is not None
-            is_system = self.account is self._host.system_account
-            more = {"acc_is_sys": True} if is_system else {}
-            self.send_protocol(
-                self._host.info(
-                    self.cid, self.ip, connect_info=True, remote_account=self.account.name, **more
-                )
-            )
+            self.send_protocol(self._host.info(self.cid, self.ip, self.account))
 
     def authentication_timed_out(self) -> None:
         """Close a connection that did not authenticate in time."""

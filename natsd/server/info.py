@@ -31,10 +31,20 @@ class InfoLine:
         self._start = "INFO " + _compact(fields)[:-1]
         self._end = f',"natsd":"{__version__}"}} \r\n'
 
-    def render(self, cid: int, ip: str, **more: object) -> bytes:
-        """The line for one client; `more` stands behind its own fields."""
-        extra = "," + _compact(more)[1:-1] if more else ""
-        return f'{self._start},"client_id":{cid},"client_ip":"{ip}"{extra}{self._end}'.encode()
+        self._connected: dict[str, str] = {}
+
+    def render(self, cid: int, ip: str) -> bytes:
+        """The line that greets a client."""
+        return f'{self._start},"client_id":{cid},"client_ip":"{ip}"{self._end}'.encode()
+
+    def render_connected(self, cid: int, ip: str, account: str, is_system: bool) -> bytes:
+        """The line that tells a client which account it is in."""
+        more = self._connected.get(account)
+        if more is None:
+            fields = {"connect_info": True, "remote_account": account}
+            fields |= {"acc_is_sys": True} if is_system else {}
+            more = self._connected[account] = _compact(fields)[1:-1]
+        return f'{self._start},"client_id":{cid},"client_ip":"{ip}",{more}{self._end}'.encode()
 
 
 def _compact(fields: dict[str, object]) -> str:

@@ -227,9 +227,11 @@ class Server:
         """The account of the server's own subjects."""
         return self.accounts[SYSTEM_ACCOUNT]
 
-    def info(self, cid: int, ip: str, **more: object) -> bytes:
-        """The INFO line for a client."""
-        return self._info.render(cid, ip, **more)
+    def info(self, cid: int, ip: str, account: Account | None = None) -> bytes:
+        """The INFO line for a client; once it has connected, with the account it is in."""
+        if account is None:
+            return self._info.render(cid, ip)
+        return self._info.render_connected(cid, ip, account.name, account is self.system_account)
 
     def authenticate(self, connect: ConnectOptions) -> bool:
         """Whether these credentials let a client in."""
@@ -251,13 +253,15 @@ class Server:
 
     # ---- connections
 
-    def _accepted(self, connection: socket.socket, ip: str, port: int) -> None:
+    def _accepted(self, descriptor: int, ip: str, port: int) -> None:
         self._last_cid += 1
         self.total_connections += 1
         if self._transports is None:
-            Client(self, self._last_cid, connection.detach(), ip, port).welcome()
+            Client(self, self._last_cid, descriptor, ip, port).welcome()
         else:
-            self._transports.add(connection, partial(self._connected, self._last_cid, ip, port))
+            self._transports.add(
+                socket.socket(fileno=descriptor), partial(self._connected, self._last_cid, ip, port)
+            )
 
     def _connected(self, cid: int, ip: str, port: int, link: TransportLink) -> Client:
         client = Client(self, cid, -1, ip, port, link)
