@@ -46,7 +46,8 @@ def core_count() -> int:
     """The cores this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    else:
+        return os.cpu_count() or 1
 
 
 def processor_name() -> str:

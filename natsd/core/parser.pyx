@@ -241,7 +241,7 @@ cdef class OpHandler(Sink):
             return violate(self, UNKNOWN_OPERATION, b"", 0)
         if self.large_filled < message.data_len + 2:
             return 0
-        owner = <object>self.large
+        _owner = <object>self.large
         try:
             self.on_publish(message)
         finally:
