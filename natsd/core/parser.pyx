@@ -241,7 +241,7 @@ cdef class OpHandler(Sink):
             return violate(self, UNKNOWN_OPERATION, b"", 0)
         if self.large_filled < message.data_len + 2:
             return 0
-        _held = <object>self.large  # the handler may drop it
+        _owner = <object>self.large
         try:
             self.on_publish(message)
         finally:
