@@ -43,20 +43,26 @@ class PlainParser:
 
     def feed(self, data: bytes) -> list[Operation]:
         """The operations that these bytes complete."""
-        for byte in data:
-            if not self.violated:
-                try:
-                    self.state(bytes([byte]))
-                except Violation as violation:
-                    self.violated = True
-                    self.operations.append(("violation", str(violation)))
+        try:
+            while data and not self.violated:
+                taken = max(1, self.opaque_bytes())
+                self.state(data[:taken])
+                data = data[taken:]
+        except Violation as violation:
+            self.violated = True
+            self.operations.append(("violation", str(violation)))
         operations, self.operations = self.operations, []
         return operations
+
+    def opaque_bytes(self) -> int:
+        """How many bytes of payload are still to come: they need no look, one by one."""
+        return self.size - len(self.payload) if self.state == self.in_payload else 0
 
     # ---- states: what the next byte is for
 
     def begin(self) -> None:
-        self.name = self.argument = self.payload = b""
+        self.name = self.argument = b""
+        self.payload = bytearray()
         self.state: Callable[[bytes], None] = self.in_name
 
     def in_name(self, byte: bytes) -> None:
@@ -97,11 +103,11 @@ class PlainParser:
                 self.operations.append((self.name.decode(),))
             self.begin()
 
-    def in_payload(self, byte: bytes) -> None:
+    def in_payload(self, data: bytes) -> None:
         position = len(self.payload) - self.size
-        if (position == 0 and byte != b"\r") or (position == 1 and byte != b"\n"):
+        if (position == 0 and data != b"\r") or (position == 1 and data != b"\n"):
             raise Violation("UNKNOWN_OPERATION")
-        self.payload += byte
+        self.payload += data
         if position == 1:
             self.published()
             self.begin()
@@ -154,7 +160,8 @@ class PlainParser:
         self.line = b" ".join(words[1:]) + b"\r\n"
 
     def published(self) -> None:
-        headers, payload = self.payload[: self.header_size], self.payload[self.header_size : -2]
+        headers = bytes(self.payload[: self.header_size])
+        payload = bytes(self.payload[self.header_size : -2])
         if headers:
             self.operations.append(("HPUB", self.subject, self.reply, headers, payload, self.line))
         else:
