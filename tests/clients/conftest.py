@@ -9,6 +9,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from tests.clients.serving import Serving
 from tests.clients.target import (
     GO_SERVER,
     NatsdTarget,
@@ -19,7 +20,6 @@ from tests.clients.target import (
     stop_on_loop,
     stop_threaded,
 )
-from tests.clients.serving import Serving
 from tests.clients.wire import Wire
 
 AnyTarget = ProcessTarget | NatsdTarget
