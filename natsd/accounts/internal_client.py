@@ -12,6 +12,7 @@ from typing import Final
 
 from natsd.core.internal import CallbackSink, Publisher
 from natsd.core.reactor import Counters, Reactor
+from natsd.core.subject import InvalidSubject
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
 
@@ -19,6 +20,7 @@ Handler = Callable[[str, str | None, bytes, bytes], object]
 """Called with subject, reply, header block (empty: none) and payload."""
 
 INBOX_PREFIX: Final = "_INBOX.$internal."
+_SEPARATORS: Final = frozenset(" \t\r\n")
 
 
 class NoRespondersError(Exception):
@@ -33,14 +35,19 @@ class InternalClient:
         self._sublist = sublist
         self._publisher = Publisher(reactor, sublist, counters)
         self._subscriptions: set[Subscription] = set()
+        self._requests: set[asyncio.Future[bytes]] = set()
         self._last_request = 0
 
     def publish(
         self, subject: str, payload: bytes = b"", *, reply: str | None = None, headers: bytes = b""
     ) -> None:
-        """Queue a message; `headers` is a whole header block (`NATS/1.0` line to empty line)."""
+        """Queue a message; `headers` is a whole header block (`NATS/1.0` line to empty line).
+
+        Raises InvalidSubject for what would break the protocol; what is malformed otherwise reaches
+        nobody, as if a client had published it.
+        """
         self._publisher.publish(
-            subject.encode(), payload, None if reply is None else reply.encode(), headers
+            wire_subject(subject), payload, None if reply is None else wire_subject(reply), headers
         )
 
     def subscribe(
@@ -62,6 +69,7 @@ class InternalClient:
 
     async def request(self, subject: str, payload: bytes = b"", *, timeout_s: float = 2.0) -> bytes:
         """The payload of the first answer. Raises NoRespondersError at once, TimeoutError later."""
+        wire_subject(subject)
         if not self._sublist.has_interest(subject):
             raise NoRespondersError(f"nobody listens on {subject!r}")
         self._last_request += 1
@@ -73,14 +81,26 @@ class InternalClient:
                 answer.set_result(data)
 
         subscription = self.subscribe(inbox, answered)
+        self._requests.add(answer)
         try:
             self.publish(subject, payload, reply=inbox)
             async with asyncio.timeout(timeout_s):
                 return await answer
         finally:
+            self._requests.discard(answer)
             self.unsubscribe(subscription)
 
     def close(self) -> None:
-        """Unsubscribe from everything."""
+        """Unsubscribe from everything; requests under way end with NoRespondersError."""
+        for answer in self._requests:
+            if not answer.done():
+                answer.set_exception(NoRespondersError("the server stops"))
         for subscription in list(self._subscriptions):
             self.unsubscribe(subscription)
+
+
+def wire_subject(subject: str) -> bytes:
+    """The subject as it stands on the wire; it must be one word there."""
+    if not subject or not _SEPARATORS.isdisjoint(subject):
+        raise InvalidSubject(f"{subject!r} is not one word")
+    return subject.encode("utf-8", "surrogateescape")

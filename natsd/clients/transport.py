@@ -14,7 +14,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from natsd.clients.client import Client
 from natsd.core.reasons import ClosedReason
@@ -40,17 +40,20 @@ class TransportLink(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is up: nothing may wait in the transport unnoticed."""
-        assert isinstance(transport, asyncio.Transport)
         assert self._connect is not None
         connect, self._connect = self._connect, None
-        self._transport = transport
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is none
         transport.set_write_buffer_limits(0)
         if self._transports.closed:
             transport.abort()
             return
         self._transports.links.add(self)
         self.write = transport.write
-        self._client = connect(self)
+        try:
+            self._client = connect(self)
+        except Exception:
+            logger.exception("A connection is closed because it cannot be served")
+            transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview | bytearray:
         """Where the loop may put what it reads."""

@@ -9,6 +9,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from tests.clients.serving import Serving
 from tests.clients.target import (
     GO_SERVER,
     NatsdTarget,
@@ -31,6 +32,7 @@ Connect = Callable[..., Awaitable[Client]]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "natsd_only: true of natsd, not of nats-server")
+    config.addinivalue_line("markers", "served_every_way: run with each of `Serving`")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,8 +42,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="natsd only, and nats-server is tested"))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "serving" in metafunc.fixturenames:
+        every_way = metafunc.definition.get_closest_marker("served_every_way") and not GO_SERVER
+        ways = list(Serving) if every_way else [Serving.DEFAULT]
+        ids = [way.value if every_way else pytest.HIDDEN_PARAM for way in ways]
+        metafunc.parametrize("serving", ways, ids=ids, indirect=True)
+
+
 @pytest.fixture
-async def start_server() -> AsyncIterator[StartServer]:
+def serving(request: pytest.FixtureRequest) -> Iterator[Serving]:
+    """How the servers of this test serve their sockets."""
+    way: Serving = request.param
+    with way.chosen():
+        yield way
+
+
+@pytest.fixture
+async def start_server(serving: Serving) -> AsyncIterator[StartServer]:
     """`server = await start_server(max_payload=1024)`: stopped when the test ends."""
     started = []
 
@@ -75,7 +93,7 @@ async def connect() -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
-def start_threaded_server() -> Iterator[StartThreadedServer]:
+def start_threaded_server(serving: Serving) -> Iterator[StartThreadedServer]:
     """`server = start_threaded_server(max_connections=1)`, for a synchronous test."""
     started = []
 
@@ -89,7 +107,7 @@ def start_threaded_server() -> Iterator[StartThreadedServer]:
 
 
 @pytest.fixture
-def start_server_process() -> Iterator[StartServerProcess]:
+def start_server_process(serving: Serving) -> Iterator[StartServerProcess]:
     """`server = start_server_process()`: a server in a process of its own, with a `pid`."""
     started = []
 
@@ -103,19 +121,25 @@ def start_server_process() -> Iterator[StartServerProcess]:
 
 
 @pytest.fixture(scope="session")
-def shared_server() -> Iterator[StartThreadedServer]:
-    """Like `start_threaded_server`, but servers with the same options are the same server."""
+def shared_servers() -> Iterator[dict[str, AnyTarget]]:
+    """The servers of `shared_server`, stopped at the very end."""
     started: dict[str, AnyTarget] = {}
-
-    def start(**options: Any) -> AnyTarget:
-        key = repr(sorted(options.items()))
-        if key not in started:
-            started[key] = start_threaded(options)
-        return started[key]
-
-    yield start
+    yield started
     for target in started.values():
         stop_threaded(target)
+
+
+@pytest.fixture
+def shared_server(shared_servers: dict[str, AnyTarget], serving: Serving) -> StartThreadedServer:
+    """Like `start_threaded_server`, but servers with the same options are the same server."""
+
+    def start(**options: Any) -> AnyTarget:
+        key = repr((serving, sorted(options.items())))
+        if key not in shared_servers:
+            shared_servers[key] = start_threaded(options)
+        return shared_servers[key]
+
+    return start
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import json
 import signal
 import sys
 
-import uvloop
+from natsd.server import threaded
+from tests.clients.serving import inherited
 
 
 async def serve(settings: str) -> None:
@@ -23,4 +24,5 @@ async def serve(settings: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(sys.argv[1]))
+    with inherited().chosen(), asyncio.Runner(loop_factory=threaded.loop_factory()) as runner:
+        runner.run(serve(sys.argv[1]))

@@ -14,6 +14,8 @@ from tests.clients.conftest import Connect, StartServer
 from tests.clients.target import Target
 from tests.clients.wire import Wire
 
+pytestmark = pytest.mark.served_every_way
+
 AUTH_TIMEOUT_S = 0.2
 
 

@@ -14,6 +14,8 @@ import pytest
 from tests.clients.target import ProcessTarget, Target
 from tests.clients.wire import Wire
 
+pytestmark = pytest.mark.served_every_way
+
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 
 REASONS = {

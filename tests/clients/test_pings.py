@@ -10,6 +10,8 @@ import pytest
 from tests.clients.target import Target
 from tests.clients.wire import Wire
 
+pytestmark = pytest.mark.served_every_way
+
 PING_INTERVAL_S = 0.1
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 

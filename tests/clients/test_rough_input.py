@@ -19,6 +19,8 @@ from tests.clients.target import Target
 from tests.clients.transcript import byte_by_byte
 from tests.clients.wire import Closed, Wire
 
+pytestmark = pytest.mark.served_every_way
+
 MIB = 1024 * 1024
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 SESSION = (

@@ -13,6 +13,8 @@ from tests.clients.measure import percentile, report, resident_bytes
 from tests.clients.target import NatsdTarget
 from tests.clients.wire import Address, Wire
 
+pytestmark = pytest.mark.served_every_way
+
 QUIET = '{"verbose":false,"pedantic":false}'
 MIB = 1024 * 1024
 MESSAGE = b"PUB flood 65536\r\n" + b"x" * 65536 + b"\r\n"

@@ -12,6 +12,8 @@ from tests.clients.target import GO_SERVER, Target
 from tests.clients.transcript import Player, cuts, read_transcript
 from tests.clients.wire import Wire
 
+pytestmark = pytest.mark.served_every_way
+
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 
