@@ -97,6 +97,7 @@ cdef class Reactor:
     cdef int serve(self, poller_event* event) except -1
     cdef int schedule(self) except -1
     cdef int run_task(self) except -1
+    cdef int tear_down_doomed(self) except -1
     cdef int resume_stalled(self, int64_t now_ns) except -1
     cdef int drained(self) except -1
     cdef int finish(self) except -1

@@ -39,7 +39,8 @@ cdef enum:
     READ_BYTES = 256 * 1024
     TURN_NS = 2_000_000
     FLUSH_BYTES = 128 * 1024   # put aside for others in one read before they are flushed
-    TASKS_PER_TURN = 256
+    TASKS_NS = 2_000_000       # for queued tasks in one turn
+    TASKS_MAX = 8192           # with more of them waiting, nothing is read
 
 LINGER_S = 0.5
 
@@ -224,7 +225,7 @@ cdef class Reactor:
         """Serve what is ready, for at most TURN_NS."""
         self.begin()
         cdef int64_t end_ns = self.now_ns + TURN_NS
-        while True:
+        while len(self.tasks) < TASKS_MAX:
             if self.ready_next == self.ready_count:
                 self.ready_next = 0
                 self.ready_count = max(0, poller_ready(self.poll_fd, self.ready, POLLER_BATCH))
@@ -286,28 +287,32 @@ cdef class Reactor:
         return 0
 
     cdef int finish(self) except -1:
-        """End of a turn: what handlers left behind is carried out until nothing is left."""
-        cdef Endpoint endpoint
-        cdef int left = TASKS_PER_TURN
+        """End of a turn: carry out what handlers left behind, or have what is much done soon."""
+        cdef int64_t end_ns = monotonic_ns() + TASKS_NS
         self.in_batch = True
         self.flush_dirty()
-        while self.tasks or self.doomed:
-            while self.tasks and left:
-                left -= 1
-                self.run_task()
-            self.flush_dirty()
-            while self.doomed:
-                endpoint = self.doomed.pop()
-                try:
-                    endpoint.tear_down()
-                except Exception:
-                    self.log_failure("a connection could not be torn down cleanly")
-            if not left:
-                break
+        self.tear_down_doomed()
+        while self.tasks and monotonic_ns() < end_ns:
+            self.run_task()
+            if not self.tasks:
+                self.flush_dirty()
+                self.tear_down_doomed()
+        self.flush_dirty()
+        self.tear_down_doomed()
         self.pool.forget_promoted()
         self.in_batch = False
         if self.tasks:
             self.schedule()
+        return 0
+
+    cdef int tear_down_doomed(self) except -1:
+        cdef Endpoint endpoint
+        while self.doomed:
+            endpoint = self.doomed.pop()
+            try:
+                endpoint.tear_down()
+            except Exception:
+                self.log_failure("a connection could not be torn down cleanly")
         return 0
 
     cdef int run_task(self) except -1:
