@@ -26,7 +26,7 @@ from natsd.bench import wire
 HOST = "127.0.0.1"
 START_SECONDS_MAX = 15.0
 STOP_SECONDS_MAX = 10.0
-POLL_SECONDS = 0.01
+POLL_SECONDS = 0.002
 LOG_TAIL_BYTES = 600
 DEFAULT_PORT = 4222
 NATSD_COMMAND = (sys.executable, "-m", "natsd", "-a", HOST, "-p", "{port}")
@@ -44,6 +44,8 @@ class Server:
     port: int
     info: dict[str, Any]
     pid: int | None = None
+    start_seconds: float | None = None
+    """From starting the process to reading its first INFO; None if it ran before."""
 
     @property
     def version(self) -> str:
@@ -86,9 +88,11 @@ class Arm:
         port = free_port()
         command = [part.replace("{port}", str(port)) for part in self.command]
         with tempfile.TemporaryFile() as log:
+            started = time.monotonic()
             process = self._start(command, log.fileno())
             try:
-                yield Server(HOST, port, _await_info(process, port, log.fileno()), process.pid)
+                info = _await_info(process, port, log.fileno())
+                yield Server(HOST, port, info, process.pid, time.monotonic() - started)
             finally:
                 _end(process)
 

@@ -155,7 +155,7 @@ def run(options: argparse.Namespace, rows: list[Row]) -> int:
     """Measure the rows and show them."""
     arms = chosen_arms(options)
     if options.connect:
-        rows = [row for row in rows if row.value != "idle_bytes"]
+        rows = [row for row in rows if row.value not in ("idle_bytes", "start_ms")]
     status = report.Status()
     machine = Machine.here_and_now()
     with contextlib.ExitStack() as stack:

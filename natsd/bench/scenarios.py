@@ -217,6 +217,20 @@ class RequestReply:
 
 
 @dataclass(frozen=True)
+class Start:
+    """A process is started and accepts a connection."""
+
+    first_size: ClassVar[int | None] = None
+    fresh: ClassVar[bool] = True
+
+    def run(self, server: Server, size: int) -> Measurement:
+        """How long that took."""
+        if server.start_seconds is None:
+            return Measurement(problem="the server ran before")
+        return Measurement({"start_ms": server.start_seconds * 1e3}, server.start_seconds)
+
+
+@dataclass(frozen=True)
 class Connections:
     """Many clients connect, subscribe and stay: how fast, and what one costs while idle."""
 

@@ -21,12 +21,13 @@ request/reply, 16 B, p99                                ≤ 1.0
 100,000 wildcard subscriptions, 10,000 subjects, 128 B  ≥ 1.5
 connect+SUB+PING, 10,000 clients                        ≥ 1.5
 memory per idle connection, 10,000 clients              ≤ 0.4
+start to first connection
 """
 
 
 def test_the_standard_rows_are_the_agreed_ones() -> None:
     shown = [f"{row.title:<56}{row.goal_text}" for row in select(all_rows(Scale()), [])]
-    assert shown == AGREED.strip().splitlines()
+    assert [line.rstrip() for line in shown] == AGREED.strip().splitlines()
 
 
 def test_every_goal_has_its_row() -> None:
