@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUILD := $(BIN)/python .ci/build.py
 # A variant is imported from its own directory; safe path keeps the sources' directory from going first.
 VARIANT_ENV = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/$(1):$(CURDIR)
-ASAN_ENV := PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+ASAN_ENV := PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16:allocator_may_return_null=1
 COMPILED_SOURCES := $(shell find natsd -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 help: ## this list

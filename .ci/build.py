@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKED = {"boundscheck": True, "initializedcheck": True, "nonecheck": True, "wraparound": True}
+GENERATED_CODE_FLAGS = ["-Wno-unused-variable"]
 DEBUG_FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-UNDEBUG", "-DNATSD_DEBUG=1")
 
 
@@ -76,6 +77,7 @@ def build(variant: Variant | None, build_dir: Path) -> None:
         if variant is not None:
             extension.extra_compile_args = list(variant.flags)
             extension.extra_link_args = list(variant.link_flags)
+        extension.extra_compile_args += GENERATED_CODE_FLAGS
     distribution.ext_modules = cythonize(
         distribution.ext_modules,
         nthreads=cores,

@@ -1,5 +1,6 @@
 """What is at the top, what is compiled and how, what a wheel carries."""
 
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path, PurePath
@@ -38,9 +39,9 @@ def module_name(pyx: PurePath) -> str:
 
 
 def test_nothing_else_at_the_top() -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode != 0:
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     assert strangers(listed.stdout.splitlines()) == set()
 
 
