@@ -202,10 +202,11 @@ cdef class OpHandler(Sink):
         cdef const char* end = buffer + size
         cdef Py_ssize_t used
         cdef uint32_t word
+        cdef bint is_usual = any_may_begin(self)  # only slow frames change that
         assert end[0] == 0
         while p < end and not self.suspended:
             used = 0
-            if end - p > 6 and not self.awaiting_connect and self.begun == NOTHING:
+            if end - p > 6 and is_usual:
                 memcpy(&word, p, 4)
                 word |= 0x20202020  # lower case
                 if word == 0x20627570 and p[3] == c" ":  # "pub "
@@ -214,6 +215,7 @@ cdef class OpHandler(Sink):
                     used = fast_publish(self, p, 5, end, True)
             if used == 0:
                 used = slow_frame(self, p, end)
+                is_usual = any_may_begin(self)
             if used == NEED_MORE:
                 break
             if used == STOP:
@@ -271,6 +273,11 @@ cdef class OpHandler(Sink):
             return filled
         used = self.parse(buffer + filled, size - filled)
         return filled + used
+
+
+cdef inline bint any_may_begin(OpHandler h) noexcept:
+    """Whether a frame begins here, which may be any."""
+    return h.begun == NOTHING and not h.awaiting_connect
 
 
 cdef int violate(OpHandler h, Violation violation, const char* at, Py_ssize_t size) except -1:
@@ -347,13 +354,13 @@ cdef inline Py_ssize_t payload(
         return violate(h, MAX_PAYLOAD, p, message.data - p)
     if not may_be_terminated(message, end - message.data):
         return violate(h, UNKNOWN_OPERATION, p, end - p)
-    if end - p < frame:
-        if frame <= LARGE_FRAME_BYTES:
-            return NEED_MORE
-        begin_large(h, message, end)
-        return end - p
-    h.on_publish(message)
-    return frame
+    if end - p >= frame:
+        h.on_publish(message)
+        return frame
+    if frame <= LARGE_FRAME_BYTES:
+        return NEED_MORE
+    begin_large(h, message, end)
+    return end - p
 
 
 cdef int begin_large(OpHandler h, Message* message, const char* end) except -1:
