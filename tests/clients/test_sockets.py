@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.clients.conftest import StartThreadedServer
-from tests.clients.target import Target
+from tests.clients.target import NatsdTarget, Target
 from tests.clients.wire import Wire
 
 pytestmark = pytest.mark.served_every_way
@@ -115,6 +115,7 @@ def test_what_is_pending_is_bounded_and_counted(
 ) -> None:
     """What a transport holds is pending, too."""
     target = start_threaded_server(max_pending=4 * MIB, no_fast_producer_stall=True)
+    assert isinstance(target, NatsdTarget)
     lazy, publisher = open_wire(target), open_wire(target)
     lazy.send(QUIET + b"SUB flood 1\r\n")
     lazy.sync()
@@ -132,6 +133,7 @@ def test_stopping_waits_for_no_client_that_never_reads(
     start_threaded_server: StartThreadedServer, open_wire: OpenWire
 ) -> None:
     target = start_threaded_server()
+    assert isinstance(target, NatsdTarget)
     lazy, publisher = open_wire(target), open_wire(target)
     lazy.send(QUIET + b"SUB flood 1\r\n")
     lazy.sync()
