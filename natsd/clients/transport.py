@@ -35,6 +35,7 @@ class TransportLink(asyncio.BufferedProtocol):
         self._discarded: bytearray | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._ended = False
+        self._lost = False
 
     # ---- called by the loop
 
@@ -87,7 +88,7 @@ class TransportLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
-        self._ended = True
+        self._lost = True
         if self._linger is not None:
             self._linger.cancel()
         if self._client is not None:
@@ -97,13 +98,15 @@ class TransportLink(asyncio.BufferedProtocol):
     # ---- called by the client; `write` is the transport's own
 
     def close(self) -> None:
-        """Send what is left, then close, in a way that the peer can read it."""
+        """Send what is left, then close, in a way that the peer can read it; soon in any case."""
         transport = self._transport
-        if self._ended or self._transports.closed or not transport.can_write_eof():
+        if self._lost:
+            return
+        self._linger = self._transports.loop.call_later(LINGER_S, transport.abort)
+        if self._ended or not transport.can_write_eof():
             transport.close()
             return
         self._discarded = bytearray(DISCARDED_BYTES)
-        self._linger = self._transports.loop.call_later(LINGER_S, transport.abort)
         try:
             transport.write_eof()
             transport.resume_reading()
@@ -150,8 +153,7 @@ class Transports:
     async def close(self) -> None:
         """End what is left, and wait until every socket is closed."""
         self.closed = True
-        for task in self._connecting:
-            task.cancel()
+        # Not cancelled: it takes no round trip, and uvloop would forget to say `connection_lost`.
         await asyncio.gather(*self._connecting, return_exceptions=True)
         for link in self.links:
             link.abort()
@@ -165,6 +167,9 @@ class Transports:
             self._all_lost.set()
 
     async def _serve(self, connection: socket.socket, connect: Connect) -> None:
+        if self.closed:
+            connection.close()
+            return
         connection.setblocking(False)
         try:
             await self.loop.connect_accepted_socket(

@@ -352,7 +352,11 @@ async def test_a_handler_answers_a_clients_request(
 
 
 async def test_a_handler_answers_an_internal_request(internal: InternalClient) -> None:
-    internal.subscribe("ask", lambda _s, reply, _h, _p: internal.publish(reply, b"yes"))
+    def answer(_subject: str, reply: str | None, _headers: bytes, _payload: bytes) -> None:
+        assert reply is not None
+        internal.publish(reply, b"yes")
+
+    internal.subscribe("ask", answer)
     assert await internal.request("ask") == b"yes"
 
 

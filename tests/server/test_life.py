@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from natsd import Server
 from natsd.clients.listener import ListenError
 from natsd.core.reasons import ClosedReason
 from natsd.server.files import FileError
+from tests.clients.serving import Serving
 from tests.server.leftovers import leftovers
 from tests.server.streams import Stream
 from tests.waiting import Eventually
@@ -55,8 +56,15 @@ async def in_use(server: Server, clients: int = 1) -> AsyncIterator[list[Stream]
         yield streams
 
 
+@pytest.fixture(autouse=True, params=[Serving.DEFAULT, Serving.UVLOOP_TRANSPORTS])
+def serving(request: pytest.FixtureRequest) -> Iterator[None]:
+    """From the poller, and from the loop's transports."""
+    with request.param.chosen():
+        yield
+
+
 @pytest.fixture(autouse=True)
-async def warm_loop() -> None:
+async def warm_loop(serving: None) -> None:
     """What a loop opens for itself when it is first used is not the server's."""
     async with local() as server:
         stream = await Stream.open(server.client_port)
@@ -151,6 +159,19 @@ async def test_many_at_once_are_strangers() -> None:
             for stream in streams:
                 await stream.close()
         del servers, streams, stream, stack
+
+
+async def test_connections_still_being_accepted_at_the_end_are_closed() -> None:
+    async with nothing_stays():
+        for turns in range(5):
+            async with local() as server:
+                address = ("127.0.0.1", server.client_port)
+                connections = [socket.create_connection(address) for _ in range(20)]
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            for connection in connections:
+                connection.close()
+        del server, connection, connections
 
 
 # ---- starts that fail
