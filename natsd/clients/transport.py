@@ -22,6 +22,9 @@ from natsd.core.reasons import ClosedReason
 logger = logging.getLogger("natsd.server")
 
 LINGER_S: Final = 0.5
+"""How long a peer that still sends may take to read the last words."""
+DRAIN_S: Final = 10.0
+"""How long one that sends no more may take to read what is pending."""
 DISCARDED_BYTES: Final = 16 * 1024
 
 
@@ -102,7 +105,8 @@ class TransportLink(asyncio.BufferedProtocol):
         transport = self._transport
         if self._lost:
             return
-        self._linger = self._transports.loop.call_later(LINGER_S, transport.abort)
+        patience_s = DRAIN_S if self._ended else LINGER_S
+        self._linger = self._transports.loop.call_later(patience_s, transport.abort)
         if self._ended or not transport.can_write_eof():
             transport.close()
             return

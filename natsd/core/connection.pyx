@@ -74,7 +74,7 @@ cdef enum:
     STALL_NS = 2_000_000
     STALL_TOTAL_NS = 10_000_000     # per read
     FIRST_PING_NS = 2_000_000_000
-    REMOVED_PER_TURN = 4096         # subscriptions of a connection that ends
+    REMOVED_PER_TURN = 2048         # subscriptions of a connection that ends
     LOGGED_BYTES = 128              # of what a client sent and should not have
 
 cdef int64_t RTT_INTERVAL_NS = 3_600_000_000_000
@@ -201,6 +201,10 @@ cdef class Connection(Wire):
         counters.in_bytes += self.read_bytes
         counters.out_msgs += self.fan_msgs
         counters.out_bytes += self.fan_bytes
+
+    def ended(self) -> None:
+        """The client sends no more: nothing more is delivered to it either."""
+        self.drop_subscriptions()
 
     cdef int tear_down(self) except -1:
         Wire.tear_down(self)
@@ -480,6 +484,9 @@ cdef class Connection(Wire):
         if self.out.limit - self.out.position < need or by_reference:
             if not self.make_room(need, head + size):
                 return 0
+            if self.is_congested and self.settings.no_fast_producer_stall:
+                self.reactor.congested = None
+                return 0
         to = self.out.position
         if message.header_len:
             to[0] = c"H"
@@ -564,7 +571,13 @@ cdef class Connection(Wire):
         if self.reason is not None:
             return 0
         if self.is_blocked and now_ns - self.blocked_ns > self.settings.write_deadline_ns:
-            return self.close_slow(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE)
+            if self.is_ending:
+                self.close(ClosedReason.CLIENT_CLOSED)
+            else:
+                self.close_slow(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE)
+            return 0
+        if self.is_ending:
+            return 0
         if self.authenticate_by_ns and now_ns >= self.authenticate_by_ns:
             self.authenticate_by_ns = 0
             self.authentication_timed_out()
@@ -604,18 +617,25 @@ cdef class Connection(Wire):
     def drop_subscriptions(self) -> None:
         """End every subscription of this connection."""
         cdef Subscription sub
-        cdef list subs = self.own_subscriptions()
+        cdef dict subscriptions = self.subscriptions
         self.subscriptions = None
-        for sub in subs:
-            detach(sub)
-        if subs:
-            self.remove_from(self.sublist, subs)
+        if not subscriptions:
+            return
+        if self.reason is None:  # a closed connection takes no message anyway
+            for sub in subscriptions.values():
+                detach(sub)
+        self.remove_from(self.sublist, subscriptions)
 
-    def remove_from(self, SubList sublist, list subs) -> None:
-        """Take ended subscriptions out of a SubList, a slice per turn of the loop."""
-        sublist.remove_batch(subs[:REMOVED_PER_TURN])
-        if len(subs) > REMOVED_PER_TURN:
-            self.reactor.loop.call_soon(self.remove_from, sublist, subs[REMOVED_PER_TURN:])
+    def remove_from(self, SubList sublist, dict subscriptions) -> None:
+        """Take subscriptions out of a SubList, a slice per turn of the loop."""
+        cdef list batch = []
+        while subscriptions and len(batch) < REMOVED_PER_TURN:
+            batch.append(subscriptions.popitem()[1])
+        sublist.remove_batch(batch)
+        for sub in batch:
+            detach(sub)
+        if subscriptions:
+            self.reactor.loop.call_soon(self.remove_from, sublist, subscriptions)
 
     def own_subscriptions(self) -> list:
         """The subscriptions of this connection, in the order they were made."""

@@ -27,6 +27,7 @@ cdef class Wire(Endpoint):
     cdef bint is_congested               # over 75 % of max_pending: publishers wait
     cdef bint is_stalled                 # as a publisher: reading is paused
     cdef bint lingers                    # close gently: the last words are on their way
+    cdef bint is_ending                  # the peer sends no more, and gets what is pending
 
     cdef char* tail                      # bytes read but not parsed yet
     cdef Py_ssize_t tail_bytes
@@ -52,5 +53,6 @@ cdef class Wire(Endpoint):
     cdef int block(self) except -1
     cdef int unblock(self) except -1
     cdef int close_slow(self, object reason) except -1
+    cdef int peer_ended(self) except -1
     cdef int close_socket(self) except -1
     cdef int close_transport(self) except -1

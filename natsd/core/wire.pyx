@@ -48,7 +48,7 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef enum:
     FLUSH_BYTES = 256 * 1024        # pending for one connection before it is flushed in mid-read
     VECTORS = 64
-    TRANSPORT_BYTES = 256 * 1024    # handed to a transport at a time
+    TRANSPORT_BYTES = 64 * 1024     # handed to a transport at a time
     DISCARD_ROUNDS = 64
 
 SLOW_CONSUMER = (
@@ -97,7 +97,7 @@ cdef class Wire(Endpoint):
         if n > 0:
             return self.received(n)
         if n == 0:
-            self.close(ClosedReason.CLIENT_CLOSED)
+            self.peer_ended()
         elif errno not in (EAGAIN, EINTR):
             self.close(ClosedReason.READ_ERROR)
         return 0
@@ -197,8 +197,6 @@ cdef class Wire(Endpoint):
             return False
         self.is_congested = pending > most // 4 * 3
         if self.is_congested:
-            if self.settings.no_fast_producer_stall:
-                return False
             self.reactor.congested = self
         out_roll(&self.out, self.reactor.pool, need)
         if self.is_congested:
@@ -266,7 +264,10 @@ cdef class Wire(Endpoint):
             self.send_pending()
             if out_pending(&self.out) == 0 and self.reason is None:
                 self.is_blocked = False
-                self.reactor.want(self, 0 if self.is_stalled else POLLER_READ)
+                if self.is_ending:
+                    self.close(ClosedReason.CLIENT_CLOSED)
+                else:
+                    self.reactor.want(self, 0 if self.is_stalled else POLLER_READ)
             self.unblock()
         return 0
 
@@ -297,6 +298,22 @@ cdef class Wire(Endpoint):
 
     def slow_consumer(self, reason) -> None:
         """The connection is closed because it does not keep up."""
+
+    def ended(self) -> None:
+        """The peer sends no more: it wants nothing but what is pending."""
+
+    cdef int peer_ended(self) except -1:
+        """The peer sent FIN: close when it has all that is pending, or takes no more of it."""
+        self.flush()
+        if not self.is_blocked or self.reason is not None:
+            self.close(ClosedReason.CLIENT_CLOSED)
+            return 0
+        self.is_ending = True
+        self.is_stalled = True
+        self.suspended = True
+        self.reactor.want(self, POLLER_WRITE)
+        self.ended()
+        return 0
 
     cdef int close_slow(self, object reason) except -1:
         self.slow_consumer(reason)

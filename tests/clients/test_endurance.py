@@ -104,11 +104,6 @@ def test_without_descriptors_it_serves_on_and_recovers(start_daemon: StartDaemon
         wire.close()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="at a client's FIN, what its socket does not take at once is dropped (Wire.tear_down); "
-    "nats-server goes on writing it until write_deadline",
-)
 def test_a_client_that_has_said_all_gets_all_that_is_pending(start_daemon: StartDaemon) -> None:
     """§3.1 Half-open, with more on its way than the socket takes."""
     daemon = start_daemon()
@@ -119,7 +114,7 @@ def test_a_client_that_has_said_all_gets_all_that_is_pending(start_daemon: Start
         publisher.send(QUIET + (b"PUB " + message) * 300)
         publisher.sync()
         subscriber.half_close()
-        threading.Event().wait(0.1)
+        publisher.sync()
         assert len(subscriber.read_until_closed()) == 300 * len(b"MSG foo 1" + message[3:])
 
 

@@ -294,14 +294,12 @@ async def test_connz_sorts_by_uptime_youngest_first(probe: Probe) -> None:
 async def test_many_connections_do_not_hold_up_the_loop(probe: Probe) -> None:
     for cid in range(5000):
         probe.server.closed_clients.append(closed_client(cid))
-    longest_s, answered = 0.0, asyncio.create_task(probe.connections("state=closed&limit=5000"))
-    loop = asyncio.get_running_loop()
+    turns, answered = 0, asyncio.create_task(probe.connections("state=closed&limit=5000"))
     while not answered.done():
-        before = loop.time()
         await asyncio.sleep(0)
-        longest_s = max(longest_s, loop.time() - before)
+        turns += 1
     assert len(answered.result()) == 5000
-    assert longest_s < 0.5  # the client in this test decodes on the same loop
+    assert turns > 20  # the rows are made in slices, with turns of the loop in between
 
 
 # ---- subsz
