@@ -12,7 +12,7 @@ COPY natsd natsd
 RUN python -m venv /opt/natsd && /opt/natsd/bin/pip install --no-cache-dir .
 
 FROM python:${PYTHON}-slim-bookworm
-RUN useradd --system --uid 4222 --home-dir /data --create-home --shell /usr/sbin/nologin natsd
+RUN useradd --uid 4222 --home-dir /data --create-home --shell /usr/sbin/nologin natsd
 COPY --from=build /opt/natsd /opt/natsd
 ENV PATH=/opt/natsd/bin:$PATH \
     PYTHONUNBUFFERED=1
