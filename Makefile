@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUILD := $(BIN)/python .ci/build.py
 # A variant is imported from its own directory; safe path keeps the sources' directory from going first.
 VARIANT_ENV = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/$(1):$(CURDIR)
-ASAN_ENV := PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16:allocator_may_return_null=1
+ASAN_ENV := PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=4:allocator_may_return_null=1
 COMPILED_SOURCES := $(shell find natsd -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 help: ## this list
@@ -45,11 +45,11 @@ format: $(VENV)/.dev ## let ruff put the sources in order
 
 debug: $(VENV)/.dev ## the same tests with every check on, on plain asyncio in its debug mode
 	$(BUILD) debug
-	$(call VARIANT_ENV,debug) PYTHONASYNCIODEBUG=1 $(BIN)/pytest --loop=asyncio $(ARGS)
+	$(call VARIANT_ENV,debug) PYTHONASYNCIODEBUG=1 $(BIN)/pytest -n auto --loop=asyncio $(ARGS)
 
 asan: $(VENV)/.dev ## the same tests under AddressSanitizer (gcc's, on Linux)
 	$(BUILD) asan
-	$(call VARIANT_ENV,asan) $(ASAN_ENV) LD_PRELOAD=$$(gcc -print-file-name=libasan.so) $(BIN)/pytest $(ARGS)
+	$(call VARIANT_ENV,asan) $(ASAN_ENV) LD_PRELOAD=$$(gcc -print-file-name=libasan.so) $(BIN)/pytest -n auto $(ARGS)
 
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of the compiled code, FUZZ_SECONDS=60 for each of FUZZ_TARGETS
 	@command -v clang >/dev/null || { echo "natsd: make fuzz needs clang; install it: apt-get install clang" >&2; exit 1; }
