@@ -59,6 +59,8 @@ cdef class Reactor:
     cdef char* read_buffer
     cdef Py_ssize_t read_bytes
     cdef int64_t now_ns        # when the current batch began
+    cdef int64_t idle_ns       # when there was last nothing to do
+    cdef int64_t turn_bytes    # read in this turn
     cdef int64_t batch_bytes   # put into outbound buffers since the last flush
     cdef bint has_borrowed     # outbound buffers point into the read buffer
     cdef bint in_batch
@@ -94,6 +96,8 @@ cdef class Reactor:
     cdef int end_read(self) except -1
     cdef int failed(self, Endpoint endpoint) except -1
     cdef int flush_dirty(self) except -1
+    cdef int serve_ready(self, int64_t end_ns) except -1
+    cdef bint spin(self) noexcept
     cdef int serve(self, poller_event* event) except -1
     cdef int schedule(self) except -1
     cdef int run_task(self) except -1

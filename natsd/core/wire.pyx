@@ -105,6 +105,7 @@ cdef class Wire(Endpoint):
     cdef int received(self, Py_ssize_t n) except -1:
         """`n` bytes stand in `space`."""
         self.last_activity_ns = self.reactor.now_ns
+        self.reactor.turn_bytes += n
         self.stall_ns = 0
         if self.large == NULL:
             return self.process(self.reactor.read_buffer, self.tail_bytes + n)
