@@ -267,12 +267,14 @@ cdef class Reactor:
         does not answer so fast, or sends much, is not waited for.
         """
         cdef int64_t end_ns = self.idle_ns + SPIN_NS
+        cdef int count = 0
+        with nogil:
+            while count == 0 and monotonic_ns() < end_ns:
+                sched_yield()
+                count = poller_ready(self.poll_fd, self.ready, POLLER_BATCH)
         self.ready_next = 0
-        while True:
-            self.ready_count = max(0, poller_ready(self.poll_fd, self.ready, POLLER_BATCH))
-            if self.ready_count or monotonic_ns() > end_ns:
-                return self.ready_count > 0
-            sched_yield()
+        self.ready_count = max(0, count)
+        return self.ready_count > 0
 
     cdef int serve(self, poller_event* event) except -1:
         cdef Endpoint endpoint
