@@ -30,8 +30,6 @@ cdef class Counters:
     cdef public int64_t out_msgs
     cdef public int64_t out_bytes
     cdef public int64_t slow_consumers
-    cdef public int64_t slow_consumers_pending
-    cdef public int64_t slow_consumers_deadline
     cdef public int64_t stalled_clients
     cdef public int64_t stale_connections
 

@@ -11,8 +11,6 @@ class Counters:
     out_msgs: int
     out_bytes: int
     slow_consumers: int
-    slow_consumers_pending: int
-    slow_consumers_deadline: int
     stalled_clients: int
     stale_connections: int
 

@@ -18,6 +18,7 @@ Promise
   `finish`.
 - A turn takes no longer than `TURN_NS` (plus one read), then the loop's other tasks have theirs.
   Ready sockets are served round robin across turns.
+- Little messages that follow each other within `SPIN_NS` are waited for awake; nothing else is.
 - An exception of a handler is logged and ends its own connection only.
 - Deadlines (pings, authentication, blocked writes) are fields of the endpoints, looked at in one
   sweep.
@@ -294,6 +295,8 @@ cdef class Reactor:
     cdef int failed(self, Endpoint endpoint) except -1:
         self.log_failure("a connection is closed because its handler failed")
         endpoint.fail()
+        if self.has_borrowed:  # its read ended early: what it sent others is still in the buffer
+            self.end_read()
         return 0
 
     cdef int begin(self) except -1:
