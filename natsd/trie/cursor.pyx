@@ -22,7 +22,8 @@ still meets a key before the keys it is a prefix of; `natsd.trie.views.entries` 
   nodes it passes are appended to the receiver, all but that of the node it stops on.
 - `skip_children` leaves out what is below.
 - `skip_to(depth, transition)` goes to that position or the first one behind it. The position lies
-  ahead: at most one level down, and behind where the walk was at that depth.
+  ahead: at most one level down, and behind where the walk was at that depth. A transition past the
+  last one (256; -1 in a reverse cursor) leaves out the siblings that remain.
 - The content of a node is an object, never None; None says that the node has none.
 
 Source: Cassandra's InMemoryTrie design ("Cursors over InMemoryTrie") and the cursor interface it
@@ -66,7 +67,7 @@ cdef class Cursor:
     cpdef int skip_to(self, int depth, int transition) except -2:
         """To the position (depth, transition) or the first one behind it; returns its depth."""
         cdef int now
-        assert 0 < depth <= self.depth + 1 and 0 <= transition <= 255
+        assert 0 < depth <= self.depth + 1 and -1 <= transition <= 256
         now = self.advance() if depth > self.depth else self.skip_children()
         while now > depth or (now == depth and self._is_before(transition)):
             now = self.skip_children()
