@@ -1,1 +1,1 @@
-"""An in-memory trie of bytes: compact cells, one writer, any number of readers that never wait."""
+"""An in-memory byte trie: 32-byte cells, one writer, any number of readers that never lock."""
