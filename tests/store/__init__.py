@@ -1,0 +1,1 @@
+"""The store: record layout, blocks, logs, durability."""
