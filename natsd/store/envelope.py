@@ -35,12 +35,12 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, Protocol, TypeAlias
 
 import cramjam
 from cryptography.exceptions import InvalidTag
 
+from natsd.store.pieces import piece_bounds
 from natsd.store.record import checksum
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -57,8 +57,6 @@ NO_NONCE: Final = bytes(12)
 
 PIECE_BYTES: Final = 64 * 1024
 LOGICAL_BYTES_MAX: Final = 1 << 30  # what a header may claim; blocks stay far below
-RECORD_LENGTH: Final = struct.Struct("<IB")  # a record begins with its length and its kind
-RECORD_KIND_MARK: Final = 4
 
 
 class Aead(Protocol):
@@ -151,11 +149,9 @@ def wrap(
 ) -> bytes:
     """Envelopes around whole records that stand at `logical_offset` of a block."""
     view = memoryview(logical)
-    if not view:
-        return b""
     return b"".join(
         _wrap_piece(view[start:end], logical_offset + start, seed, seal, compress)
-        for start, end in _pieces(view)
+        for start, end in piece_bounds(view, PIECE_BYTES)
     )
 
 
@@ -189,27 +185,6 @@ def find_seed(data: Buffer) -> int | None:
         if header is not None and end <= at + header.physical_length < end + TAG_BYTES:
             return header.seed
     return None
-
-
-def _pieces(view: memoryview) -> Iterator[tuple[int, int]]:
-    """Cut whole records into pieces; marks at the end stand alone."""
-    start = at = 0
-    size = len(view)
-    trailing_marks: list[int] = []
-    unpack = RECORD_LENGTH.unpack_from
-    while at < size:
-        length, kind = unpack(view, at)
-        assert 0 < length <= size - at, "whole records are wrapped"
-        if kind == RECORD_KIND_MARK:
-            trailing_marks.append(at)
-        else:
-            trailing_marks.clear()
-        if at > start and at + length - start > PIECE_BYTES:
-            yield start, at
-            start = at
-        at += length
-    cuts = [start, *(mark for mark in trailing_marks[-2:] if mark > start), size]
-    yield from pairwise(cuts)
 
 
 def _wrap_piece(
