@@ -151,13 +151,11 @@ def read_index(data: bytes, seal: Seal | None = None) -> tuple[StoreImage, list[
     logical, seed = _logical_bytes(data, seal)
     image = StoreImage()
     subjects: list[bytes] = []
-    count = 0
-    for section in _sections(logical, seed):
+    for count, section in enumerate(_sections(logical, seed)):
         if section.subject == "end":
             if section.data != _COUNT.pack(count):
                 raise DamagedIndex(len(data), "sections are missing")
             return image, subjects
-        count += 1
         _take_section(section, image, subjects)
     raise DamagedIndex(len(data), "the end is missing")
 
