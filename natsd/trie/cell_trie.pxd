@@ -1,9 +1,12 @@
 """What both tries share: the cells, the readers' side, the count of keys."""
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint32_t
 
 from natsd.trie.memory cimport TrieMemory
-from natsd.trie.nodes cimport Pointer
+
+
+cdef enum:
+    GARBAGE_BYTES_MAX = 4 * 1024 * 1024     # unless the trie is told otherwise
 
 
 cdef class CellTrie:
@@ -17,3 +20,7 @@ cdef class CellTrie:
     cdef int begin_write_call(self) except -1
     cdef void end_write_call(self) noexcept
     cdef int refuse(self, int reason) except -1
+
+
+cdef uint32_t cell_limit(object max_bytes) except? 0
+cdef uint32_t garbage_limit(object garbage_bytes_max) except? 0

@@ -46,11 +46,12 @@ cdef inline uint32_t cells_left(const Cells* cells) noexcept nogil:
     return cells.free_count + (cells.end - cells.top) // CELL_BYTES
 
 
-cdef inline int reserve_cells(Cells* cells, uint32_t count) noexcept nogil:
-    """Make sure of so many cells. 0; -1: the size limit; -2: no memory."""
-    if cells_left(cells) >= count:
-        return 0
-    return grow_cells(cells, count)
+cdef inline int reserve_cells(Cells* cells, uint32_t count, uint32_t spare) noexcept nogil:
+    """Make sure of so many cells, `spare` more below the limit. 0; -1: limit; -2: no memory."""
+    cdef uint32_t left = cells_left(cells)
+    if left + (cells.limit - cells.end) // CELL_BYTES < count + spare:
+        return -1
+    return 0 if left >= count else grow_cells(cells, count)
 
 
 cdef inline uint32_t take_cell(Cells* cells) noexcept nogil:

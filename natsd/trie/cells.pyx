@@ -18,14 +18,10 @@ cdef void open_cells(Cells* cells, uint32_t limit) noexcept nogil:
 
 
 cdef int grow_cells(Cells* cells, uint32_t count) noexcept nogil:
-    """Add segments until `count` cells are left."""
+    """Add segments until `count` cells are left; the limit has been looked at."""
     cdef uint64_t start, size
     cdef uint32_t segment
     cdef unsigned char* address
-    if <uint64_t> cells.free_count * CELL_BYTES + (cells.limit - cells.top) < (
-        <uint64_t> count * CELL_BYTES
-    ):
-        return -1
     while cells_left(cells) < count:
         segment = log2_u32((cells.end >> 9) | 1)
         if cells.end == 0:

@@ -4,4 +4,5 @@ from natsd.trie.cell_trie cimport CellTrie
 
 
 cdef class InMemoryTrie(CellTrie):
-    pass
+    cdef object _set(self, bytes key, object value)
+    cdef bint _delete(self, bytes key) except -1

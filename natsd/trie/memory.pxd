@@ -43,7 +43,9 @@ cdef inline void retire_slot(TrieMemory* memory, int32_t slot) noexcept nogil:
 
 
 # 0; -1: the size limit; -2: out of memory.
-cdef int prepare(TrieMemory* memory, uint32_t cells, uint32_t retired) noexcept nogil
+cdef int prepare(
+    TrieMemory* memory, uint32_t cells, uint32_t spare, uint32_t retired
+) noexcept nogil
 cdef int prepare_path(TrieMemory* memory, Py_ssize_t depths) noexcept nogil
 cdef void recycle(TrieMemory* memory) noexcept nogil
 cdef void open_memory(

@@ -39,8 +39,10 @@ cdef void close_memory(TrieMemory* memory) noexcept nogil:
     memory.path = NULL
 
 
-cdef int prepare(TrieMemory* memory, uint32_t cells, uint32_t retired) noexcept nogil:
-    cdef int reason = reserve_cells(&memory.cells, cells)
+cdef int prepare(
+    TrieMemory* memory, uint32_t cells, uint32_t spare, uint32_t retired
+) noexcept nogil:
+    cdef int reason = reserve_cells(&memory.cells, cells, spare)
     if reason < 0:
         return reason
     if reserve_retired(&memory.epochs, retired) < 0:

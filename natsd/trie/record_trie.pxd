@@ -14,6 +14,7 @@ cdef class RecordTrie(CellTrie):
     ) except -2 nogil
     # Only the writer. Readers with a lease may go on reading the record until they leave.
     cdef bint remove(self, const unsigned char* key, Py_ssize_t length) except? -1 nogil
+    cdef void _tidy(self) noexcept nogil
 
     # A slot's record, at the same address until the key is removed. Others than the writer use
     # `read_record`; the writer changes it between `begin_write` and `end_write`.

@@ -1,4 +1,4 @@
-"""NATS patterns over a trie: what natsd.core.subject says of each key, found without looking at all.
+"""NATS patterns over a trie: what natsd.core.subject says of each key, without looking at all.
 
 Reference §3.6: `*` is one token, `>` one or more at the end; no token is empty.
 """

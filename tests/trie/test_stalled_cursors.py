@@ -1,7 +1,7 @@
 """What a cursor that stands still sees of the writes that pass it by.
 
-The sections "Adding a new key -> value mapping", "In-place modifications" and "Merging a branch" say
-so for a trie of tractor, tree and trie, to which traverse, trespass and truck are added:
+The sections "Adding a new key -> value mapping", "In-place modifications" and "Merging a branch"
+say so for a trie of tractor, tree and trie, to which traverse, trespass and truck are added:
 
     t─r─┬─a─c─t─o─r          tr is a Sparse node, tra a Chain to tractor's leaf
         ├─e─e

@@ -55,9 +55,7 @@ def test_a_walk_shows_every_node(name: str, reverse: bool) -> None:
     assert shown(trie_of(content).cursor(reverse)) == shown(DictCursor(content, reverse))
 
 
-def follow(
-    cursor: TrieCursor, plain: DictCursor, move: str, depth: int, transition: int
-) -> None:
+def follow(cursor: TrieCursor, plain: DictCursor, move: str, depth: int, transition: int) -> None:
     """One move of both; the plain one takes single steps where the other takes a chain."""
     if move == "skip_to":
         cursor.skip_to(depth, transition)
