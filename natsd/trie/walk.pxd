@@ -3,28 +3,31 @@
 What it takes to come back to a node with children left is a step: three integers. A Chain, a leaf
 or a Prefix needs none, for there is nothing to come back to.
 
-    step        node or cell    depth               what is left
-    Sparse      the node        of the node         its children's indexes in order, 3 bits each, + 1
-    Split head  the node        of the node         0bHH000000, the next transition to look at
-    Split mid   the mid cell    of the node         0bHHMMM000
-    Split end   the end cell    of the node         0bHHMMMTTT
+    step        node or cell    depth           what is left
+    Sparse      the node        of the node     its children's indexes + 1 in order, 3 bits each
+    Split head  the node        of the node     0bHH000000, the next transition to look at
+    Split mid   the mid cell    of the node     0bHHMMM000
+    Split end   the end cell    of the node     0bHHMMMTTT
 
-    key path:  o r d e r s . e u . 0 0 0 4 2        depth 14
-    steps:               ╰Sparse     ╰head, mid, end of a Split whose end cell has digits left
+    path:   o r d e r s . e u . 0 0 0 4 2
+    steps:                │     │ Split: head, mid and end cell
+                          │ Sparse
 
 - What is left of a Sparse node is its order word as it was when the walk came by; of a Split cell,
   whatever stands there when the walk comes back.
-- A reverse walk is the same walk over transitions whose bits are all turned over (`flip`): only
-  their meaning changes, and a Sparse node's indexes stand the other way round.
+- A reverse walk is the same walk over transitions with all bits turned over (`flip`), which makes
+  places of them: places always ascend. A Sparse node's indexes stand the other way round.
 - A step is removed with the last child it can lead to. So there are at most three for each byte of
   the path, and what a walk holds is bounded by the longest key.
 - The caller holds a pinned lease while it calls any of these. Any two calls of one walk must not
   overlap.
 
 Moves return the new depth, WALK_END past the end, WALK_NO_MEMORY with the walk where it was or past
-the end. Source: Cassandra's InMemoryTrie design ("Cursors over InMemoryTrie"). It tells the cells of
-a Split apart by the lowest non-zero bits of what is left; a reverse walk can have none, so here the
-step says what it is.
+the end.
+
+Source: Cassandra's InMemoryTrie design ("Cursors over InMemoryTrie"). It tells the cells of a Split
+apart by the lowest non-zero bits of what is left; with indexes in 3 bits instead of base 6, and
+walks from any place (`walk_skip_to`), that is not enough, so here the step says what it is.
 """
 
 from libc.stdint cimport int32_t, uint32_t
@@ -47,7 +50,7 @@ cdef enum StepKind:
 cdef struct Step:
     Pointer cell
     uint32_t depth
-    uint32_t left               # StepKind in the highest byte
+    uint32_t left               # StepKind in the highest byte; a Split's transitions as places
 
 cdef struct Walk:
     const TrieMemory* memory

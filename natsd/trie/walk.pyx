@@ -8,7 +8,7 @@ from natsd.trie.atomics cimport acquire_i32
 from natsd.trie.cells cimport Cells
 from natsd.trie.memory cimport TrieMemory, root_of
 from natsd.trie.nodes cimport (
-    NO_CONTENT, NONE, PREFIX, SPARSE, SPLIT, Pointer,
+    NO_CONTENT, NONE, PREFIX, SPLIT, Pointer,
     at, chain_child, chain_length, chain_target, content_of, kind_of, node_child, prefix_link,
     sparse_char, sparse_order, sparse_pointer, split_end_slot, split_head_slot, split_mid_slot,
 )
