@@ -1,1 +1,1 @@
-"""The store: sequence sets, records, blocks, logs, durability."""
+"""The store: record layout, blocks, logs, durability."""
