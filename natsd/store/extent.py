@@ -1,0 +1,81 @@
+"""What a store hands to the committer, and what it hears back.
+
+A store that has something to write calls `Committer.dirty(source)`. When its turn comes:
+
+    store (a CommitSource)                      committer
+    take_extent() ─────────────── Extent ─────> worker thread: allocate, pwrite, sync
+      goes on filling a buffer                   (or one line of the volume's journal, synced)
+      of its own meanwhile
+    committed()  <── written; with `sync_interval: always` also on disk: acknowledge
+    synced()     <── all that was committed before is on disk: remove, overwrite, unlink
+    failed(e)    <── nothing of the extent counts: roll back
+
+Promise
+- At most one extent of a source is out at a time; each is answered by exactly one of `committed`
+  and `failed`, on the loop's thread, in the order in which they were taken.
+- The committer holds a reference to `data` until the answer, and reads it in another thread: the
+  bytes must neither move nor change until then.
+- On `failed(StoreFull)` the file was cut back to `offset`: it is as it was before the extent. The
+  committer looks for space by itself and calls `resumed()` once there is some.
+- On `failed(StoreReadOnly)` nothing is known about the file from `offset` on, and nothing will be
+  written for this source again until it is opened anew.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from natsd.store.disk import Buffer, DiskFile
+
+ALLOCATION_BYTES_MIN = 4096
+ALLOCATION_STEP_BYTES_MAX = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class Extent:
+    """Bytes for one place in one file.
+
+    `allocate_to`: the size up to which the file is to be reserved first, 0 for no reservation.
+    `new_in`: the directory to be synced along, where the file has just been created or renamed.
+    `following`: what is to be written after this one is on disk, as part of the same commit (the
+    first bytes of the next block after the last ones of this).
+    """
+
+    file: DiskFile
+    offset: int
+    data: Buffer
+    allocate_to: int = 0
+    new_in: Path | None = None
+    following: "Extent | None" = None
+
+
+class CommitSource(Protocol):
+    """One store, as the committer sees it. To subclass it saves the two methods few need."""
+
+    def take_extent(self) -> Extent | None:
+        """What is to be written now; None if there is nothing."""
+
+    def committed(self) -> None:
+        """The extent is written: what it holds may be acknowledged."""
+
+    def failed(self, error: Exception) -> None:
+        """The extent is not written: StoreFull (roll back, go on later) or StoreReadOnly."""
+
+    def synced(self) -> None:
+        """All that was committed so far is on disk; what it replaces may go."""
+
+    def resumed(self) -> None:
+        """There is space again after a StoreFull."""
+
+
+def grown_allocation(end_bytes: int, block_bytes_max: int) -> int:
+    """The file size to reserve so that `end_bytes` fit: doubled from 4 KiB, then 1 MiB a step.
+
+    An idle stream holds one page, and a block is reserved in a dozen steps. Never above
+    `block_bytes_max`, unless `end_bytes` is.
+    """
+    if end_bytes >= block_bytes_max:
+        return end_bytes
+    doubled = max(ALLOCATION_BYTES_MIN, 1 << (end_bytes - 1).bit_length())
+    steps = -(-end_bytes // ALLOCATION_STEP_BYTES_MAX) * ALLOCATION_STEP_BYTES_MAX
+    return min(doubled if doubled <= ALLOCATION_STEP_BYTES_MAX else steps, block_bytes_max)
