@@ -50,7 +50,8 @@ cdef class SubjectIndex:
     cdef readonly uint64_t count            # subjects with a message
     cdef readonly uint32_t births
     cdef readonly uint64_t ghosts           # without one
-    cdef list buried                        # names of ghosts
+    cdef dict buried                        # name of a ghost -> generation, in that order
+    cdef uint32_t generation
     cdef char* recent                       # the name that was placed last
     cdef uint32_t recent_len
     cdef uint32_t recent_room
@@ -73,7 +74,9 @@ cdef class SubjectIndex:
     cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept nogil
     cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept nogil
 
-    # Ghosts: remember the name of one; then forget those still ghosts, now that nothing is undone.
+    # Ghosts. `bury` remembers the name of one; what was buried up to a generation is forgotten
+    # once that can no more be undone. `forget` does it at once.
     cdef int bury(self, const char* subject, Py_ssize_t length) except -1
-    cdef int forget_buried(self) except -1
-    cdef int forget(self, bytes name) except -1
+    cdef uint32_t seal(self) noexcept
+    cdef int forget_buried(self, uint32_t generation) except -1
+    cdef int forget(self, const char* subject, Py_ssize_t length) except -1

@@ -13,7 +13,7 @@ A subject costs its share of the trie's cells and 32 bytes of content. nats-serv
 three numbers in an adaptive radix tree (server/stree) and also resolves the edges lazily.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
@@ -28,7 +28,7 @@ cdef class SubjectIndex:
         """`births`: how many the index that this one replaces has seen."""
         self.trie = RecordTrie(SUBJECT_BYTES)
         self.births = births
-        self.buried = []
+        self.buried = {}
         self.recent_slot = -1
 
     def __dealloc__(self):
@@ -172,22 +172,34 @@ cdef class SubjectIndex:
     # Ghosts
 
     cdef int bury(self, const char* subject, Py_ssize_t length) except -1:
-        self.buried.append(subject[:length])
+        cdef bytes name = subject[:length]
+        self.buried.pop(name, None)
+        self.buried[name] = self.generation
         return 0
 
-    cdef int forget_buried(self) except -1:
+    cdef uint32_t seal(self) noexcept:
+        """The generation that ends here."""
+        self.generation += 1
+        return self.generation - 1
+
+    cdef int forget_buried(self, uint32_t generation) except -1:
         cdef bytes name
-        cdef list buried = self.buried
-        self.buried = []
-        for name in buried:
-            self.forget(name)
+        cdef list names = []
+        for name, buried in self.buried.items():
+            if <int32_t> (<uint32_t> buried - generation) > 0:
+                break
+            names.append(name)
+        for name in names:
+            del self.buried[name]
+            self.forget(name, len(name))
         return 0
 
-    cdef int forget(self, bytes name) except -1:
-        cdef int64_t slot = self.trie.find(name, len(name))
+    cdef int forget(self, const char* subject, Py_ssize_t length) except -1:
+        cdef const unsigned char* name = <const unsigned char*> subject
+        cdef int64_t slot = self.trie.find(name, length)
         if slot < 0 or self.record(slot).count:
             return 0
-        self.trie.remove(name, len(name))
+        self.trie.remove(name, length)
         self.ghosts -= 1
         if slot == self.recent_slot:
             self.recent_slot = -1
