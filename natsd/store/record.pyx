@@ -186,6 +186,16 @@ cdef bint parse_block_header(
     return True
 
 
+cdef bytes erased_record(uint64_t seed, uint64_t sequence, bytes noise):
+    cdef Py_ssize_t noise_len = len(noise)
+    cdef bytes record = PyBytes_FromStringAndSize(NULL, RECORD_BYTES_MIN + noise_len)
+    encode_record(
+        <unsigned char*> PyBytes_AS_STRING(record), seed, MESSAGE, ERASED, sequence, 0, 0, "", 0,
+        "", 0, PyBytes_AS_STRING(noise), <uint32_t> noise_len,
+    )
+    return record
+
+
 # For Python: tests, and those who look at single records.
 
 def checksum(data: bytes, seed: int = 0) -> int:

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from natsd.store.array cimport Array
 from natsd.store.block_index cimport BlockIndex
 from natsd.store.record cimport BlockHeader, Mark, RecordHeader
 
@@ -31,11 +32,6 @@ cdef struct Skip:
     uint64_t sequence
     uint64_t count
 
-cdef struct Array:              # of structs or integers, grown by doubling
-    void* items
-    uint32_t count
-    uint32_t capacity
-
 
 cdef class Scan:
     # What was found.
@@ -51,7 +47,9 @@ cdef class Scan:
     cdef readonly uint64_t commit_number
     cdef readonly uint64_t live_bytes       # of all records in `index` that are not removed
     cdef BlockHeader header
+    cdef readonly uint32_t live_count       # of messages, without the erased
     cdef uint64_t chain
+    cdef uint64_t last_checksum             # of the last record that is no mark; 0: none
     cdef BlockIndex index                   # messages that verify; no slots
     cdef Array interruptions                # uint32_t offsets of marks, skips, removals, damage
     cdef Array removals                     # Tombstones
@@ -72,6 +70,7 @@ cdef class Scan:
     cdef uint64_t floor_before              # that of the commit before the last
     cdef uint32_t last_tombstones[2]        # those of the last commit: from, to
     cdef uint64_t committed_sequence
+    cdef uint64_t committed_checksum
 
     cdef bint open_header(self, uint64_t first_sequence) noexcept nogil
     cdef bint find_seed(self, uint64_t* seed, uint32_t* block_id) noexcept nogil

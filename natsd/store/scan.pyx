@@ -20,9 +20,10 @@ Source: "Recovery trusts nothing" of the design.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memmove
 
+from natsd.store.array cimport array_add
 from natsd.store.block_index cimport (
     NO_SLOT, OFFSET_MASK, REMOVED, index_add, index_cut, index_find, index_free, index_sequence,
 )
@@ -47,21 +48,6 @@ DAMAGE_TEXTS = (
     "record out of order",
     "commit does not match its mark",
 )
-
-
-cdef void* array_add(Array* array, size_t item_bytes) noexcept nogil:
-    """Room for one more item at the end; NULL: out of memory."""
-    cdef uint32_t capacity
-    cdef void* grown
-    if array.count == array.capacity:
-        capacity = max(<uint32_t> 16, array.capacity * 2)
-        grown = realloc(array.items, capacity * item_bytes)
-        if grown == NULL:
-            return NULL
-        array.items = grown
-        array.capacity = capacity
-    array.count += 1
-    return <char*> array.items + (array.count - 1) * item_bytes
 
 
 cdef inline int interrupt(Scan scan, uint32_t at) noexcept nogil:
@@ -203,7 +189,8 @@ cdef class Scan:
             return self.note_damage(
                 at, header.length, header.sequence, header.sequence, BAD_BODY
             )
-        self.extent_chain = mix_chain(self.extent_chain, record_checksum(self.bytes_at + at))
+        self.last_checksum = record_checksum(self.bytes_at + at)
+        self.extent_chain = mix_chain(self.extent_chain, self.last_checksum)
         if header.kind == MESSAGE:
             return self.take_message(header, at)
         if interrupt(self, at) < 0:
@@ -233,6 +220,7 @@ cdef class Scan:
             removed = REMOVED
         else:
             self.live_bytes += header.length
+            self.live_count += 1
         self.last_sequence = header.sequence
         return index_add(&self.index, header.sequence, at | removed, NO_SLOT)
 
@@ -274,6 +262,7 @@ cdef class Scan:
         self.first_sequence = mark.first_sequence
         self.last_sequence = max(self.last_sequence, mark.last_sequence)
         self.committed_sequence = self.last_sequence
+        self.committed_checksum = self.last_checksum
         self.last_tombstones[0] = self.tombstones_before
         self.last_tombstones[1] = self.removals.count
         self.mark = mark[0]
@@ -401,6 +390,8 @@ cdef class Scan:
         self.commit_number = self.mark.commit_number if self.has_mark else 0
         self.closed = self.has_mark and (self.mark.flags & CLOSING) != 0
         self.end = max(self.end, <uint32_t> BLOCK_HEADER_BYTES)
+        if walked > max(self.end, proven):
+            self.last_checksum = self.committed_checksum
         if proven > self.end:
             self.end = proven
             self.last_commit_whole = True
@@ -437,6 +428,7 @@ cdef class Scan:
                 break
             if offset and not offset & REMOVED:
                 self.live_bytes -= record_length_at(self.bytes_at + offset)
+                self.live_count -= 1
         index_cut(&self.index, self.end)
         while self.removals.count and removals[self.removals.count - 1].offset >= self.end:
             self.removals.count -= 1
