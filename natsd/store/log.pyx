@@ -263,7 +263,7 @@ cdef class MessageLog:
         cdef uint64_t first = 0
         if self.exact_first(slot, &first) != DONE:
             raise ColdBlock(self.wanted)
-        if not self.block_of(first).arrays:
+        if not self.block_of(first).has_arrays:
             raise ColdBlock(self.block_of(first))
         if self.bytes - self.block_of(first).size_of(first) + size > self.limit.max_bytes:
             raise MaximumBytesExceeded()
@@ -311,7 +311,7 @@ cdef class MessageLog:
         if sequence < self.edges.first or sequence > self.edges.last or self.dead.has(sequence):
             return GONE
         block = self.block_of(sequence)
-        if not block.arrays:
+        if not block.has_arrays:
             self.wanted = block
             return NEEDS_BLOCK
         slot = block.slot_of(sequence)
@@ -532,7 +532,7 @@ cdef class MessageLog:
             if self.bases[at] > upto:
                 break
             block = self.block_at(at)
-            if not block.arrays:
+            if not block.has_arrays:
                 self.wanted = block
                 return NEEDS_BLOCK
             place = <uint32_t> index_seek(&block.index, sequence)
@@ -561,7 +561,7 @@ cdef class MessageLog:
         while at > 0:
             at -= 1
             block = self.block_at(at)
-            if not block.arrays:
+            if not block.has_arrays:
                 self.wanted = block
                 return NEEDS_BLOCK
             end = <uint32_t> index_seek(&block.index, sequence + 1)
@@ -640,7 +640,7 @@ cdef class MessageLog:
         if answer < 0:
             self.wanted = block
             return NEEDS_BLOCK
-        raise MessageDamaged(sequence, str(block.path or ""))
+        raise MessageDamaged(sequence, "")
 
     def load(self, uint64_t sequence):
         """The message, or None: `wanted` is not in memory. Raises as Store.load_cached does."""
@@ -901,7 +901,8 @@ cdef class MessageLog:
             if removal.sequence > durable.last:
                 continue
             block = self.block_of(removal.sequence)
-            block.mark_live(removal.sequence)
+            if not block.mark_live(removal.sequence):
+                block.dead.discard_run(removal.sequence, removal.sequence)
             self.dead.discard_run(removal.sequence, removal.sequence)
             self.subjects.renote(removal.slot, removal.sequence)
             self.msgs += 1
@@ -940,4 +941,4 @@ cdef class MessageLog:
 
 cdef inline bint is_unsaved(MsgBlock block) noexcept:
     """Does it hold what is not on disk?"""
-    return block.size != block.durable_size
+    return block.size != block.durable.size
