@@ -32,7 +32,7 @@ from natsd.core.subject cimport wire_bytes
 from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
 from natsd.store.expiries cimport Expiries, Expiry
-from natsd.store.journal cimport Edges, Journal, Removal
+from natsd.store.undo cimport Edges, Journal, Removal
 from natsd.store.record cimport (
     RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, StoredMessage, message_of, record_size,
 )
