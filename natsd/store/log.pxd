@@ -40,7 +40,7 @@ cdef class MessageLog:
     cdef uint64_t* bases                    # their first sequences
     cdef uint32_t block_count
     cdef uint32_t base_room
-    cdef MsgBlock active                    # or None
+    cdef readonly MsgBlock active                    # or None
     cdef readonly MsgBlock wanted           # what NEEDS_BLOCK needs
     cdef object make_block
 

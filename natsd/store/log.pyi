@@ -15,6 +15,7 @@ class MessageLog:
     expiries: Expiries
     limits: Limits
     wanted: MsgBlock | None
+    active: MsgBlock | None
     is_undoable: bool
     tombstones: SequenceSet
     erasures: SequenceSet
@@ -58,6 +59,20 @@ class MessageLog:
     @property
     def all_blocks(self) -> tuple[MsgBlock, ...]: ...
     def block_with(self, sequence: int) -> MsgBlock | None: ...
+    def adopt(
+        self,
+        blocks: list[MsgBlock],
+        subjects: SubjectIndex,
+        dead: SequenceSet,
+        expiries: Expiries,
+        *,
+        first_sequence: int,
+        last_sequence: int,
+        first_time_ns: int,
+        last_time_ns: int,
+        msgs: int,
+        bytes: int,
+    ) -> None: ...
     def clear(self, next_sequence: int) -> int: ...
     def replace_block(self, old: MsgBlock, new: MsgBlock) -> None: ...
     def cut(self, sequence: int) -> tuple[list[MsgBlock], MsgBlock | None]: ...
@@ -65,6 +80,7 @@ class MessageLog:
     def is_quiet(self) -> bool: ...
     @property
     def is_dirty(self) -> bool: ...
+    def may_undo_in(self, block: MsgBlock) -> bool: ...
     @property
     def undo_bytes(self) -> int: ...
     def take(

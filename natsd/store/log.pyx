@@ -688,6 +688,33 @@ cdef class MessageLog:
         """The block that this sequence is or was in, or None."""
         return self.block_of(sequence) if self.block_count else None
 
+    def adopt(
+        self, list blocks not None, SubjectIndex subjects not None, SequenceSet dead not None,
+        Expiries expiries not None, *, uint64_t first_sequence, uint64_t last_sequence,
+        int64_t first_time_ns, int64_t last_time_ns, uint64_t msgs, uint64_t bytes,
+    ):
+        """Go on from what was found on disk; only for a log that has done nothing yet.
+
+        `first_time_ns` is that of the first message, or earlier than it. `dead` has what lies
+        between first and last without a message.
+        """
+        assert self.msgs == 0 and self.block_count == 0
+        self.blocks = blocks
+        self.index_blocks()
+        self.subjects = subjects
+        self.dead = dead
+        self.expiries = expiries
+        self.msgs = msgs
+        self.bytes = bytes
+        self.edges.first = first_sequence
+        self.edges.last = last_sequence
+        self.edges.first_time_ns = first_time_ns
+        self.edges.last_time_ns = last_time_ns
+        self.edges.first_time_is_exact = msgs == 0
+        if self.is_undoable:
+            self.journal.durable = self.edges
+        self.is_behind = self.is_over()
+
     # At once
 
     def clear(self, uint64_t next_sequence):
@@ -774,6 +801,18 @@ cdef class MessageLog:
             or len(self.replaced) > (self.sealed.replaced if self.sealed is not None else 0)
         )
 
+    def may_undo_in(self, MsgBlock block not None):
+        """Is a removal from this block not durable yet?"""
+        cdef Journal journal
+        cdef size_t at
+        if not self.is_undoable:
+            return False
+        for journal in [self.journal] + [(<Replaced> old).journal for old in self.replaced]:
+            for at in range(journal.removal_count):
+                if block.base_sequence <= journal.removals[at].sequence <= block.last_sequence:
+                    return True
+        return False
+
     @property
     def undo_bytes(self):
         """What is kept in memory only to undo it: commit before this grows large."""
@@ -782,10 +821,12 @@ cdef class MessageLog:
     def take(self, uint64_t commit_number, *, bint force=False, bint closing=False):
         """Seal what was done: (block, extent) to be written in this order, none if nothing was.
 
-        Then `committed` or `rolled_back`, before the next.
+        Then `committed` or `rolled_back`, before the next. Only the last extent moves the front: a
+        removal that its messages ask for must not be on disk before them.
         """
         cdef MsgBlock block
         cdef BlockExtent extent
+        cdef Edges* durable = &self.journal.durable
         cdef Sealed sealed
         cdef Py_ssize_t at
         assert self.is_undoable and self.sealed is None
@@ -801,7 +842,8 @@ cdef class MessageLog:
         for at in range(at, self.block_count):
             block = self.block_at(at)
             extent = block.take(
-                commit_number, self.edges.first, min(self.edges.last, block.last_sequence),
+                commit_number, self.edges.first if block is self.active else durable.first,
+                min(self.edges.last, block.last_sequence),
                 block is self.active, closing and block is self.active,
             )
             if extent is not None:

@@ -108,8 +108,8 @@ class StoredBlocks:
     def __getitem__(self, block: MsgBlock) -> StoredBlock:
         return self._stored[block.block_id]
 
-    def __len__(self) -> int:
-        return len(self._stored)
+    def find(self, block_id: int) -> StoredBlock | None:
+        return self._stored.get(block_id)
 
     @property
     def all(self) -> list[StoredBlock]:
@@ -209,12 +209,11 @@ class StoredBlocks:
         return Read(scan, unwrapped)
 
     def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
-        if header_verifies(data):
-            if not data[_FLAGS.start] & WRAPPED:
-                return None
-            seed: int | None = int.from_bytes(data[_SEED], "little")
-        else:
+        seed = header_seed(data)
+        if seed is None:
             seed = find_seed(data)
+        elif not data[_FLAGS.start] & WRAPPED:
+            return None
         if seed is None:
             return None
         return unwrap(data, seed, self.seal(seed, block_id))
@@ -259,6 +258,11 @@ def header_verifies(data: bytes) -> bool:
         len(data) >= HEADER_BYTES
         and checksum(data[_CHECKED]).to_bytes(8, "little") == data[_CHECKED.stop : HEADER_BYTES]
     )
+
+
+def header_seed(data: bytes) -> int | None:
+    """The seed that a whole block header tells."""
+    return int.from_bytes(data[_SEED], "little") if header_verifies(data) else None
 
 
 def with_flags(header: bytes, flags: int) -> bytes:
