@@ -73,8 +73,8 @@ cdef class Scan:
     """What one block holds. Everything is known when the constructor returns.
 
     `data` is the block's logical bytes. `proven` of them, from the start, are known to have been
-    synced. `first_sequence` is what a block whose header is damaged is taken to begin with, where
-    the caller knows (0: its first whole message tells).
+    synced. `first_sequence` is what a block whose header is damaged began with, where the caller
+    knows (0: what is missing before its first whole message is not known more closely).
     """
 
     def __cinit__(self, bytes data not None, *, uint32_t proven=0, uint64_t first_sequence=0):
@@ -350,7 +350,6 @@ cdef class Scan:
         """No header verified from `at` on until `upto`: what is missing there?"""
         cdef uint64_t sequence = 0
         cdef Mark mark
-        cdef bint known = self.has_mark or self.index.count or self.header.first_sequence
         if upto - at == MARK_BYTES:
             if self.has_mark and at == extent_end(&self.mark) + MARK_BYTES:
                 self.extent_start = upto        # the second mark of the commit before
@@ -361,7 +360,7 @@ cdef class Scan:
                 return self.note_damage(at, MARK_BYTES, 0, 0, BAD_MARK)
         self.extent_whole = False
         self.verifies(upto, &sequence)
-        if known and sequence > self.last_sequence + 1:
+        if sequence > self.last_sequence + 1:
             return self.note_damage(
                 at, upto - at, self.last_sequence + 1, sequence - 1, BAD_RECORDS
             )
