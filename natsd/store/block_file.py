@@ -252,8 +252,8 @@ class BlockFile(MsgBlock):
         return self._commit()
 
     def flush(self) -> None:
-        """Write what is pending, and have it on disk."""
-        self._commit()
+        """Write what is pending, and have it on disk; of a new block at least its header."""
+        self._commit(force=self.durable_size == 0)
         self._sync()
 
     def close(self) -> None:
@@ -263,20 +263,20 @@ class BlockFile(MsgBlock):
         try:
             if not self._read_only:
                 self.flush()
-                self._commit(closing=True)
+                self._commit(force=True, closing=True)
                 self._sync()
         finally:
             file, self.file = self.file, None
             file.close()
 
-    def _commit(self, *, erasing: int = 0, closing: bool = False) -> int:
+    def _commit(self, *, erasing: int = 0, force: bool = False, closing: bool = False) -> int:
         file = self._writable()
         if erasing:
             self.put_tombstones(SequenceSet([erasing]).encode(), erased=True)
         if self._removed:
             self.put_tombstones(self._removed.encode())
         extent = self.take_extent(
-            self.commit_number + 1, self.base_sequence, force=closing, closing=closing
+            self.commit_number + 1, self.base_sequence, force=force, closing=closing
         )
         if extent is None:
             return 0

@@ -138,9 +138,21 @@ cdef class Scan:
 
     cdef bint mark_is_ours(self, const Mark* mark, uint32_t at) noexcept nogil:
         """Whether it was written for this block and this place, first or second of its pair."""
+        if mark.seed != self.header.seed or mark.block_id != self.header.block_id:
+            return False
+        if self.has_mark and mark.commit_number <= self.mark.commit_number and (
+            not self.is_twin(mark)
+        ):
+            return False        # of a commit that was undone, and its place written anew
+        return in_place(mark, at)
+
+    cdef bint is_twin(self, const Mark* mark) noexcept nogil:
+        """Whether it is the second mark of the last commit."""
         return (
-            mark.seed == self.header.seed and mark.block_id == self.header.block_id
-            and in_place(mark, at)
+            mark.commit_number == self.mark.commit_number
+            and mark.extent_start == self.mark.extent_start
+            and mark.extent_length == self.mark.extent_length
+            and mark.chain == self.mark.chain
         )
 
     # The walk
@@ -248,7 +260,7 @@ cdef class Scan:
         """A commit ends here, or its second mark is passed."""
         if interrupt(self, at) < 0:
             return -1
-        if self.has_mark and mark.commit_number == self.mark.commit_number:
+        if self.has_mark and self.is_twin(mark):
             self.extent_start = at + MARK_BYTES
             self.end = at + MARK_BYTES
             return 0
@@ -316,7 +328,7 @@ cdef class Scan:
             if not parse_mark(record, self.size - at, &mark) or not self.mark_is_ours(&mark, at):
                 return False
             sequence[0] = mark.last_sequence + 1
-            return not self.has_mark or mark.commit_number >= self.mark.commit_number
+            return True
         if not parse_header(record, self.size - at, self.header.seed, &header):
             return False
         sequence[0] = header.sequence
