@@ -60,7 +60,7 @@ cdef class MsgBlock:
     cdef readonly SequenceSet skipped       # reserved without a message; None: nothing
     cdef Array interruptions                # uint32_t offsets of what is no message, ascending
 
-    # The bytes from `cache_start` on, which is 0 or the size on disk.
+    # The bytes from `cache_start` on: all, or what was not on disk when the cache was cleared.
     cdef object holder                      # BlockBuffer, bytes that were loaded, or None
     cdef unsigned char* data
     cdef uint32_t capacity                  # room at `data`; 0: it is not to be written to

@@ -125,9 +125,9 @@ cdef class MsgBlock:
         self.damage_found = scan.damage
         for sequence, count in scan.skips:
             self.note_skip(sequence, count)
+        self.durable = self.point()
         self.adopt_arrays(scan)
         self.adopt_bytes(scan)
-        self.durable = self.point()
         return self
 
     # Bytes
@@ -168,7 +168,7 @@ cdef class MsgBlock:
 
     cdef int adopt_bytes(self, Scan scan) except -1:
         """Cache what was scanned, and behind it what is not on disk yet."""
-        cdef size_t durable_size = scan.end
+        cdef size_t durable_size = self.durable.size
         cdef size_t rest = self.size - durable_size
         cdef BlockBuffer buffer
         if rest == 0 and scan.size == durable_size:
@@ -179,7 +179,9 @@ cdef class MsgBlock:
             buffer = new_buffer(max(<size_t> BUFFER_BYTES_MIN, <size_t> self.size))
             memcpy(buffer.data, scan.bytes_at, durable_size)
             if rest:
-                memcpy(buffer.data + durable_size, self.data, rest)
+                memcpy(
+                    buffer.data + durable_size, self.data + (durable_size - self.cache_start), rest
+                )
             self.holder = buffer
             self.data = buffer.data
             self.capacity = buffer.capacity
@@ -492,6 +494,7 @@ cdef class MsgBlock:
         self.interruptions = scan.interruptions
         memset(&scan.index, 0, sizeof(scan.index))
         memset(&scan.interruptions, 0, sizeof(scan.interruptions))
+        index_cut(&self.index, self.size)
         index_trim(&self.index)
         self.has_arrays = True
         return 0

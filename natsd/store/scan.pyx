@@ -73,8 +73,8 @@ cdef class Scan:
     """What one block holds. Everything is known when the constructor returns.
 
     `data` is the block's logical bytes. `proven` of them, from the start, are known to have been
-    synced. `first_sequence` is what a block whose header is damaged is taken to begin with, where
-    the caller knows (0: its first whole message tells).
+    synced. `first_sequence` is what a block whose header is damaged began with, where the caller
+    knows (0: what is missing before its first whole message is not known more closely).
     """
 
     def __cinit__(self, bytes data not None, *, uint32_t proven=0, uint64_t first_sequence=0):
@@ -138,9 +138,21 @@ cdef class Scan:
 
     cdef bint mark_is_ours(self, const Mark* mark, uint32_t at) noexcept nogil:
         """Whether it was written for this block and this place, first or second of its pair."""
+        if mark.seed != self.header.seed or mark.block_id != self.header.block_id:
+            return False
+        if self.has_mark and mark.commit_number <= self.mark.commit_number and (
+            not self.is_twin(mark)
+        ):
+            return False        # of a commit that was undone, and its place written anew
+        return in_place(mark, at)
+
+    cdef bint is_twin(self, const Mark* mark) noexcept nogil:
+        """Whether it is the second mark of the last commit."""
         return (
-            mark.seed == self.header.seed and mark.block_id == self.header.block_id
-            and in_place(mark, at)
+            mark.commit_number == self.mark.commit_number
+            and mark.extent_start == self.mark.extent_start
+            and mark.extent_length == self.mark.extent_length
+            and mark.chain == self.mark.chain
         )
 
     # The walk
@@ -248,7 +260,7 @@ cdef class Scan:
         """A commit ends here, or its second mark is passed."""
         if interrupt(self, at) < 0:
             return -1
-        if self.has_mark and mark.commit_number == self.mark.commit_number:
+        if self.has_mark and self.is_twin(mark):
             self.extent_start = at + MARK_BYTES
             self.end = at + MARK_BYTES
             return 0
@@ -316,7 +328,7 @@ cdef class Scan:
             if not parse_mark(record, self.size - at, &mark) or not self.mark_is_ours(&mark, at):
                 return False
             sequence[0] = mark.last_sequence + 1
-            return not self.has_mark or mark.commit_number >= self.mark.commit_number
+            return True
         if not parse_header(record, self.size - at, self.header.seed, &header):
             return False
         sequence[0] = header.sequence
@@ -350,7 +362,6 @@ cdef class Scan:
         """No header verified from `at` on until `upto`: what is missing there?"""
         cdef uint64_t sequence = 0
         cdef Mark mark
-        cdef bint known = self.has_mark or self.index.count or self.header.first_sequence
         if upto - at == MARK_BYTES:
             if self.has_mark and at == extent_end(&self.mark) + MARK_BYTES:
                 self.extent_start = upto        # the second mark of the commit before
@@ -361,7 +372,7 @@ cdef class Scan:
                 return self.note_damage(at, MARK_BYTES, 0, 0, BAD_MARK)
         self.extent_whole = False
         self.verifies(upto, &sequence)
-        if known and sequence > self.last_sequence + 1:
+        if sequence > self.last_sequence + 1:
             return self.note_damage(
                 at, upto - at, self.last_sequence + 1, sequence - 1, BAD_RECORDS
             )
