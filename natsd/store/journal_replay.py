@@ -38,7 +38,6 @@ from natsd.store.journal import (
     JournalDamage,
 )
 
-
 SET_ASIDE = ".damaged"
 
 
