@@ -13,15 +13,16 @@ Promise
   they release the GIL and may come from any thread.
 """
 
+import asyncio
 import contextlib
 import errno
 import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Protocol, TypeAlias
+from typing import IO, Any, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -88,6 +89,59 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+class CommitJob(Protocol):
+    """Steps on files that one worker does in order, until one fails; see commit_pool.pyx."""
+
+    @property
+    def token(self) -> object: ...
+
+    @property
+    def error(self) -> OSError | None:
+        """What the failed step raised, once the job is done."""
+
+    @property
+    def failed_sync(self) -> bool:
+        """Whether that step should have put bytes on disk."""
+
+    def allocate(self, file: DiskFile, offset: int, length: int) -> None: ...
+
+    def write(self, file: DiskFile, data: Buffer, offset: int) -> None: ...
+
+    def datasync(self, file: DiskFile) -> None: ...
+
+    def sync_directory(self, path: Path) -> None: ...
+
+    def truncate(self, file: DiskFile, size: int) -> None: ...
+
+
+class CommitWorkers(Protocol):
+    """Threads that do jobs, side by side; all calls come from one thread."""
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs that were submitted and not yet taken."""
+
+    def job(self, token: object = None) -> CommitJob:
+        """An empty job."""
+
+    def submit(self, job: Any) -> None:
+        """Have the job done, a job of these workers."""
+
+    def take_completed(self) -> Sequence[CommitJob]:
+        """The jobs that are done, in the order in which they ended."""
+
+    def wait(self, timeout_s: float = -1) -> None:
+        """Sleep until a job is done; at once if none is out."""
+
+    def watch(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        """Have the event loop call `callback()` whenever there are jobs to be taken."""
+
+    def unwatch(self) -> None: ...
+
+    def close(self) -> None:
+        """End the threads once all jobs are done."""
+
+
 class Disk(Protocol):
     """Files and directories by path; errors are `OSError`s."""
 
@@ -122,6 +176,9 @@ class Disk(Protocol):
 
     def free_bytes(self, path: Path) -> int:
         """Bytes that this process may still write to the file system that holds `path`."""
+
+    def commit_workers(self, threads: int) -> CommitWorkers:
+        """Up to that many threads that write and sync."""
 
 
 def is_out_of_space(error: BaseException) -> bool:
@@ -281,3 +338,8 @@ class RealDisk:
     def free_bytes(self, path: Path) -> int:
         usage = os.statvfs(path)
         return usage.f_bavail * usage.f_frsize
+
+    def commit_workers(self, threads: int) -> CommitWorkers:
+        from natsd.store.commit_pool import CommitPool  # it knows this module's errors
+
+        return CommitPool(threads)

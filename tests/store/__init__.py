@@ -1,1 +1,1 @@
-"""The store: record layout, blocks, logs, durability."""
+"""The store: sequence sets, records, blocks, logs, durability."""
