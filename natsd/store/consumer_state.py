@@ -24,6 +24,14 @@ class AckPolicy(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """What of a consumer's configuration decides how its state changes; 0: deliver for ever."""
+
+    ack_policy: AckPolicy = AckPolicy.EXPLICIT
+    max_deliver: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SequencePair:
     """The same delivery, counted by the consumer and by the stream; 0: none yet."""
 

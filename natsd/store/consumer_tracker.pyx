@@ -8,17 +8,17 @@
            head: always pending                tail - 1: as well
 
 Invariants
-- First deliveries come in stream order, so `items` is sorted: found by its place where there are no
-  gaps, else by bisection. Acknowledged ones are dropped at either end at once, and from between
+- First deliveries come in stream order, so `items` is sorted: found by its place where there are
+  no gaps, else by bisection. Acknowledged ones are dropped at either end at once, and from between
   when they are more than half. 24 bytes a pending message, and no Python object.
 - floor <= every pending message <= delivered, in stream sequences; `head` is the lowest.
 - Every change that takes effect is one entry of `changes` while `logging`; replaying the entries
   on the state before gives the state after. `on_change` is called at the first of them, and at
   every change while nothing is logged.
 
-The rules are those of nats-server's consumer file store (UpdateDelivered, UpdateAcks): with explicit
-acks the floor rises when the message right above it is acked, up to below the next pending one, or
-to what was delivered when nothing is pending.
+The rules are those of nats-server's consumer file store (UpdateDelivered, UpdateAcks): with
+explicit acks the floor rises when the message right above it is acked, up to below the next pending
+one, or to what was delivered when nothing is pending.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -32,7 +32,7 @@ from natsd.store.consumer_log cimport (
 from natsd.store.record cimport read_u64, write_u64
 
 from natsd.store.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
-from natsd.store.errors import DamagedEncoding, MessageNotFound, NoAckPolicy
+from natsd.store.errors import DamagedEncoding, MessageNotFound, NoAckPolicy, OldUpdate
 
 cdef enum:
     POLICY_NONE = 0
@@ -207,6 +207,14 @@ cdef class ConsumerTracker:
         self.delivered_stream = state.delivered.stream
         self.floor_consumer = state.ack_floor.consumer
         self.floor_stream = state.ack_floor.stream
+
+    def check_newer(self, state: ConsumerState) -> None:
+        """Raise OldUpdate if `state` is behind this one."""
+        if (
+            state.delivered.consumer < self.delivered_consumer
+            or state.ack_floor.stream < self.floor_stream
+        ):
+            raise OldUpdate
 
     # What can be asked
 
