@@ -31,7 +31,7 @@ import asyncio
 import contextlib
 import enum
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -76,6 +76,7 @@ class Attached:
     error: StoreError | None = None  # why it is FULL or DEAD
     commits: int = 0
     probe: Extent | None = None  # what found no space
+    is_probing: bool = False
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
@@ -179,7 +180,13 @@ class Committer:
         attached = self._attached[source]
         if attached.state is State.FULL:
             self._look_for_space(attached)
-        self._run_until(lambda: source not in self._dirty and attached.state is not State.OUT)
+        self._run_until(
+            lambda: (
+                source not in self._dirty
+                and attached.state is not State.OUT
+                and not attached.is_probing
+            )
+        )
         if attached.error is not None:
             raise attached.error
 
@@ -347,17 +354,15 @@ class Committer:
         attached = {attached for _, attached in self._passing.values()}
         self._timer_pass = SyncPass(
             self._workers,
-            self._files_passing(),
+            list(self._passing),
+            self._file_passing,
             self._syncing.__contains__,
             partial(self._timer_pass_done, [(a, a.commits) for a in attached]),
         )
         self._timer_pass.go_on()
 
-    def _files_passing(self) -> Iterator[DiskFile]:
-        """As they are when the pass comes to them: some are settled meanwhile."""
-        for path in list(self._passing):
-            if path in self._passing:
-                yield self._passing[path][0]
+    def _file_passing(self, path: Path) -> DiskFile | None:
+        return self._passing[path][0] if path in self._passing else None
 
     def _timer_pass_done(self, commits: list[tuple[Attached, int]], failures: Failures) -> None:
         self._timer_pass = None
@@ -408,21 +413,21 @@ class Committer:
     def _look_for_space(self, attached: Attached) -> None:
         """Try to reserve what could not be written."""
         extent = attached.probe
-        if attached.state is State.FULL and extent is not None:
-            attached.probe = None
-            job = self._workers.job(partial(self._looked_for_space, attached, extent))
+        if attached.state is State.FULL and extent is not None and not attached.is_probing:
+            attached.is_probing = True
+            job = self._workers.job(partial(self._looked_for_space, attached))
             job.allocate(extent.file, extent.offset, memoryview(extent.data).nbytes)
             self._workers.submit(job)
 
-    def _looked_for_space(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
+    def _looked_for_space(self, attached: Attached, job: CommitJob) -> None:
+        attached.is_probing = False
         if attached.state is not State.FULL:
             return
         if job.error is None:
             attached.state = State.IDLE
-            attached.error = None
+            attached.error = attached.probe = None
             self._answer(attached, attached.source.resumed)
         elif is_out_of_space(job.error):
-            attached.probe = extent
             if self._loop is not None:
                 self._loop.call_later(PROBE_S, self._look_for_space, attached)
         else:

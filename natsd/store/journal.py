@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -240,14 +240,6 @@ class Journal:
         return os.fsencode(path)[self._root_length :]
 
     # ---- what ends an entry
-
-    def unsettled_files(self, segments: Sequence[Segment]) -> Iterator[DiskFile]:
-        """The files a checkpoint has to sync, as they are when it comes to them."""
-        for segment in segments:
-            for path in list(segment.names):
-                file = segment.names.get(path)
-                if file is not None:
-                    yield file
 
     def forget(self, path: Path) -> None:
         """A FORGET of this path is on disk."""

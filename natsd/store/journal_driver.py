@@ -180,9 +180,13 @@ class JournalDriver:
 
     def _start_checkpoint(self, segments: Sequence[Segment]) -> None:
         self._journal.checkpointing = segments
-        files = self._journal.unsettled_files(segments)
-        synced = partial(self._files_synced, segments)
-        self._checkpoint = SyncPass(self._workers, files, self._is_busy, synced)
+        self._checkpoint = SyncPass(
+            self._workers,
+            [path for segment in segments for path in segment.names],
+            self._journal.unsettled,
+            self._is_busy,
+            partial(self._files_synced, segments),
+        )
         self._checkpoint.go_on()
 
     def _files_synced(self, segments: Sequence[Segment], failures: Failures) -> None:

@@ -1,7 +1,8 @@
 """Syncs many files in the background, a few at a time, so that commits keep their threads.
 
 Promise
-- A file is asked for only when its turn comes: one that was settled or closed since is left out.
+- A file is asked for (`file_of`) only when its turn comes: one that was settled or closed since is
+  left out.
 - No file is synced here while it is being synced elsewhere (`is_busy`), nor the reverse: of two
   syncs at once, one may take the other's error, and both would have lost the same bytes.
 - `done(failures)` is called once, with every file whose sync failed; none is tried a second time.
@@ -10,8 +11,9 @@ Promise
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 
 from natsd.store.disk import CommitJob, CommitWorkers, DiskFile
 
@@ -26,16 +28,17 @@ class SyncPass:
     def __init__(
         self,
         workers: CommitWorkers,
-        files: Iterator[DiskFile],
+        paths: Iterable[Path],
+        file_of: Callable[[Path], DiskFile | None],
         is_busy: Callable[[DiskFile], bool],
         done: Callable[[Failures], None],
     ) -> None:
         self._workers = workers
-        self._files: Iterator[DiskFile] | None = files
+        self._waiting = deque(paths)
+        self._file_of = file_of
         self._is_busy = is_busy
         self._done: Callable[[Failures], None] | None = done
         self._failures: Failures = {}
-        self._deferred: deque[DiskFile] = deque()
         self._syncing: dict[DiskFile, list[Callable[[], None]]] = {}
 
     def when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
@@ -47,22 +50,20 @@ class SyncPass:
 
     def go_on(self) -> None:
         """Sync what can be synced now; when nothing is left, say so."""
-        for _ in range(len(self._deferred)):
-            self._sync(self._deferred.popleft())
-        while self._files is not None and len(self._syncing) < JOBS_MAX:
-            file = next(self._files, None)
-            if file is None:
-                self._files = None
-            elif file not in self._failures:
+        for _ in range(len(self._waiting)):
+            if len(self._syncing) == JOBS_MAX:
+                break
+            path = self._waiting.popleft()
+            file = self._file_of(path)
+            if file is not None and (self._is_busy(file) or file in self._syncing):
+                self._waiting.append(path)
+            elif file is not None and file not in self._failures:
                 self._sync(file)
-        if self._files is None and not self._deferred and not self._syncing and self._done:
+        if not self._waiting and not self._syncing and self._done:
             done, self._done = self._done, None
             done(self._failures)
 
     def _sync(self, file: DiskFile) -> None:
-        if len(self._syncing) >= JOBS_MAX or self._is_busy(file) or file in self._syncing:
-            self._deferred.append(file)
-            return
         self._syncing[file] = []
         job = self._workers.job(partial(self._synced, file))
         job.datasync(file)
