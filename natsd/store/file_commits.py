@@ -93,6 +93,7 @@ class FileCommits(CommitSource):
         self._waiting_for_disk: deque[tuple[int, Durable]] = deque()
         self._waiters: dict[int, asyncio.Future[None]] = {}
         self._is_closing = False
+        self._wants_mark = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._orphans: list[StoredBlock] = []  # began and were taken back
         self.at_commit: Callable[[int], None] | None = None  # called once, as one is taken
@@ -139,13 +140,20 @@ class FileCommits(CommitSource):
             self._waiters[number] = waiter
         await asyncio.shield(waiter)
 
-    async def close(self) -> None:
-        """Commit everything, and a mark that says so."""
+    async def mark(self) -> None:
+        """Commit what there is, were it nothing: a mark is written."""
         await self.synced()
-        self._is_closing = True
+        self._wants_mark = True
+        self.changed()
+        await self._written(self.number + 1)
+
+    async def close(self) -> None:
+        """Commit everything, and a mark that says that all before it is on disk."""
+        await self.synced()
         if self.blocks.all:
-            self.changed()
-            await self._written(self.number + 1)
+            await self.until_on_disk()
+            self._is_closing = True
+            await self.mark()
         await self.until_on_disk()
 
     async def until_on_disk(self) -> None:
@@ -186,9 +194,10 @@ class FileCommits(CommitSource):
 
     def _begin(self) -> None:
         number = self.number + 1
-        taken = self.log.take(number, closing=self._is_closing)
+        taken = self.log.take(number, force=self._wants_mark, closing=self._is_closing)
         if not taken:
             return
+        self._wants_mark = False
         commit = _Commit(number, self.log.last_sequence)
         commit.parts.extend(Part(self.blocks[block], extent) for block, extent in taken)
         self._commit = commit

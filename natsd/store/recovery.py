@@ -58,6 +58,12 @@ class FoundDamage:
     last_sequence: int
     what: str
 
+    def covers(self, sequence: int) -> bool:
+        """Whether a message of that sequence may have been here."""
+        if not self.first_sequence or sequence < self.first_sequence:
+            return False
+        return not self.last_sequence or sequence <= self.last_sequence
+
     def __str__(self) -> str:
         where = f"{self.path}: {self.what} at byte {self.offset} ({self.length} bytes)"
         if not self.first_sequence:
