@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.store.block cimport BlockExtent, MsgBlock
+from natsd.store.block cimport MsgBlock
+from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries
-from natsd.store.filter cimport Filter
-from natsd.store.undo cimport Edges, Journal
-from natsd.store.record cimport RecordView, StoredMessage
+from natsd.store.journal cimport Edges, Journal
+from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport SubjectIndex
 
@@ -26,21 +26,24 @@ cdef struct LogLimits:          # 0: none
     bint discard_new_per_subject
 
 
+cdef extern from *:
+    """
+    #define NATSD_SEQUENCE_LAST (((uint64_t)1 << 63) - 2)
+    """
+    uint64_t SEQUENCE_LAST "NATSD_SEQUENCE_LAST"
+
+
 cdef class MessageLog:
     cdef Edges edges
     cdef readonly uint64_t msgs
-    cdef readonly uint64_t bytes
+    cdef readonly uint64_t live_bytes
     cdef readonly SubjectIndex subjects
     cdef readonly SequenceSet dead          # between first and last
     cdef readonly Expiries expiries
     cdef readonly object limits
     cdef LogLimits limit
 
-    cdef list blocks                        # by sequence; the last one is appended to
-    cdef uint64_t* bases                    # their first sequences
-    cdef uint32_t block_count
-    cdef uint32_t base_room
-    cdef readonly MsgBlock active                    # or None
+    cdef BlockList blocks
     cdef readonly MsgBlock wanted           # what NEEDS_BLOCK needs
     cdef object make_block
 
@@ -49,8 +52,9 @@ cdef class MessageLog:
     cdef list replaced                      # what `clear` put away, oldest first: see Replaced
     cdef readonly SequenceSet tombstones    # interior removals for the next commit
     cdef readonly SequenceSet erasures      # those whose bytes are to be overwritten
-    cdef Sealed sealed                      # what is in flight, or None
     cdef readonly SequenceSet erased        # durably removed, to be overwritten now
+    cdef readonly set sparse                # sealed blocks that became less than half full
+    cdef object refusal                     # the error that every change is answered with, or None
     cdef readonly bint is_behind            # a limit is not enforced yet: `settle`
     cdef dict crowded                       # slot -> birth of subjects over their limit
     cdef uint64_t age_from                  # those before it never expire by age
@@ -59,10 +63,6 @@ cdef class MessageLog:
     cdef int take_limits(self, limits) except -1
 
     # Blocks
-    cdef int index_blocks(self) except -1
-    cdef MsgBlock block_at(self, uint32_t place)
-    cdef uint32_t block_place(self, uint64_t sequence) noexcept nogil
-    cdef MsgBlock block_of(self, uint64_t sequence)
     cdef MsgBlock begin_block(self, uint64_t sequence)
     cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size)
 
@@ -79,6 +79,7 @@ cdef class MessageLog:
 
     # Removing. What NEEDS_BLOCK was not done.
     cdef Outcome remove(self, uint64_t sequence, bint erase) except? NEEDS_BLOCK
+    cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1
     cdef int move_first(self) except -1
     cdef int retire_blocks(self) except -1
     cdef bint is_over(self) noexcept nogil
@@ -103,33 +104,12 @@ cdef class MessageLog:
     # Where a live message stands; good until the log or a cache changes. DONE, or raises.
     cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK
 
-    # Committing
-    cdef int write_removals(self) except -1
-    cdef int undo_journal(self) except -1
-    cdef int undo_appends(self) except -1
-
-
-cdef class Sealed:
-    """What the extents in flight make durable."""
-    cdef Journal journal
-    cdef size_t removals
-    cdef Py_ssize_t begun
-    cdef Py_ssize_t retired
-    cdef Py_ssize_t replaced
-    cdef Py_ssize_t expired
-    cdef uint32_t buried
-    cdef SubjectIndex subjects
-    cdef Edges edges
-    cdef SequenceSet erasures
-    cdef list blocks
-
 
 cdef class Replaced:
-    """What a log held before it was emptied at once."""
     cdef Edges edges
     cdef uint64_t msgs
-    cdef uint64_t bytes
+    cdef uint64_t live_bytes
     cdef SubjectIndex subjects
     cdef SequenceSet dead
-    cdef list blocks
+    cdef BlockList blocks
     cdef Journal journal

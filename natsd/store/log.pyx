@@ -1,40 +1,38 @@
 """MessageLog: the state machine of one stream's storage, in files or in memory alike.
 
-It owns the blocks in their order, the subject index, which sequences are gone, the limits, and what
-a failed commit takes back. It knows no file, no clock and no event loop:
+It owns the blocks in their order, the subject index, which sequences are gone, and the limits. It
+knows no file, no clock and no event loop:
 
     append ─▶ refused by a limit, or ─▶ active block, index ─▶ removals that the limits ask for
-    take   ─▶ extents to write          committed ─▶ blocks that may be unlinked
-                                        rolled_back ─▶ blocks that never were
+
+What is done is durable at once, or kept in a journal until it is: JournaledLog (journaled_log.pyx).
 
 Promise
-- What is decided, is decided against everything done so far, durable or not. All of it since the
-  last durable point can be taken back at once; what a commit in flight made durable stays.
+- What is decided, is decided against everything done so far, durable or not.
 - An operation that needs a block which is not in memory raises ColdBlock and has changed nothing;
   its store loads the block and asks again. On the append path such removals wait (`is_behind`),
   until `settle` does them. So does what is more than REMOVALS_MAX removals for one append.
 - A removal at the front is no record: it moves `first`, which each mark carries. Others are in
   `tombstones` until the next commit.
-- `bytes` counts the record bytes of live messages (natsd.store.record).
+- `live_bytes` counts the record bytes of live messages (natsd.store.record).
 - Sequences are below 2^63, times are nanoseconds since 1970, as given.
 
 Source: nats-server's memstore and filestore for what limits and discard policies mean.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_ITEM
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_Check
+from cpython.unicode cimport PyUnicode_Check
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 from natsd.core.subject cimport wire_bytes
 from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
+from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries, Expiry
-from natsd.store.undo cimport Edges, Journal, Removal
+from natsd.store.journal cimport Edges, Journal, Removal
 from natsd.store.record cimport (
-    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, StoredMessage, message_of, record_size,
+    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, message_of, record_size,
 )
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.slots cimport natsd_slot_back, natsd_slot_from
@@ -55,8 +53,6 @@ cdef enum:
     REMOVALS_MAX = 64           # by one append
     CROWDED_MAX = 65_536        # subjects that wait for a block
 
-cdef uint64_t SEQUENCE_LAST = (<uint64_t> 1 << 63) - 2
-
 
 cdef inline bint is_live(uint32_t offset) noexcept nogil:
     return 0 < offset <= OFFSET_MASK
@@ -66,16 +62,12 @@ cdef inline uint64_t limit_of(object given):
     return max(given, 0)
 
 
-cdef class Sealed:
-    pass
-
-
 cdef class Replaced:
-    pass
+    """What a log held before it was emptied at once."""
 
 
 cdef class MessageLog:
-    def __cinit__(self, limits=None, make_block=None, *, is_undoable=True):
+    def __cinit__(self, limits=None, make_block=None):
         """`make_block(base_sequence)` gives the MsgBlock that appending goes on in."""
         self.make_block = make_block
         self.subjects = SubjectIndex()
@@ -84,18 +76,15 @@ cdef class MessageLog:
         self.tombstones = SequenceSet()
         self.erasures = SequenceSet()
         self.erased = SequenceSet()
-        self.blocks = []
+        self.blocks = BlockList()
         self.replaced = []
         self.crowded = {}
-        self.is_undoable = is_undoable
+        self.sparse = set()
         self.take_limits(limits if limits is not None else Limits())
         memset(&self.edges, 0, sizeof(Edges))
         self.edges.first = max(self.limits.first_sequence, 1)
         self.edges.last = self.edges.first - 1
-        self.new_journal()
-
-    def __dealloc__(self):
-        free(self.bases)
+        self.edges.first_time_is_exact = True
 
     cdef int new_journal(self) except -1:
         if self.is_undoable:
@@ -118,53 +107,17 @@ cdef class MessageLog:
 
     # Blocks
 
-    cdef int index_blocks(self) except -1:
-        cdef uint32_t at, count = len(self.blocks)
-        cdef uint64_t* bases
-        if count > self.base_room:
-            bases = <uint64_t*> realloc(self.bases, 2 * count * sizeof(uint64_t))
-            if bases == NULL:
-                raise MemoryError()
-            self.bases = bases
-            self.base_room = 2 * count
-        for at in range(count):
-            self.bases[at] = (<MsgBlock> self.blocks[at]).base_sequence
-        self.block_count = count
-        self.active = self.blocks[count - 1] if count else None
-        return 0
-
-    cdef uint32_t block_place(self, uint64_t sequence) noexcept nogil:
-        """Index of the last block that begins at or before `sequence`; 0 if none does."""
-        cdef uint32_t low = 0, high = self.block_count, middle
-        if high and self.bases[high - 1] <= sequence:
-            return high - 1
-        while high - low > 1:
-            middle = (low + high) >> 1
-            if self.bases[middle] <= sequence:
-                low = middle
-            else:
-                high = middle
-        return low
-
-    cdef MsgBlock block_at(self, uint32_t place):
-        return <MsgBlock> PyList_GET_ITEM(self.blocks, place)
-
-    cdef MsgBlock block_of(self, uint64_t sequence):
-        """The block that a live sequence is in."""
-        return self.block_at(self.block_place(sequence))
-
     cdef MsgBlock begin_block(self, uint64_t sequence):
         cdef MsgBlock block = self.make_block(sequence)
         assert block.base_sequence == sequence
-        self.blocks.append(block)
+        self.blocks.add(block)
         if self.is_undoable:
             self.journal.begun.append(block)
-        self.index_blocks()
         return block
 
     cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size):
         """Where a record of that size goes."""
-        cdef MsgBlock block = self.active
+        cdef MsgBlock block = self.blocks.active
         if block is None or sequence > block.last_sequence + GAP_MAX:
             return self.begin_block(sequence)
         if block.room() < <int64_t> size and block.last_sequence >= block.base_sequence:
@@ -212,6 +165,8 @@ cdef class MessageLog:
         cdef uint64_t payload = <uint64_t> headers_len + data_len
         cdef int64_t slot
         cdef MsgBlock block
+        if self.refusal is not None:
+            raise self.refusal()
         if size > RECORD_BYTES_MAX or 0 < self.limit.max_msg_size < payload:
             raise MaximumMessageSizeExceeded()
         if sequence == 0:
@@ -231,7 +186,7 @@ cdef class MessageLog:
         self.subjects.note(slot, sequence)
         self.end_at(sequence, time_ns)
         self.msgs += 1
-        self.bytes += size
+        self.live_bytes += size
         if expires_ns > 0:
             self.expiries.add(expires_ns, sequence, self.edges.first, self.dead)
         if self.limit.max_msgs_per_subject:
@@ -252,7 +207,7 @@ cdef class MessageLog:
             raise MaximumMessagesPerSubjectExceeded()
         if 0 < limit.max_msgs <= self.msgs and not is_full:
             raise MaximumMessagesExceeded()
-        if 0 < limit.max_bytes < self.bytes + size:
+        if 0 < limit.max_bytes < self.live_bytes + size:
             if not is_full:
                 raise MaximumBytesExceeded()
             self.check_room(slot, size)
@@ -263,9 +218,10 @@ cdef class MessageLog:
         cdef uint64_t first = 0
         if self.exact_first(slot, &first) != DONE:
             raise ColdBlock(self.wanted)
-        if not self.block_of(first).has_arrays:
-            raise ColdBlock(self.block_of(first))
-        if self.bytes - self.block_of(first).size_of(first) + size > self.limit.max_bytes:
+        if not self.blocks.holding(first).has_arrays:
+            raise ColdBlock(self.blocks.holding(first))
+        size -= self.blocks.holding(first).size_of(first)
+        if self.live_bytes + size > self.limit.max_bytes:
             raise MaximumBytesExceeded()
         return 0
 
@@ -289,11 +245,13 @@ cdef class MessageLog:
 
     cdef uint64_t skip_raw(self, uint64_t count) except 0:
         cdef uint64_t sequence = self.edges.last + 1
+        if self.refusal is not None:
+            raise self.refusal()
         if count > SEQUENCE_LAST - self.edges.last:
             raise SequenceMismatch()
-        if self.active is None:
+        if self.blocks.active is None:
             self.begin_block(sequence)
-        self.active.append_skip(sequence, count, self.edges.last_time_ns)
+        self.blocks.active.append_skip(sequence, count, self.edges.last_time_ns)
         if self.msgs:
             self.dead.add_run(sequence, sequence + count - 1)
         self.edges.last = sequence + count - 1
@@ -306,11 +264,10 @@ cdef class MessageLog:
 
     cdef Outcome remove(self, uint64_t sequence, bint erase) except? NEEDS_BLOCK:
         cdef MsgBlock block
-        cdef RecordView view
         cdef uint32_t slot, size
         if sequence < self.edges.first or sequence > self.edges.last or self.dead.has(sequence):
             return GONE
-        block = self.block_of(sequence)
+        block = self.blocks.holding(sequence)
         if not block.has_arrays:
             self.wanted = block
             return NEEDS_BLOCK
@@ -319,15 +276,9 @@ cdef class MessageLog:
         self.dead.add_run(sequence, sequence)
         if self.is_undoable:
             self.journal.add(sequence, slot, size)
-        self.subjects.unnote(slot, sequence)
-        if self.subjects.record(slot).count == 0 and block.view(sequence, &view) == FOUND:
-            if self.is_undoable:
-                self.subjects.bury(view.subject, view.subject_len)
-            else:
-                self.subjects.forget(view.subject, view.subject_len)
-        block.mark_dead(sequence)
+        self.let_go(block, sequence, slot)
         self.msgs -= 1
-        self.bytes -= size
+        self.live_bytes -= size
         if erase:
             (self.erasures if self.is_undoable else self.erased).add_run(sequence, sequence)
         elif sequence != self.edges.first and self.is_undoable:
@@ -335,6 +286,21 @@ cdef class MessageLog:
         if sequence == self.edges.first:
             self.move_first()
         return DONE
+
+    cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1:
+        """Of the index and of the block."""
+        cdef RecordView view
+        cdef bint was_full = block.live_bytes * 2 >= block.size
+        self.subjects.unnote(slot, sequence)
+        if self.subjects.record(slot).count == 0 and block.view(sequence, &view) == FOUND:
+            if self.is_undoable:
+                self.subjects.bury(view.subject, view.subject_len)
+            else:
+                self.subjects.forget(view.subject, view.subject_len)
+        block.mark_dead(sequence)
+        if was_full and block.live_bytes * 2 < block.size and block is not self.blocks.active:
+            self.sparse.add(block)
+        return 0
 
     cdef int move_first(self) except -1:
         """To the first live message; what lies before is no more kept track of."""
@@ -350,30 +316,34 @@ cdef class MessageLog:
         if found > self.edges.last:
             self.edges.first_time_ns = 0
             self.edges.first_time_is_exact = True
-        elif self.block_of(found).view(found, &view) == FOUND:
+        elif self.blocks.holding(found).view(found, &view) == FOUND:
             self.edges.first_time_ns = view.time_ns
             self.edges.first_time_is_exact = True
         else:
             self.edges.first_time_is_exact = False
-        if self.block_count > 1 and self.bases[1] <= found:
+        if self.blocks.count > 1 and self.blocks.bases[1] <= found:
             self.retire_blocks()
         return 0
 
     cdef int retire_blocks(self) except -1:
         """Blocks before the first message have nothing left; the active one stays."""
-        cdef Py_ssize_t count = 0
-        while count + 1 < self.block_count and self.bases[count + 1] <= self.edges.first:
-            count += 1
+        cdef list retired
+        cdef uint32_t count = self.blocks.before(self.edges.first)
         if count == 0:
             return 0
+        retired = self.blocks.take_front(count)
         if self.is_undoable:
-            self.journal.retired.extend(self.blocks[:count])
-        del self.blocks[:count]
-        return self.index_blocks()
+            self.journal.retired.extend(retired)
+        if self.sparse:
+            self.sparse.difference_update(retired)
+        return 0
 
     def delete(self, uint64_t sequence, *, bint erase=False):
         """Store.delete and Store.erase. Raises ColdBlock."""
-        cdef Outcome outcome = self.remove(sequence, erase)
+        cdef Outcome outcome
+        if self.refusal is not None:
+            raise self.refusal()
+        outcome = self.remove(sequence, erase)
         if outcome == NEEDS_BLOCK:
             raise ColdBlock(self.wanted)
         return outcome == DONE
@@ -386,7 +356,7 @@ cdef class MessageLog:
             return False
         return (
             0 < self.limit.max_msgs < self.msgs
-            or 0 < self.limit.max_bytes < self.bytes
+            or 0 < self.limit.max_bytes < self.live_bytes
         )
 
     cdef int enforce(self, uint64_t removals_max) except -1:
@@ -497,7 +467,6 @@ cdef class MessageLog:
         """Remove the message whose own time came first; GONE: none has."""
         cdef Expiry soonest
         cdef RecordView view
-        cdef Outcome outcome
         while self.expiries.peek(&soonest) and soonest.at_ns <= now_ns:
             if self.is_here(soonest.sequence):
                 if self.view(soonest.sequence, &view) != DONE:
@@ -526,12 +495,12 @@ cdef class MessageLog:
         cdef MsgBlock block
         sequence = max(sequence, self.edges.first)
         upto = min(upto, self.edges.last)
-        if sequence > upto or self.block_count == 0:
+        if sequence > upto or self.blocks.count == 0:
             return GONE
-        for at in range(self.block_place(sequence), self.block_count):
-            if self.bases[at] > upto:
+        for at in range(self.blocks.place_of(sequence), self.blocks.count):
+            if self.blocks.bases[at] > upto:
                 break
-            block = self.block_at(at)
+            block = self.blocks.at(at)
             if not block.has_arrays:
                 self.wanted = block
                 return NEEDS_BLOCK
@@ -555,12 +524,12 @@ cdef class MessageLog:
         cdef MsgBlock block
         sequence = min(sequence, self.edges.last)
         downto = max(downto, self.edges.first)
-        if sequence < downto or self.block_count == 0:
+        if sequence < downto or self.blocks.count == 0:
             return GONE
-        at = self.block_place(sequence) + 1
+        at = self.blocks.place_of(sequence) + 1
         while at > 0:
             at -= 1
-            block = self.block_at(at)
+            block = self.blocks.at(at)
             if not block.has_arrays:
                 self.wanted = block
                 return NEEDS_BLOCK
@@ -573,7 +542,7 @@ cdef class MessageLog:
                 if is_live(block.index.offsets[end]):
                     found[0] = index_sequence(&block.index, end)
                     return DONE if found[0] >= downto else GONE
-            if self.bases[at] <= downto:
+            if self.blocks.bases[at] <= downto:
                 break
         return GONE
 
@@ -633,7 +602,7 @@ cdef class MessageLog:
             if sequence > self.edges.last:
                 raise StoreEOF()
             raise MessageNotFound()
-        block = self.block_of(sequence)
+        block = self.blocks.holding(sequence)
         cdef int answer = block.view(sequence, out)
         if answer == FOUND:
             return DONE
@@ -648,6 +617,10 @@ cdef class MessageLog:
         if self.view(sequence, &view) != DONE:
             return None
         return message_of(&view)
+
+    def has(self, uint64_t sequence):
+        """Is there such a message, in memory or not?"""
+        return bool(self.is_here(sequence))
 
     # State
 
@@ -668,11 +641,11 @@ cdef class MessageLog:
         """Store.state. The first time is a lower bound while its block is not in memory."""
         cdef RecordView view
         if not self.edges.first_time_is_exact and self.msgs:
-            if self.block_of(self.edges.first).view(self.edges.first, &view) == FOUND:
+            if self.blocks.holding(self.edges.first).view(self.edges.first, &view) == FOUND:
                 self.edges.first_time_ns = view.time_ns
                 self.edges.first_time_is_exact = True
         return StoreState(
-            msgs=self.msgs, bytes=self.bytes,
+            msgs=self.msgs, bytes=self.live_bytes,
             first_sequence=self.edges.first if self.edges.last else 0,
             first_time_ns=self.edges.first_time_ns, last_sequence=self.edges.last,
             last_time_ns=self.edges.last_time_ns, num_subjects=self.subjects.count,
@@ -682,38 +655,11 @@ cdef class MessageLog:
     @property
     def all_blocks(self):
         """The blocks in their order, the active one last."""
-        return tuple(self.blocks)
+        return tuple(self.blocks.blocks)
 
     def block_with(self, uint64_t sequence):
         """The block that this sequence is or was in, or None."""
-        return self.block_of(sequence) if self.block_count else None
-
-    def adopt(
-        self, list blocks not None, SubjectIndex subjects not None, SequenceSet dead not None,
-        Expiries expiries not None, *, uint64_t first_sequence, uint64_t last_sequence,
-        int64_t first_time_ns, int64_t last_time_ns, uint64_t msgs, uint64_t bytes,
-    ):
-        """Go on from what was found on disk; only for a log that has done nothing yet.
-
-        `first_time_ns` is that of the first message, or earlier than it. `dead` has what lies
-        between first and last without a message.
-        """
-        assert self.msgs == 0 and self.block_count == 0
-        self.blocks = blocks
-        self.index_blocks()
-        self.subjects = subjects
-        self.dead = dead
-        self.expiries = expiries
-        self.msgs = msgs
-        self.bytes = bytes
-        self.edges.first = first_sequence
-        self.edges.last = last_sequence
-        self.edges.first_time_ns = first_time_ns
-        self.edges.last_time_ns = last_time_ns
-        self.edges.first_time_is_exact = msgs == 0
-        if self.is_undoable:
-            self.journal.durable = self.edges
-        self.is_behind = self.is_over()
+        return self.blocks.holding(sequence) if self.blocks.count else None
 
     # At once
 
@@ -725,7 +671,7 @@ cdef class MessageLog:
             old = Replaced()
             old.edges = self.edges
             old.msgs = self.msgs
-            old.bytes = self.bytes
+            old.live_bytes = self.live_bytes
             old.subjects = self.subjects
             old.dead = self.dead
             old.blocks = self.blocks
@@ -733,11 +679,11 @@ cdef class MessageLog:
             self.replaced.append(old)
         self.subjects = SubjectIndex(self.subjects.births)
         self.dead = SequenceSet()
-        self.blocks = []
-        self.index_blocks()
+        self.blocks = BlockList()
         self.crowded.clear()
+        self.sparse.clear()
         self.tombstones.empty()
-        self.msgs = self.bytes = 0
+        self.msgs = self.live_bytes = 0
         self.age_from = 0
         self.is_behind = False
         self.edges.first = next_sequence
@@ -749,14 +695,23 @@ cdef class MessageLog:
 
     def replace_block(self, MsgBlock old not None, MsgBlock new not None):
         """`new` has the live messages of `old`, with the same slots: rewritten smaller, or cut."""
-        cdef uint32_t at = self.block_place(old.base_sequence)
-        assert self.block_at(at) is old and new.base_sequence == old.base_sequence
-        self.blocks[at] = new
-        self.index_blocks()
+        self.blocks.replace(old, new)
+        self.sparse.discard(old)
+
+    def drop_block(self, MsgBlock block not None):
+        """A block without a live message, not the active one, is no longer needed. Only when its
+        removals can no more be undone."""
+        assert block.message_count == 0 and block is not self.blocks.active
+        self.blocks.remove(block)
+        self.sparse.discard(block)
+
+    def refuse_changes(self, error):
+        """Answer every change with `error()` from now on: closed, or read-only."""
+        self.refusal = error
 
     def cut(self, uint64_t sequence):
-        """After all messages above `sequence` were removed and that is durable: the log ends there.
-        (Blocks beyond, the block to be rewritten without what is above, or None.)"""
+        """The log ends there; all messages above were removed, and that is durable. (Blocks beyond,
+        the block to be rewritten without what is above, or None.)"""
         cdef RecordView view
         cdef uint32_t keep
         if sequence >= self.edges.last:
@@ -767,220 +722,26 @@ cdef class MessageLog:
         else:
             self.dead.discard_run(sequence + 1, self.edges.last)
         self.edges.last = sequence
-        if self.is_here(sequence) and self.block_of(sequence).view(sequence, &view) == FOUND:
+        if self.is_here(sequence) and self.blocks.holding(sequence).view(sequence, &view) == FOUND:
             self.edges.last_time_ns = view.time_ns
         keep = 0
-        while keep < self.block_count and self.bases[keep] <= sequence:
+        while keep < self.blocks.count and self.blocks.bases[keep] <= sequence:
             keep += 1
-        beyond = self.blocks[keep:]
-        del self.blocks[keep:]
-        self.index_blocks()
+        beyond = self.blocks.take_back(keep)
         if self.is_undoable:
             self.journal.durable = self.edges
-        if self.active is not None and self.active.last_sequence > sequence:
-            return beyond, self.active
+        if self.blocks.active is not None and self.blocks.active.last_sequence > sequence:
+            return beyond, self.blocks.active
         return beyond, None
 
-    # Committing
+    # What JournaledLog answers otherwise
 
     @property
     def is_quiet(self):
         """Everything done is durable."""
-        return self.sealed is None and not self.is_dirty
-
-    @property
-    def is_dirty(self):
-        """Something was done that no extent has taken."""
-        cdef Journal journal = self.journal
-        if journal is None:
-            return False
-        cdef Edges* known = &self.sealed.edges if self.sealed is not None else &journal.durable
-        return (
-            known.last != self.edges.last or known.first != self.edges.first
-            or self.tombstones.count > 0 or self.erasures.count > 0
-            or len(self.replaced) > (self.sealed.replaced if self.sealed is not None else 0)
-        )
-
-    def may_undo_in(self, MsgBlock block not None):
-        """Is a removal from this block not durable yet?"""
-        cdef Journal journal
-        cdef size_t at
-        if not self.is_undoable:
-            return False
-        for journal in [self.journal] + [(<Replaced> old).journal for old in self.replaced]:
-            for at in range(journal.removal_count):
-                if block.base_sequence <= journal.removals[at].sequence <= block.last_sequence:
-                    return True
-        return False
+        return True
 
     @property
     def undo_bytes(self):
         """What is kept in memory only to undo it: commit before this grows large."""
-        return self.journal.removal_count * sizeof(Removal) if self.is_undoable else 0
-
-    def take(self, uint64_t commit_number, *, bint force=False, bint closing=False):
-        """Seal what was done: (block, extent) to be written in this order, none if nothing was.
-
-        Then `committed` or `rolled_back`, before the next. Only the last extent moves the front: a
-        removal that its messages ask for must not be on disk before them.
-        """
-        cdef MsgBlock block
-        cdef BlockExtent extent
-        cdef Edges* durable = &self.journal.durable
-        cdef Sealed sealed
-        cdef Py_ssize_t at
-        assert self.is_undoable and self.sealed is None
-        if not (force or closing or self.is_dirty):
-            return []
-        self.write_removals()
-        sealed = Sealed()
-        sealed.blocks = []
-        extents = []
-        at = self.block_count
-        while at > 0 and (at == <Py_ssize_t> self.block_count or is_unsaved(self.block_at(at - 1))):
-            at -= 1
-        for at in range(at, self.block_count):
-            block = self.block_at(at)
-            extent = block.take(
-                commit_number, self.edges.first if block is self.active else durable.first,
-                min(self.edges.last, block.last_sequence),
-                block is self.active, closing and block is self.active,
-            )
-            if extent is not None:
-                sealed.blocks.append(block)
-                extents.append((block, extent))
-        sealed.journal = self.journal
-        sealed.removals = self.journal.removal_count
-        sealed.begun = len(self.journal.begun)
-        sealed.retired = len(self.journal.retired)
-        sealed.expired = len(self.journal.expired)
-        sealed.replaced = len(self.replaced)
-        sealed.buried = self.subjects.seal()
-        sealed.subjects = self.subjects
-        sealed.edges = self.edges
-        sealed.erasures = self.erasures
-        self.erasures = SequenceSet()
-        self.sealed = sealed
-        return extents
-
-    cdef int write_removals(self) except -1:
-        if self.active is None:
-            self.begin_block(self.edges.last + 1)
-        if self.tombstones.count:
-            self.active.append_tombstones(
-                self.tombstones.encode(), False, self.edges.last_time_ns
-            )
-            self.tombstones.empty()
-        if self.erasures.count:
-            self.active.append_tombstones(self.erasures.encode(), True, self.edges.last_time_ns)
         return 0
-
-    def committed(self):
-        """The extents are durable. Blocks that hold nothing any more, to be unlinked; and `erased`
-        has what is to be overwritten now."""
-        cdef MsgBlock block
-        cdef Replaced old
-        cdef Sealed sealed = self.sealed
-        cdef Journal journal = sealed.journal
-        self.sealed = None
-        for block in sealed.blocks:
-            block.commit_done()
-        gone = []
-        for old in self.replaced[:sealed.replaced]:
-            gone += old.journal.retired
-            gone += old.blocks
-        del self.replaced[:sealed.replaced]
-        gone += journal.retired[:sealed.retired]
-        del journal.retired[:sealed.retired]
-        del journal.begun[:sealed.begun]
-        del journal.expired[:sealed.expired]
-        journal.drop(sealed.removals)
-        journal.durable = sealed.edges
-        sealed.subjects.forget_buried(sealed.buried)
-        self.erased.union_update(sealed.erasures)
-        return gone
-
-    def rolled_back(self):
-        """The extents in flight, if any, were not written: undo everything since the durable point.
-        Blocks that began since, whose files are to be unlinked."""
-        cdef Replaced old
-        begun = []
-        self.sealed = None
-        for old in self.replaced[1:]:
-            begun += old.journal.begun
-        if self.replaced:
-            begun += self.journal.begun
-            old = self.replaced[0]
-            self.replaced.clear()
-            self.subjects = old.subjects
-            self.dead = old.dead
-            self.edges = old.edges
-            self.msgs = old.msgs
-            self.bytes = old.bytes
-            self.journal = old.journal
-            self.blocks = old.blocks
-        begun = self.journal.begun + begun
-        self.blocks = self.journal.retired + self.blocks
-        self.index_blocks()
-        self.undo_journal()
-        self.undo_appends()
-        self.tombstones.empty()
-        self.erasures.empty()
-        self.age_from = 0
-        self.is_behind = self.is_over() or len(self.crowded) > 0
-        return begun
-
-    cdef int undo_journal(self) except -1:
-        """Removals of what stays. What was appended and removed since goes as if neither was."""
-        cdef Edges* durable = &self.journal.durable
-        cdef Removal* removal
-        cdef size_t at
-        cdef MsgBlock block
-        if self.edges.first > durable.first and durable.first <= durable.last:
-            self.dead.add_run(durable.first, min(self.edges.first - 1, durable.last))
-        for at in range(self.journal.removal_count):
-            removal = &self.journal.removals[at]
-            if removal.sequence > durable.last:
-                continue
-            block = self.block_of(removal.sequence)
-            if not block.mark_live(removal.sequence):
-                block.dead.discard_run(removal.sequence, removal.sequence)
-            self.dead.discard_run(removal.sequence, removal.sequence)
-            self.subjects.renote(removal.slot, removal.sequence)
-            self.msgs += 1
-            self.bytes += removal.size
-        for at_ns, sequence in self.journal.expired:
-            if sequence <= durable.last:
-                self.expiries.add(at_ns, sequence, durable.first, self.dead)
-        return 0
-
-    cdef int undo_appends(self) except -1:
-        cdef Edges durable = self.journal.durable
-        cdef MsgBlock block
-        cdef RecordView view
-        cdef uint64_t sequence = max(durable.last + 1, self.edges.first)
-        cdef uint32_t slot
-        while self.next_live(sequence, &sequence):
-            block = self.block_of(sequence)
-            slot = block.slot_of(sequence)
-            self.subjects.unnote(slot, sequence)
-            if self.subjects.record(slot).count == 0 and block.view(sequence, &view) == FOUND:
-                self.subjects.bury(view.subject, view.subject_len)
-            self.msgs -= 1
-            self.bytes -= block.size_of(sequence)
-            sequence += 1
-        self.dead.discard_run(durable.last + 1, SEQUENCE_LAST)
-        self.edges = durable
-        begun = set(self.journal.begun)
-        self.blocks = [block for block in self.blocks if block not in begun]
-        self.index_blocks()
-        for block in self.blocks:
-            if is_unsaved(block):
-                block.undo()
-        self.new_journal()
-        return self.subjects.forget_buried(self.subjects.seal())
-
-
-cdef inline bint is_unsaved(MsgBlock block) noexcept:
-    """Does it hold what is not on disk?"""
-    return block.size != block.durable.size

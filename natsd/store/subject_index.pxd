@@ -1,7 +1,7 @@
 """Which subjects a stream has, for compiled callers.
 
     record     first u64 │ last u64 │ count u64 │ birth u32          28 bytes, in the trie's slot
-               └ top bit: BOUND, no message before (first) or after (last), but perhaps not one there
+               └ top bit: BOUND, no message before (first) or after (last), perhaps none there
 
 A message's slot is that of its subject. `birth` numbers the slot's owners: what was noted about a
 slot holds for as long as its birth is the same. A record with count 0 is a ghost: its last message
