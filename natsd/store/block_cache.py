@@ -7,8 +7,7 @@
 Promise
 - What is held is on the books of the volume's budgets, bytes and arrays each; the block that is
   appended to is held apart, and the first one keeps its arrays.
-- What is dropped can be read again: only what is on disk goes, and arrays only while no removal in
-  them may still be taken back.
+- What is dropped can be read again: only what is on disk goes.
 - Messages that were there and do not verify any more are reported once, to `lost`.
 """
 
@@ -16,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 
 from natsd.store.block import MsgBlock
-from natsd.store.log import MessageLog
+from natsd.store.journaled_log import JournaledLog
 from natsd.store.rebuild import look_up_slots
 from natsd.store.stored_blocks import Read, StoredBlock, StoredBlocks
 from natsd.store.subject_index import SubjectIndex
@@ -28,15 +27,12 @@ Lost = Callable[[StoredBlock, Read, list[int]], None]
 class BlockCache:
     """Made by FileStore, for as long as it is open."""
 
-    def __init__(
-        self, volume: Volume, log: MessageLog, blocks: StoredBlocks, lost: Lost
-    ) -> None:
+    def __init__(self, volume: Volume, log: JournaledLog, blocks: StoredBlocks, lost: Lost) -> None:
         self._volume = volume
         self._log = log
         self._blocks = blocks
         self._lost = lost
         self._loading: dict[int, asyncio.Task[None]] = {}
-        self._overdue: list[MsgBlock] = []  # off the books, and still there
         self._warmed_last = 0  # id of the block that was asked for last
 
     async def warm(self, block: MsgBlock) -> None:
@@ -109,7 +105,6 @@ class BlockCache:
         lost = block.load(read.scan)
         if lost:
             self._lost(stored, read, lost)
-        self.drop_overdue()
         self.held(block)
 
     def _read_in_thread(
@@ -124,15 +119,5 @@ class BlockCache:
             block.clear_cache()
 
     def _drop_arrays(self, block: MsgBlock) -> None:
-        if block is self._log.active:
-            return
-        if self._log.may_undo_in(block):
-            self._overdue.append(block)
-        else:
+        if block is not self._log.active:
             block.drop_arrays()
-
-    def drop_overdue(self) -> None:
-        """What had to stay for removals that might have been taken back."""
-        overdue, self._overdue = self._overdue, []
-        for block in overdue:
-            self._drop_arrays(block)

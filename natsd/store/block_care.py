@@ -23,7 +23,7 @@ from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.errors import StoreError
 from natsd.store.file_commits import Durable
-from natsd.store.log import MessageLog
+from natsd.store.journaled_log import JournaledLog
 from natsd.store.record import OVERHEAD_BYTES
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import StoredBlock, StoredBlocks
@@ -39,7 +39,7 @@ class BlockCare:
     def __init__(
         self,
         volume: Volume,
-        log: MessageLog,
+        log: JournaledLog,
         blocks: StoredBlocks,
         cache: BlockCache,
         *,

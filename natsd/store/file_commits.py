@@ -26,7 +26,7 @@ from natsd.store.block import BlockExtent
 from natsd.store.disk import is_out_of_space
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
-from natsd.store.log import MessageLog
+from natsd.store.journaled_log import JournaledLog
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.volume import Volume
@@ -73,7 +73,7 @@ class FileCommits(CommitSource):
     def __init__(
         self,
         volume: Volume,
-        log: MessageLog,
+        log: JournaledLog,
         blocks: StoredBlocks,
         aftermath: Aftermath,
         *,
@@ -226,7 +226,12 @@ class FileCommits(CommitSource):
         self.number = commit.number
         self.durable_sequence = commit.last_sequence
         active = self.log.active
-        full = [part.stored for part in commit.written if part.stored.block is not active]
+        full = [
+            part.stored
+            for part in commit.written
+            if part.stored.block is not active
+            and part.stored.block.size == part.stored.block.durable_size
+        ]
         durable = Durable(commit.number, [self.blocks[b] for b in gone], full, erased)
         if gone or full or erased:
             self._waiting_for_disk.append((self._answers, durable))
@@ -244,6 +249,7 @@ class FileCommits(CommitSource):
         commit, self._commit = self._commit, None
         begun = self.log.rolled_back()
         self.error = error
+        self.log.refuse_changes(lambda: error)
         self._orphans += [self.blocks[block] for block in begun]
         for stored in self._orphans:
             self.blocks.drop(stored)
@@ -276,6 +282,7 @@ class FileCommits(CommitSource):
 
     def resumed(self) -> None:
         self.error = None
+        self.log.refuse_changes(None)
         orphans, self._orphans = self._orphans, []
         if orphans:
             self._spawn(self._remove_orphans(orphans))

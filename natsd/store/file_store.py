@@ -12,54 +12,38 @@ Promise
   what must wait for the disk is awaited, in the volume's threads.
 - Memory does not grow with what is on disk: blocks share the volume's budgets, and a block that is
   out of memory keeps which of its sequences are gone.
-- An operation that would hold the loop goes on in slices of SLICE_BUDGET.
+- An operation that would hold the loop goes on in slices (log_store.py).
 - What is damaged on disk is in `damage`, was logged in one line each, and is never served.
 - A store with nothing to do has no task, no timer and no thread.
 
 Source: nats-server's filestore for what the operations mean; "Durability" of the design.
 """
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Self
 
+from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.block_care import BlockCare
 from natsd.store.errors import (
-    ColdBlock,
     MessageDamaged,
     MessageNotFound,
     StoreClosed,
     StoreError,
 )
 from natsd.store.file_commits import FileCommits
-from natsd.store.filter import Filter
+from natsd.store.journaled_log import JournaledLog
 from natsd.store.keys import OperatorKeys, create_data_key, open_data_key
-from natsd.store.log import MessageLog
+from natsd.store.log_store import LogStore
 from natsd.store.record import StoredMessage
 from natsd.store.recovery import FoundDamage, Recovered, recover
-from natsd.store.removal import Compact, Purge, ThinSubjects
-from natsd.store.search import (
-    LastMatch,
-    MultiLast,
-    NextMatch,
-    NumPending,
-    Operation,
-    SubjectStates,
-    SubjectTotals,
-)
-from natsd.store.store import Limits, StoreState, SubjectState
+from natsd.store.store import Limits
 from natsd.store.stored_blocks import RandomBytes, Read, StoredBlock, StoredBlocks
 from natsd.store.volume import Volume
-
-SLICE_BUDGET = 500_000  # of an Operation: about a millisecond
-REMOVALS_PER_SLICE = 4_000
-UNDO_BYTES_MAX = 4 << 20  # of removals that are not committed yet
 
 LARGE_BLOCK_BYTES = 8 << 20
 MEDIUM_BLOCK_BYTES = 4 << 20
@@ -75,7 +59,7 @@ class FileOptions:
 
     block_bytes_max: int = 0
     compress: bool = False
-    keys: OperatorKeys = OperatorKeys()
+    keys: OperatorKeys = field(default_factory=OperatorKeys)
     context: str = ""  # the stream's name, which its key is bound to
     always_sync: bool = False
 
@@ -110,9 +94,7 @@ class FileStore(LogStore):
         self._blocks = blocks
         self._cache = BlockCache(volume, log, blocks, self._note_lost)
         self._care = BlockCare(volume, log, blocks, self._cache, compress=options.compress)
-        self._commits = FileCommits(
-            volume, log, blocks, self._care, number=recovered.commit_number
-        )
+        self._commits = FileCommits(volume, log, blocks, self._care, number=recovered.commit_number)
         volume.committer.attach(self._commits, always_sync=options.always_sync)
 
     @classmethod
@@ -131,7 +113,7 @@ class FileStore(LogStore):
         )
         for damage in recovered.damage:
             _logger.error("%s", damage)
-        log = MessageLog(limits, lambda base: blocks.create(base, log.last_time_ns))
+        log = JournaledLog(limits, lambda base: blocks.create(base, log.last_time_ns))
         if recovered.blocks or recovered.last_sequence:
             _adopt(log, recovered)
         store = cls(volume, log, blocks, recovered, chosen)
@@ -145,7 +127,8 @@ class FileStore(LogStore):
             await self._commits.mark()
         if recovered.unfinished_erasures:
             self._care.later(partial(self._care.erase, recovered.unfinished_erasures))
-        self._settle_soon()
+        if self._log.is_behind:
+            self._settle_soon()
 
     # What a LogStore asks for
 
@@ -180,6 +163,14 @@ class FileStore(LogStore):
             self._check_damage(sequence)
             raise
 
+    async def load(self, sequence: int) -> StoredMessage:
+        """See Store."""
+        try:
+            return await super().load(sequence)
+        except MessageNotFound:
+            self._check_damage(sequence)
+            raise
+
     # Trouble
 
     def _note_lost(self, stored: StoredBlock, read: Read, lost: list[int]) -> None:
@@ -202,13 +193,13 @@ class FileStore(LogStore):
             if found.covers(sequence):
                 raise MessageDamaged(sequence, str(found.path), found.offset)
 
-
     # The end
 
     async def close(self) -> None:
-        if self._is_closed:
+        if self._closed:
             return
-        self._is_closed = True
+        self._closed = True
+        self._log.refuse_changes(StoreClosed)
         if self._settling is not None:
             await self._settling
         try:
@@ -227,7 +218,7 @@ class FileStore(LogStore):
         self._volume.committer.detach(self._commits)
 
     async def destroy(self) -> None:
-        self._is_closed = True
+        self._closed = True
         if self._settling is not None:
             await self._settling
         with contextlib.suppress(StoreError):
@@ -239,10 +230,6 @@ class FileStore(LogStore):
             stored.close()
         self._volume.committer.detach(self._commits)
         await self._volume.read(_destroy, self._volume, self._blocks.directory)
-
-
-def _filter(filters: str | Sequence[str]) -> Filter:
-    return Filter((filters,) if isinstance(filters, str) else tuple(filters) or (">",))
 
 
 def _open_files(
@@ -273,7 +260,7 @@ def _open_files(
     return blocks, recover(blocks, None)
 
 
-def _adopt(log: MessageLog, found: Recovered) -> None:
+def _adopt(log: JournaledLog, found: Recovered) -> None:
     log.adopt(
         [stored.block for stored in found.blocks],
         found.subjects,
@@ -284,7 +271,7 @@ def _adopt(log: MessageLog, found: Recovered) -> None:
         first_time_ns=found.first_time_ns,
         last_time_ns=found.last_time_ns,
         msgs=found.msgs,
-        bytes=found.bytes,
+        live_bytes=found.live_bytes,
     )
 
 

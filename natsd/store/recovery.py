@@ -88,7 +88,7 @@ class Recovered:
     first_time_ns: int = 0
     last_time_ns: int = 0
     msgs: int = 0
-    bytes: int = 0
+    live_bytes: int = 0
     commit_number: int = 0
     is_closed: bool = False  # cleanly: nothing needs a mark
     damage: list[FoundDamage] = field(default_factory=list)
@@ -266,7 +266,7 @@ class _Recovery:
         found, block = self._found, stored.block
         summary.merge_into(found.subjects, found.expiries)
         found.msgs += block.message_count
-        found.bytes += block.live_bytes
+        found.live_bytes += block.live_bytes
         found.last_time_ns = found.last_time_ns or summary.last_time_ns
         if summary.first_sequence:
             found.first_sequence = summary.first_sequence

@@ -193,9 +193,7 @@ class StoredBlocks:
             file.close()
         return self.scan(data, stored.block.block_id, proven=proven)
 
-    def scan(
-        self, data: bytes, block_id: int, *, proven: int = 0, first_sequence: int = 0
-    ) -> Read:
+    def scan(self, data: bytes, block_id: int, *, proven: int = 0, first_sequence: int = 0) -> Read:
         """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
 
         `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
