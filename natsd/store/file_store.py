@@ -95,6 +95,7 @@ class FileStore(LogStore):
         self._cache = BlockCache(volume, log, blocks, self._note_lost)
         self._care = BlockCare(volume, log, blocks, self._cache, compress=options.compress)
         self._commits = FileCommits(volume, log, blocks, self._care, number=recovered.commit_number)
+        self._care.commits = self._commits
         volume.committer.attach(self._commits, always_sync=options.always_sync)
 
     @classmethod

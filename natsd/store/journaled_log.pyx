@@ -1,6 +1,6 @@
 """JournaledLog: a MessageLog whose changes become durable by commits, or are taken back.
 
-    take ─▶ extents, to be written ─┬─ committed ───▶ blocks that may be unlinked, bytes to overwrite
+    take ─▶ extents, to be written ─┬─ committed ───▶ blocks to be unlinked, bytes to overwrite
                                     └─ rolled_back ─▶ blocks that never were
 
 Promise
@@ -65,7 +65,7 @@ cdef class JournaledLog(MessageLog):
         self.write_removals()
         extents = self.take_blocks(commit_number, closing)
         sealed = Sealed()
-        sealed.blocks = [block for block, extent in extents]
+        sealed.blocks = [block for block, _ in extents]
         sealed.journal = self.journal
         sealed.removals = self.journal.removal_count
         sealed.begun = len(self.journal.begun)

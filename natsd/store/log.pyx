@@ -26,11 +26,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from natsd.core.subject cimport wire_bytes
-from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
+from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries, Expiry
-from natsd.store.undo cimport Edges, Journal, Removal
+from natsd.store.undo cimport Edges, Journal
 from natsd.store.record cimport (
     RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, message_of, record_size,
 )
@@ -636,6 +636,10 @@ cdef class MessageLog:
     @property
     def last_time_ns(self):
         return self.edges.last_time_ns
+
+    def set_last_time(self, int64_t time_ns):
+        """For a log that is made from elsewhere: the time of a last message that is gone."""
+        self.edges.last_time_ns = time_ns
 
     def state(self, *, bint with_deleted=False):
         """Store.state. The first time is a lower bound while its block is not in memory."""

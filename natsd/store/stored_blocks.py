@@ -228,18 +228,24 @@ class StoredBlocks:
             return wrap_block(head + logical[HEADER_BYTES:], block.seed, seal)
         return head + wrap(logical[HEADER_BYTES:], HEADER_BYTES, block.seed, seal)
 
-    def replace_file(self, path: Path, data: bytes) -> None:
-        """Have these bytes stand under that name, now or after a crash the old ones. Blocks."""
+    def replace_file(self, path: Path, data: bytes, *, wipe: bool = False) -> None:
+        """Have these bytes stand under that name, now or after a crash the old ones.
+
+        `wipe`: overwrite those that stood there once nothing refers to them. Blocks.
+        """
         new = path.with_name(path.name + NEW_SUFFIX)
-        file = self.disk.open(new, create=True)
-        try:
+        with contextlib.closing(self.disk.open(new, create=True)) as file:
             file.truncate(0)
             file.pwrite(data, 0)
             file.fsync()
-        finally:
-            file.close()
-        self.disk.rename(new, path)
-        self.disk.sync_dir(self.directory)
+        with contextlib.ExitStack() as stack:
+            if wipe:
+                old = stack.enter_context(contextlib.closing(self.disk.open(path)))
+            self.disk.rename(new, path)
+            self.disk.sync_dir(self.directory)
+            if wipe:
+                old.pwrite(self.random_bytes(old.size()), 0)
+                old.fdatasync()
 
     def remove_files(self, paths: list[Path]) -> None:
         """Unlink; on disk on return. Blocks."""
