@@ -73,14 +73,17 @@ cdef class Scan:
     """What one block holds. Everything is known when the constructor returns.
 
     `data` is the block's logical bytes. `proven` of them, from the start, are known to have been
-    synced. `first_sequence` is what a block whose header is damaged began with, where the caller
-    knows (0: what is missing before its first whole message is not known more closely).
+    synced; where there are fewer, the end is damaged. `first_sequence` is what a block whose header
+    is damaged began with, where the caller knows (0: what is missing before its first whole message
+    is not known more closely).
     """
 
     def __cinit__(self, bytes data not None, *, uint32_t proven=0, uint64_t first_sequence=0):
         cdef int rc = 0
-        if len(data) > LOGICAL_BYTES_MAX:
-            raise ValueError(f"a block of {len(data)} bytes")
+        if max(len(data), proven) > LOGICAL_BYTES_MAX:
+            raise ValueError(f"a block of {max(len(data), proven)} bytes")
+        if len(data) < proven:
+            data = data.ljust(proven, b"\0")
         self.data = data
         self.bytes_at = <const unsigned char*> PyBytes_AS_STRING(data)
         self.size = <uint32_t> len(data)
@@ -89,7 +92,7 @@ cdef class Scan:
             if self.readable:
                 rc = self.walk()
             if rc >= 0:
-                rc = self.finish(<uint32_t> rc, min(proven, self.size))
+                rc = self.finish(<uint32_t> rc, proven)
         if rc < 0:
             raise MemoryError
 
@@ -127,6 +130,9 @@ cdef class Scan:
         cdef uint32_t at = BLOCK_HEADER_BYTES
         cdef bint found = False
         while at + MARK_BYTES <= self.size:
+            if read_u64(self.bytes_at + at) == 0:
+                at += 8         # the length of a mark is not 0, and begins it
+                continue
             if parse_mark(self.bytes_at + at, self.size - at, &mark) and in_place(&mark, at):
                 found = True
                 seed[0] = mark.seed
