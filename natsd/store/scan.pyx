@@ -16,6 +16,8 @@ Promise
 - The seed comes from the block's header; if that is damaged, from the marks. A mark counts only in
   its own place: the bytes it covers end where it begins.
 
+Without the GIL, `self.x += 1` is written out: in a debug build it would look whether self is None.
+
 Source: "Recovery trusts nothing" of the design.
 """
 
@@ -73,14 +75,17 @@ cdef class Scan:
     """What one block holds. Everything is known when the constructor returns.
 
     `data` is the block's logical bytes. `proven` of them, from the start, are known to have been
-    synced. `first_sequence` is what a block whose header is damaged began with, where the caller
-    knows (0: what is missing before its first whole message is not known more closely).
+    synced; where there are fewer, the end is damaged. `first_sequence` is what a block whose header
+    is damaged began with, where the caller knows (0: what is missing before its first whole message
+    is not known more closely).
     """
 
     def __cinit__(self, bytes data not None, *, uint32_t proven=0, uint64_t first_sequence=0):
         cdef int rc = 0
-        if len(data) > LOGICAL_BYTES_MAX:
-            raise ValueError(f"a block of {len(data)} bytes")
+        if max(len(data), proven) > LOGICAL_BYTES_MAX:
+            raise ValueError(f"a block of {max(len(data), proven)} bytes")
+        if len(data) < proven:
+            data = data.ljust(proven, b"\0")
         self.data = data
         self.bytes_at = <const unsigned char*> PyBytes_AS_STRING(data)
         self.size = <uint32_t> len(data)
@@ -89,7 +94,7 @@ cdef class Scan:
             if self.readable:
                 rc = self.walk()
             if rc >= 0:
-                rc = self.finish(<uint32_t> rc, min(proven, self.size))
+                rc = self.finish(<uint32_t> rc, proven)
         if rc < 0:
             raise MemoryError
 
@@ -127,6 +132,9 @@ cdef class Scan:
         cdef uint32_t at = BLOCK_HEADER_BYTES
         cdef bint found = False
         while at + MARK_BYTES <= self.size:
+            if read_u64(self.bytes_at + at) == 0:
+                at += 8         # the length of a mark is not 0, and begins it
+                continue
             if parse_mark(self.bytes_at + at, self.size - at, &mark) and in_place(&mark, at):
                 found = True
                 seed[0] = mark.seed
@@ -231,8 +239,8 @@ cdef class Scan:
             self.extent_altered = True
             removed = REMOVED
         else:
-            self.live_bytes += header.length
-            self.live_count += 1
+            self.live_bytes = self.live_bytes + header.length
+            self.live_count = self.live_count + 1
         self.last_sequence = header.sequence
         return index_add(&self.index, header.sequence, at | removed, NO_SLOT)
 
@@ -438,17 +446,17 @@ cdef class Scan:
                 last = index_sequence(&self.index, place)
                 break
             if offset and not offset & REMOVED:
-                self.live_bytes -= record_length_at(self.bytes_at + offset)
-                self.live_count -= 1
+                self.live_bytes = self.live_bytes - record_length_at(self.bytes_at + offset)
+                self.live_count = self.live_count - 1
         index_cut(&self.index, self.end)
         while self.removals.count and removals[self.removals.count - 1].offset >= self.end:
-            self.removals.count -= 1
+            self.removals.count = self.removals.count - 1
         while self.reserved.count and skips[self.reserved.count - 1].offset >= self.end:
-            self.reserved.count -= 1
+            self.reserved.count = self.reserved.count - 1
         while self.damaged.count and damaged[self.damaged.count - 1].offset >= self.end:
-            self.damaged.count -= 1
+            self.damaged.count = self.damaged.count - 1
         while self.interruptions.count and places[self.interruptions.count - 1] >= self.end:
-            self.interruptions.count -= 1
+            self.interruptions.count = self.interruptions.count - 1
         if self.reserved.count:
             skips += self.reserved.count - 1
             last = max(last, skips.sequence + (skips.count - 1))
@@ -463,7 +471,7 @@ cdef class Scan:
         memmove(
             &removals[first], &removals[upto], (self.removals.count - upto) * sizeof(Tombstones)
         )
-        self.removals.count -= upto - first
+        self.removals.count = self.removals.count - (upto - first)
 
     # For Python
 

@@ -253,6 +253,33 @@ def test_cache_and_arrays_are_dropped_each_for_itself() -> None:
     assert block.deleted_count == 14
 
 
+def test_a_block_comes_back_from_its_summary_without_being_read() -> None:
+    block, disk = new_block(), bytearray()
+    fill(block, 100)
+    block.skip(101, 10)
+    commit(block, disk)
+    fill(block, 1)
+    for sequence in (1, 2, 3, 50):
+        block.remove(sequence)
+    with pytest.raises(ValueError, match="not wholly on disk"):
+        block.summary()
+    commit(block, disk)
+    summary = block.summary()
+    again = MsgBlock.from_summary(summary, 1 << 20)
+    assert again.summary() == summary
+    assert (again.has_arrays, again.has_cache, again.cached_bytes) == (False, False, 0)
+    assert (again.message_count, again.live_bytes) == (block.message_count, block.live_bytes)
+    assert again.is_live(111)
+    assert not again.is_live(50)
+    assert again.load(Scan(bytes(disk))) == []
+    assert again.live_sequences() == block.live_sequences()
+    assert again.deleted_sequences == block.deleted_sequences
+    assert again.max_skip_sequence == 110
+    fill(again, 3)
+    commit(again, disk)
+    assert reopened(disk).live_sequences() == list(range(1, 101)) + list(range(111, 115))
+
+
 def test_what_is_not_on_disk_stays_in_memory() -> None:
     block, disk = new_block(), bytearray()
     fill(block, 10)

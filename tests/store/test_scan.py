@@ -206,6 +206,16 @@ def test_cut_off_at_every_length() -> None:
         assert scan.last_sequence == kept
 
 
+def test_a_proven_end_that_is_missing_is_damage() -> None:
+    """Of a sealed block everything was on disk once."""
+    written = small_file()
+    for wound in truncated(written.data, range(HEADER_BYTES, len(written.data))):
+        scan = Scan(wound.data, proven=len(written.data))
+        check_wound(written, wound, scan)
+        assert (scan.end, len(scan.data)) == (len(written.data), len(written.data))
+        assert not scan.torn_commit
+
+
 def test_preallocated_zeros_are_the_end() -> None:
     written = small_file()
     scan = Scan(written.data + bytes(100_000))
