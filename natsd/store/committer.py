@@ -42,7 +42,7 @@ from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
 from natsd.store.journal import Journal
 from natsd.store.journal_driver import JournalDriver
-from natsd.store.sync_pass import Failures, Outcome, SyncPass
+from natsd.store.sync_pass import Outcome, SyncPass
 
 THREADS = 4
 ROUND_SOURCES_MAX = 256
@@ -356,6 +356,7 @@ class Committer:
             list(self._passing),
             self._file_passing,
             self._syncing.__contains__,
+            self._file_failed,
             partial(self._timer_pass_done, [(a, a.commits) for a in attached]),
         )
         self._timer_pass.go_on()
@@ -363,10 +364,8 @@ class Committer:
     def _file_passing(self, path: Path) -> DiskFile | None:
         return self._passing[path][0] if path in self._passing else None
 
-    def _timer_pass_done(self, commits: list[tuple[Attached, int]], failures: Failures) -> None:
+    def _timer_pass_done(self, commits: list[tuple[Attached, int]]) -> None:
         self._timer_pass = None
-        for file, error in failures.items():
-            self._file_failed(file, error)
         self._passing = {}
         for attached, count in commits:
             if attached.state is not State.DEAD:
