@@ -71,7 +71,8 @@ class FileModel(StoreModel):
 
     @rule()
     def open_again(self) -> None:
-        self.limits = replace(self.store.limits)
+        first = self.limits.first_sequence  # part of a stream's configuration: it does not change
+        self.limits = replace(self.store.limits, first_sequence=first)
 
         async def again() -> None:
             await self.store.close()
