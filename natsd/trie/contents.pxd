@@ -3,7 +3,7 @@
     index      0    8    16   32        64            2^30 …  2^31
     segment    │ 0  │ 1  │ 2  │    3    │   … each as long as all before it
 
-    slot       [ a record of `width` bytes, or an object's address ]    `stride` bytes to the next
+    slot       [ a record of `width` bytes, or one object's address ]   `stride` to the next
 
 - A slot keeps its index and address from `take_slot` until it is given back, through any change of
   the trie's structure. Records come zeroed.
