@@ -14,6 +14,7 @@ from natsd.trie.mutation cimport NO_MEMORY, NO_ROOM
 
 from typing import NamedTuple
 
+from natsd.trie.cursor import Cursor
 from natsd.trie.errors import ConcurrentWrite, TrieFull
 
 
@@ -69,6 +70,11 @@ cdef class CellTrie:
     def recycle(self) -> None:
         """Use again all that no reader can see, now rather than with a later write."""
         recycle(&self.memory)
+
+    def cursor(self, reverse: bool = False) -> Cursor:
+        """A walk over this trie; `natsd.trie.views` makes slices, unions and matches of them."""
+        from natsd.trie.trie_cursor import TrieCursor   # which is made of what stands here
+        return TrieCursor(self, reverse)
 
     cdef object content_at(self, int32_t index):
         raise NotImplementedError

@@ -20,6 +20,8 @@ from natsd.trie.memory cimport open_memory, recycle, root_of
 from natsd.trie.mutation cimport NO_ROOM, NOT_THERE, insert_key, remove_key
 from natsd.trie.nodes cimport content_of, find_node
 
+from types import GenericAlias
+
 
 cdef class InMemoryTrie(CellTrie):
     """byte string → object."""
@@ -28,6 +30,10 @@ cdef class InMemoryTrie(CellTrie):
         self, *, max_bytes: int = CELL_BYTES_MAX, garbage_bytes_max: int = GARBAGE_BYTES_MAX
     ):
         open_memory(&self.memory, cell_limit(max_bytes), 0, garbage_limit(garbage_bytes_max))
+
+    def __class_getitem__(cls, content: object) -> object:
+        """`InMemoryTrie[int]`, for annotations."""
+        return GenericAlias(cls, content)
 
     cdef object content_at(self, int32_t index):
         cdef PyObject* content = (
