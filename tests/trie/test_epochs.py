@@ -1,4 +1,4 @@
-"""Recycling: what a change makes obsolete is used again when no reader can see it, and not before."""
+"""Recycling: what is obsolete is used again when no reader can see it any more, and not before."""
 
 import gc
 from collections.abc import Iterator

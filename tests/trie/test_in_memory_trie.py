@@ -145,14 +145,20 @@ def test_a_destructor_may_write_to_the_trie() -> None:
 # The size limit: "size limit with a clear error", before anything is changed.
 
 
+KEYS = [b"%d.%d" % (number * 7919 % 10_000, number) for number in range(10_000)]
+
+
+def put_all(trie: InMemoryTrie[int], put: dict[bytes, int]) -> None:
+    for number, key in enumerate(KEYS):
+        trie.put(key, number)
+        put[key] = number
+
+
 def test_a_full_trie_refuses_and_is_as_it_was() -> None:
     trie: InMemoryTrie[int] = InMemoryTrie(max_bytes=4096)
     put: dict[bytes, int] = {}
     with pytest.raises(TrieFull, match="4,096 bytes"):
-        for number in range(10_000):
-            key = b"%d.%d" % (number * 7919 % 10_000, number)
-            trie.put(key, number)
-            put[key] = number
+        put_all(trie, put)
     assert len(put) > 40
     assert {key: trie.get(key) for key in check(trie).contents} == put
     assert trie.usage().cell_bytes <= 4096
@@ -160,18 +166,15 @@ def test_a_full_trie_refuses_and_is_as_it_was() -> None:
 
 def test_a_full_trie_takes_new_values_and_deletions() -> None:
     trie: InMemoryTrie[int] = InMemoryTrie(max_bytes=4096)
-    keys = []
+    put: dict[bytes, int] = {}
     with pytest.raises(TrieFull):
-        for number in range(10_000):
-            key = b"%d.%d" % (number * 7919 % 10_000, number)
-            trie.put(key, number)
-            keys.append(key)
-    trie.put(keys[0], 7)
-    assert trie.get(keys[0]) == 7
-    for key in keys:
+        put_all(trie, put)
+    trie.put(KEYS[0], 7)
+    assert trie.get(KEYS[0]) == 7
+    for key in put:
         assert trie.delete(key)
     assert trie.root == 0
-    for key in keys:
+    for key in put:
         trie.put(key, 1)
 
 

@@ -203,7 +203,8 @@ def test_apply_is_what_a_dict_does(base: Content, mutation: Content) -> None:
 @given(st.lists(st.dictionaries(KEYS, st.binary(min_size=4, max_size=4), max_size=30), max_size=5))
 def test_tries_of_blocks_are_merged_without_the_interpreter(blocks: list[Content]) -> None:
     """Recovery: a trie per block, merged in order."""
-    whole, expected = RecordTrie(4), {}
+    whole = RecordTrie(4)
+    expected: Content = {}
     for block in blocks:
         part = RecordTrie(4)
         for key, record in block.items():

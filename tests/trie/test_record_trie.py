@@ -71,10 +71,15 @@ def test_deleted_slots_are_used_again_zeroed() -> None:
 
 def test_a_full_trie_refuses() -> None:
     trie = RecordTrie(8, max_bytes=2048)
+    keys = [b"%d.%d" % (number * 7919 % 10_000, number) for number in range(10_000)]
     with pytest.raises(TrieFull):
-        for number in range(10_000):
-            trie.put(b"%d.%d" % (number * 7919 % 10_000, number), bytes(8))
+        put_all(trie, keys)
     check(trie)
+
+
+def put_all(trie: RecordTrie, keys: list[bytes]) -> None:
+    for key in keys:
+        trie.put(key, bytes(8))
 
 
 def test_update_takes_over_what_another_trie_has() -> None:
