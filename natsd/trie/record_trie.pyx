@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
+from natsd.trie.atomics cimport prefetch_cell
 from natsd.trie.cell_trie cimport GARBAGE_BYTES_MAX, CellTrie, cell_limit, garbage_limit
 from natsd.trie.cells cimport CELL_BYTES_MAX
 from natsd.trie.contents cimport (
@@ -46,9 +47,12 @@ cdef class RecordTrie(CellTrie):
     # For compiled callers
 
     cdef int64_t find(self, const unsigned char* key, Py_ssize_t length) noexcept nogil:
-        return content_of(
+        cdef int32_t slot = content_of(
             &self.memory.cells, find_node(&self.memory.cells, root_of(&self.memory), key, length)
         )
+        if slot >= 0:
+            prefetch_cell(slot_address(&self.memory.contents, <uint32_t> slot))
+        return slot
 
     cdef int64_t insert(
         self, const unsigned char* key, Py_ssize_t length, bint* created
