@@ -11,7 +11,8 @@ from natsd.trie.memory cimport TrieMemory, root_of
 from natsd.trie.nodes cimport (
     NO_CONTENT, NONE, PREFIX, SPARSE_CHILDREN_MAX, SPLIT, Pointer,
     at, chain_child, chain_length, chain_target, content_of, in_cell, kind_of, node_child,
-    prefix_link, sparse_char, sparse_order, sparse_pointer, split_end_slot, split_head_slot, split_mid_slot,
+    prefix_link, sparse_char, sparse_order, sparse_pointer, split_end_slot, split_head_slot,
+    split_mid_slot,
 )
 
 
