@@ -3,12 +3,12 @@
     index      0    8    16   32        64            2^30 …  2^31
     segment    │ 0  │ 1  │ 2  │    3    │   … each as long as all before it
 
-    slot       [ a record of `width` bytes, or one object's address ]   `stride` to the next
+    slot       [ a record of `width` bytes, or an object's address ]   `stride` to the next one
 
 - A slot keeps its index and address from `take_slot` until it is given back, through any change of
   the trie's structure. Records come zeroed.
-- A record is changed under a sequence lock, which is odd meanwhile; a reader that met a change takes
-  its copy again. Sixteen locks serve all records: no record pays for one, and readers of others
+- A record is changed under a sequence lock, which is odd meanwhile; a reader that met a change
+  takes its copy again. Sixteen locks serve all records: no record pays for one, and readers of others
   rarely meet.
 - Slots follow one another without a gap: 64-bit fields of a record are aligned where its width is a
   multiple of 8, else to 4 bytes.
@@ -19,8 +19,7 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
 from natsd.trie.atomics cimport (
-    acquire_fence, acquire_u32, log2_u32, relaxed_store_u32, relaxed_u32, release_fence,
-    release_u32,
+    log2_u32, relaxed_store_u32, relaxed_u32, release_fence, release_u32,
 )
 
 
