@@ -113,6 +113,19 @@ def test_what_is_deleted_ahead_is_gone_what_was_entered_stays() -> None:
     assert rest_of(before) == [b"tree", b"trie"]
 
 
+def test_what_is_deleted_from_a_node_that_was_entered() -> None:
+    """A Sparse node loses a child by a copy; a Split's slot is cleared."""
+    trie = sample()
+    cursor = stalled_at(trie, b"tra")
+    trie.delete(b"trie")
+    assert rest_of(cursor) == [b"tractor", b"tree", b"trie"]
+
+    trie = trie_of({bytes([byte]): byte for byte in range(0x40, 0x50)})
+    cursor = stalled_at(trie, b"\x48")
+    trie.delete(b"\x4a")
+    assert [key[0] for key in rest_of(cursor)] == [0x48, 0x49, *range(0x4B, 0x50)]
+
+
 def test_an_object_stays_as_long_as_a_cursor_stands_on_it() -> None:
     trie = sample()
     value = object()
