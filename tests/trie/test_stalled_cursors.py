@@ -8,6 +8,7 @@ say so for a trie of tractor, tree and trie, to which traverse, trespass and tru
         └─i─e
 """
 
+import gc
 from typing import Any
 
 import pytest
@@ -181,5 +182,27 @@ def test_a_cursor_gives_back_what_it_held() -> None:
         pass
     closed.close()
     del collected, half
+    trie.recycle()
+    assert trie.usage().waiting == 0
+
+
+def test_a_cursor_in_a_cycle_is_collected_before_its_trie() -> None:
+    """Its lease points into the trie: neither may be taken apart while the other needs it."""
+
+    class Knot(TrieCursor):
+        me: Any
+
+    trie = trie_of({b"key.%d" % i: i for i in range(20)})
+    knot = Knot(trie)
+    knot.me = knot
+    del knot, trie
+    gc.collect()
+
+    trie = sample()
+    knot = Knot(trie)
+    knot.me = knot
+    trie.delete(b"tree")
+    del knot
+    gc.collect()
     trie.recycle()
     assert trie.usage().waiting == 0
