@@ -81,7 +81,7 @@ cdef class RecordTrie(CellTrie):
         if slot < 0:
             with gil:
                 self.refuse(slot)
-        self.key_count += created[0]
+        self.key_count = self.key_count + created[0]
         self._tidy()
         return slot
 
@@ -97,7 +97,7 @@ cdef class RecordTrie(CellTrie):
         if slot < 0:
             with gil:
                 self.refuse(slot)
-        self.key_count -= 1
+        self.key_count = self.key_count - 1
         self._tidy()
         return True
 
