@@ -38,6 +38,7 @@ from natsd.trie.errors import StaleCursor
 cdef class PatternCursor:
     """The matches of `pattern`, a NATS subject with or without wildcards. Raises InvalidSubject.
 
+    No pattern, None, matches every key, also one that is no valid subject, as `>` does not.
     As an iterator it gives (key, content); contents of a RecordTrie are copies of the records.
     """
 
@@ -51,6 +52,7 @@ cdef class PatternCursor:
         if self._grow() < 0:
             raise MemoryError()
         self.states[0] = 0
+        self.unread = True
         rest(self.lease)
 
     def __dealloc__(self):
@@ -141,7 +143,7 @@ cdef class PatternCursor:
             return PATTERN_NO_MEMORY
         walk_restart(&self.walk)
         self.known = 0
-        self.unread = False
+        self.unread = self.key_len < 0
         result = self._return_to_key()
         if not self.pinned:
             rest(self.lease)
