@@ -8,8 +8,8 @@
 - A slot keeps its index and address from `take_slot` until it is given back, through any change of
   the trie's structure. Records come zeroed.
 - A record is changed under a sequence lock, which is odd meanwhile; a reader that met a change
-  takes its copy again. Sixteen locks serve all records: no record pays for one, and readers of others
-  rarely meet.
+  takes its copy again. Sixteen locks serve all records: no record pays for one, and those who use
+  different records rarely meet.
 - Slots follow one another without a gap: 64-bit fields of a record are aligned where its width is a
   multiple of 8, else to 4 bytes.
 - A free slot keeps the index of the next free one in its first four bytes.

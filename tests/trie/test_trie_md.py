@@ -29,6 +29,7 @@ def drawn(offset: int, kind: str, cell: bytes) -> str:
 
 def test_the_example_is_what_happens() -> None:
     trie: InMemoryTrie[str] = InMemoryTrie()
+    held = trie.cursor()
     assert len(BLOCKS) == 7
     for block in BLOCKS:
         lines = block.splitlines()
@@ -44,3 +45,4 @@ def test_the_example_is_what_happens() -> None:
         for line in cells:
             offset, kind = int(line[:4], 16), line.split()[1]
             assert drawn(offset, kind, trie.cell(offset)) == line
+    held.close()
