@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 
 from natsd.trie.errors import StaleCursor
@@ -97,6 +98,27 @@ def test_patterns_over_records() -> None:
         check(list(resumed(trie, ">")), STABLE)
 
     run(trie, [counted, listed])
+
+
+def test_a_cursor_is_used_by_one_thread_at_a_time() -> None:
+    """`count` lets other threads run; they may not use the cursor meanwhile."""
+    trie = RecordTrie(16)
+    for n in range(200_000):
+        trie.put(b"%d" % n, record_of(n))
+    cursor = PatternCursor(trie, ">")
+
+    def use() -> int:
+        found = 0
+        while True:
+            with suppress(RuntimeError):  # while another one counts
+                counted = cursor.count(1000)
+                if counted == 0:
+                    return found
+                found += counted
+
+    with ThreadPoolExecutor(3) as threads:
+        users = [threads.submit(use) for _ in range(3)]
+        assert sum(user.result() for user in users) == 200_000
 
 
 def test_walks_over_objects() -> None:
