@@ -18,7 +18,7 @@ from natsd.trie.record_trie import RecordTrie
 from natsd.trie.views import entries, subtrie
 
 STABLE = [f"{region}.{n:03}.x".encode() for region in ("eu", "us") for n in range(0, 400, 2)]
-WRITES = 30_000
+WRITES = 12_000
 
 
 def other_keys(seed: int) -> Iterator[bytes]:
@@ -34,7 +34,7 @@ def record_of(n: int) -> bytes:
     return n.to_bytes(8, "big") * 2
 
 
-def write(trie: RecordTrie | InMemoryTrie[bytes], done: threading.Event) -> None:
+def write(trie: RecordTrie | InMemoryTrie[bytes]) -> None:
     rng = random.Random(7)
     present: set[bytes] = set()
     for n, key in enumerate(islice(other_keys(11), WRITES)):
@@ -46,7 +46,6 @@ def write(trie: RecordTrie | InMemoryTrie[bytes], done: threading.Event) -> None
             present.add(key)
         if n % 50 == 0:
             trie.put(STABLE[n % len(STABLE)], record_of(n))
-    done.set()
 
 
 def until(done: threading.Event, walk: Callable[[], None]) -> int:
@@ -79,11 +78,14 @@ def run(trie: RecordTrie | InMemoryTrie[bytes], walks: list[Callable[[], None]])
     for n, key in enumerate(STABLE):
         trie.put(key, record_of(n))
     done = threading.Event()
-    with ThreadPoolExecutor(len(walks) + 1) as threads:
+    with ThreadPoolExecutor(len(walks)) as threads:
         readers = [threads.submit(until, done, walk) for walk in walks]
-        writer = threads.submit(write, trie, done)
-        for each in [*readers, writer]:
-            each.result()
+        try:
+            write(trie)
+        finally:
+            done.set()
+        for reader in readers:
+            reader.result()
     trie.recycle()
     assert trie.usage().waiting == 0
 
