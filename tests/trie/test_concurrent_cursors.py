@@ -5,11 +5,14 @@ order, with a content that was put there.
 """
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
+
+import pytest
 
 from natsd.trie.errors import StaleCursor
 from natsd.trie.in_memory_trie import InMemoryTrie
@@ -18,7 +21,16 @@ from natsd.trie.record_trie import RecordTrie
 from natsd.trie.views import entries, subtrie
 
 STABLE = [f"{region}.{n:03}.x".encode() for region in ("eu", "us") for n in range(0, 400, 2)]
-WRITES = 12_000
+WRITES = 60_000
+
+
+@pytest.fixture(autouse=True)
+def threads_take_turns_often() -> Iterator[None]:
+    """Every few writes; left alone, the writer would be done after two or three turns."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(20e-6)
+    yield
+    sys.setswitchinterval(interval)
 
 
 def other_keys(seed: int) -> Iterator[bytes]:
