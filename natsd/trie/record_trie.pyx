@@ -171,7 +171,7 @@ cdef class RecordTrie(CellTrie):
                 slot = merge_slot(merge, &created)
                 if slot < 0:
                     return slot
-                self.key_count += created
+                self.key_count = self.key_count + created
                 self.begin_write(slot)
                 merge_record(
                     context, self.record(slot), other.record(walk.content),
