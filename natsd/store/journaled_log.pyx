@@ -179,7 +179,10 @@ cdef class JournaledLog(MessageLog):
             if removal.sequence > durable.last:
                 continue
             block = self.blocks.holding(removal.sequence)
-            if not block.mark_live(removal.sequence):
+            if block.has_arrays:
+                block.mark_live(removal.sequence)
+                block.set_slot(removal.sequence, removal.slot)
+            else:
                 block.dead.discard_run(removal.sequence, removal.sequence)
             self.dead.discard_run(removal.sequence, removal.sequence)
             self.subjects.renote(removal.slot, removal.sequence)

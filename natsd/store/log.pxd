@@ -88,6 +88,8 @@ cdef class MessageLog:
     cdef Outcome expire_oldest(self, int64_t now_ns) except? NEEDS_BLOCK
     cdef Outcome expire_soonest(self, int64_t now_ns) except? NEEDS_BLOCK
 
+    cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1
+
     # Searching. From and upto are inclusive; `found` is set with DONE.
     cdef Outcome find_slot(
         self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found
