@@ -14,7 +14,7 @@ Promise
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
-from natsd.store.journal cimport Edges, Journal, Removal
+from natsd.store.undo_journal cimport Edges, Journal, Removal
 from natsd.store.log cimport SEQUENCE_LAST, MessageLog, Replaced
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet

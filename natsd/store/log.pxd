@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from natsd.store.block cimport MsgBlock
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries
-from natsd.store.journal cimport Edges, Journal
+from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport SubjectIndex

@@ -30,7 +30,7 @@ from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries, Expiry
-from natsd.store.journal cimport Edges, Journal
+from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport (
     RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, message_of, record_size,
 )
