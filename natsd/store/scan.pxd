@@ -75,6 +75,7 @@ cdef class Scan:
     cdef bint open_header(self, uint64_t first_sequence) noexcept nogil
     cdef bint find_seed(self, uint64_t* seed, uint32_t* block_id) noexcept nogil
     cdef bint mark_is_ours(self, const Mark* mark, uint32_t at) noexcept nogil
+    cdef bint is_twin(self, const Mark* mark) noexcept nogil
     cdef int walk(self) noexcept nogil
     cdef int take_mark(self, const Mark* mark, uint32_t at) noexcept nogil
     cdef int judge(self, const Mark* mark) noexcept nogil
