@@ -195,16 +195,16 @@ cdef class PatternCursor:
     cdef bint _reads_path(self) noexcept nogil:
         """Let the pattern read what is new of the path; does it take that?"""
         cdef uint32_t depth = <uint32_t> self.walk.depth
-        cdef int64_t state = self.states[self.known]
-        while self.known < depth:
-            state = automaton_step(
-                &self.pattern.automaton, <uint32_t> state, self.walk.path[self.known]
-            )
+        cdef uint32_t at = self.known
+        cdef int64_t state = self.states[at]
+        while at < depth:
+            state = automaton_step(&self.pattern.automaton, <uint32_t> state, self.walk.path[at])
             if state < 0:
-                return False
-            self.known += 1
-            self.states[self.known] = <uint32_t> state
-        return True
+                break
+            at += 1
+            self.states[at] = <uint32_t> state
+        self.known = at
+        return at == depth
 
     cdef int _return_to_key(self) noexcept nogil:
         """Down the path of the last match as far as it still exists, everything behind it ahead."""

@@ -103,6 +103,7 @@ cdef class TrieCursor(Cursor):
     cpdef object close(self):
         """Give back the lease; the cursor is past the end then."""
         self._leave()
+        walk_close(&self.walk)
         Cursor.close(self)
 
     @property

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from natsd.core.subject import matches
 from natsd.trie.cursor import Cursor
 from natsd.trie.views import Trie, entries, matching, subtrie, union, values
-from tests.trie.model import DictTrie, nodes_of
+from tests.trie.model import DictTrie, lies_ahead, nodes_of
 
 KEYS = st.lists(st.sampled_from(b"\x00ab\xff"), max_size=4).map(bytes)
 TRIES = st.dictionaries(KEYS, st.integers(0, 9)).map(DictTrie)
@@ -147,14 +147,6 @@ def test_views_move_as_plain_tries_do(
             if each.depth >= 0 and each.content() is None:
                 each.advance_to_content()
         assert same_place(cursor, plain)
-
-
-def lies_ahead(cursor: Cursor, depth: int, transition: int) -> bool:
-    """May a walk that stands there skip to that position?"""
-    if depth > cursor.depth:
-        return True
-    there = cursor.key()[depth - 1]
-    return transition < there if cursor.reverse else transition > there
 
 
 def test_the_model_walks_every_prefix() -> None:
