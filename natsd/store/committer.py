@@ -32,7 +32,6 @@ import contextlib
 import enum
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,10 +42,11 @@ from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
 from natsd.store.journal import Journal
 from natsd.store.journal_driver import JournalDriver
-from natsd.store.sync_pass import Failures, SyncPass
+from natsd.store.sync_pass import Outcome, SyncPass
 
 THREADS = 4
 ROUND_SOURCES_MAX = 256
+JOURNAL_EXTENT_BYTES_MAX = 64 << 10  # to write more than this twice costs more than a sync
 PROBE_S = 1.0
 BUFFERED_BYTES_MAX = 128 << 20
 BUFFERED_MSGS_MAX = 100_000
@@ -120,6 +120,7 @@ class Committer:
         self._attached: dict[CommitSource, Attached] = {}
         self._dirty: dict[CommitSource, Attached] = {}
         self._is_scheduled = False
+        self._is_closed = False
         self._round: Round | None = None
         self._owners: dict[Path, Attached] = {}  # of files the journal may speak of
         self._progress: list[asyncio.Future[None]] = []
@@ -315,9 +316,13 @@ class Committer:
 
     def _write_journal(self, current: Round) -> None:
         assert self._journal is not None
-        written = [(a, e) for a, e in current.written if a.state is State.OUT]
-        for attached, extent in written:
-            self._owners[extent.file.path] = attached
+        written = []
+        for attached, extent in current.written:
+            if memoryview(extent.data).nbytes > JOURNAL_EXTENT_BYTES_MAX:
+                self._sync_written(attached, extent)
+            elif attached.state is State.OUT:  # else a sync of its file failed meanwhile
+                self._owners[extent.file.path] = attached
+                written.append((attached, extent))
         if written:
             extents = [extent for _, extent in written]
             self._journal.write(extents, partial(self._round_done, written))
@@ -327,13 +332,15 @@ class Committer:
     def _round_done(self, written: list[tuple[Attached, Extent]], is_in_journal: bool) -> None:
         self._round = None
         for attached, extent in written:
-            if attached.state is not State.OUT:
-                continue  # a sync of its file failed meanwhile
             if is_in_journal:
                 self._commit(attached, is_on_disk=True)
             else:
-                job = self._workers.job(partial(self._direct_done, attached, extent))
-                self._submit_sync(extent.file, job)
+                self._sync_written(attached, extent)
+
+    def _sync_written(self, attached: Attached, extent: Extent) -> None:
+        if attached.state is State.OUT:
+            job = self._workers.job(partial(self._direct_done, attached, extent))
+            self._submit_sync(extent.file, job)
 
     # ---- acknowledged before they are synced
 
@@ -357,6 +364,7 @@ class Committer:
             list(self._passing),
             self._file_passing,
             self._syncing.__contains__,
+            self._file_failed,
             partial(self._timer_pass_done, [(a, a.commits) for a in attached]),
         )
         self._timer_pass.go_on()
@@ -364,10 +372,8 @@ class Committer:
     def _file_passing(self, path: Path) -> DiskFile | None:
         return self._passing[path][0] if path in self._passing else None
 
-    def _timer_pass_done(self, commits: list[tuple[Attached, int]], failures: Failures) -> None:
+    def _timer_pass_done(self, commits: list[tuple[Attached, int]]) -> None:
         self._timer_pass = None
-        for file, error in failures.items():
-            self._file_failed(file, error)
         self._passing = {}
         for attached, count in commits:
             if attached.state is not State.DEAD:
@@ -413,7 +419,9 @@ class Committer:
     def _look_for_space(self, attached: Attached) -> None:
         """Try to reserve what could not be written."""
         extent = attached.probe
-        if attached.state is State.FULL and extent is not None and not attached.is_probing:
+        if self._is_closed or attached.is_probing:
+            return
+        if attached.state is State.FULL and extent is not None:
             attached.is_probing = True
             job = self._workers.job(partial(self._looked_for_space, attached))
             job.allocate(extent.file, extent.offset, memoryview(extent.data).nbytes)
@@ -477,7 +485,7 @@ class Committer:
 
         Raises StoreReadOnly if the sync fails; then the file may be closed as well.
         """
-        await asyncio.wrap_future(self._settle(file))
+        await self._finished(partial(self._settle, file))
 
     async def forget(self, *paths: Path) -> None:
         """Have the journal say nothing more of these files, which are synced for that.
@@ -485,8 +493,7 @@ class Committer:
         Before they are removed, replaced, cut or overwritten in place. No extent of them may be
         out, and none be given until this returns. Raises StoreReadOnly: leave them as they are.
         """
-        for forgotten in [self._forget(path) for path in paths]:
-            await asyncio.wrap_future(forgotten)
+        await asyncio.gather(*(self._finished(partial(self._forget, path)) for path in paths))
 
     async def forget_below(self, directory: Path) -> None:
         """The same for all files in that directory, at any depth."""
@@ -498,20 +505,37 @@ class Committer:
         Raises StoreReadOnly or `OSError`: then a copy may be left.
         """
         if self._journal is not None:
-            await asyncio.wrap_future(self._journal.wipe())
+            await self._finished(self._journal.wipe)
 
     def settle_now(self, file: DiskFile) -> None:
         """`settle`, without an event loop."""
-        self._wait_for(self._settle(file))
+        self._finish(partial(self._settle, file))
 
     def forget_now(self, *paths: Path) -> None:
         """`forget`, without an event loop."""
-        for forgotten in [self._forget(path) for path in paths]:
-            self._wait_for(forgotten)
+        for path in paths:
+            self._finish(partial(self._forget, path))
 
-    def _wait_for(self, future: Future[None]) -> None:
-        self._run_until(future.done)
-        future.result(timeout=0)
+    async def _finished(self, start: Callable[[Outcome], None]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(error: Exception | None) -> None:
+            if future.done():  # nobody waits any more
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        start(finish)
+        await future
+
+    def _finish(self, start: Callable[[Outcome], None]) -> None:
+        outcomes: list[Exception | None] = []
+        start(outcomes.append)
+        self._run_until(lambda: bool(outcomes))
+        if outcomes[0] is not None:
+            raise outcomes[0]
 
     def _file_to_sync(self, path: Path) -> DiskFile | None:
         for unsynced in (self._unsynced, self._passing):
@@ -525,47 +549,38 @@ class Committer:
             paths += self._journal.paths_below(directory)
         return list(dict.fromkeys(paths))
 
-    def _settle(self, file: DiskFile) -> Future[None]:
-        done: Future[None] = Future()
+    def _settle(self, file: DiskFile, then: Outcome) -> None:
         if self._file_to_sync(file.path) is file:
-            self._submit_sync(file, self._workers.job(partial(self._settled, file, done)))
+            self._submit_sync(file, self._workers.job(partial(self._settled, file, then)))
         else:
             self._owners.pop(file.path, None)
-            done.set_result(None)
-        return done
+            then(None)
 
-    def _settled(self, file: DiskFile, done: Future[None], job: CommitJob) -> None:
+    def _settled(self, file: DiskFile, then: Outcome, job: CommitJob) -> None:
         self._syncing.discard(file)
         if job.error is not None:
             self._file_failed(file, job.error)
-            done.set_exception(StoreReadOnly(str(job.error)))
+            then(StoreReadOnly(str(job.error)))
             return
         self._unsynced.pop(file.path, None)
         self._passing.pop(file.path, None)
         self._owners.pop(file.path, None)
         if self._journal is not None:
             self._journal.settle(file.path)
-        done.set_result(None)
+        then(None)
 
-    def _forget(self, path: Path) -> Future[None]:
+    def _forget(self, path: Path, then: Outcome) -> None:
         file = self._file_to_sync(path)
         if file is None:
-            settled: Future[None] = Future()
-            settled.set_result(None)
+            self._forget_settled(path, then, None)
         else:
-            settled = self._settle(file)
-        forgotten: Future[None] = Future()
-        settled.add_done_callback(partial(self._forget_settled, path, forgotten))
-        return forgotten
+            self._settle(file, partial(self._forget_settled, path, then))
 
-    def _forget_settled(self, path: Path, forgotten: Future[None], settled: Future[None]) -> None:
-        error = settled.exception()
-        if error is not None:
-            forgotten.set_exception(error)
-        elif self._journal is None:
-            forgotten.set_result(None)
+    def _forget_settled(self, path: Path, then: Outcome, error: Exception | None) -> None:
+        if error is not None or self._journal is None:
+            then(error)
         else:
-            self._journal.forget(path, forgotten)
+            self._journal.forget(path, then)
 
     # ---- the end
 
@@ -580,7 +595,7 @@ class Committer:
             await self._until(lambda: self._timer_pass is None)
         if self._journal is not None:
             with contextlib.suppress(StoreReadOnly):  # then it stays, for the next replay
-                await asyncio.wrap_future(self._journal.checkpoint())
+                await self._finished(self._journal.checkpoint)
         self._workers.unwatch()
         await asyncio.to_thread(self._end)
 
@@ -590,7 +605,7 @@ class Committer:
         self.sync_now()
         if self._journal is not None:
             with contextlib.suppress(StoreReadOnly):
-                self._wait_for(self._journal.checkpoint())
+                self._finish(self._journal.checkpoint)
         self._end()
 
     def _is_idle(self) -> bool:
@@ -607,6 +622,7 @@ class Committer:
             await progress
 
     def _end(self) -> None:
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         try:
