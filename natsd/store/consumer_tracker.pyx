@@ -189,9 +189,12 @@ cdef class ConsumerTracker:
     # Whole states: no entry says them, so the log must begin anew
 
     def set_starting(self, uint64_t stream) -> None:
-        """The first message to deliver is the one behind that stream sequence."""
+        """The first message to deliver is the one behind that stream sequence; none is pending."""
         assert not self.logging
         self.change_count += 1
+        self.head = self.tail = self.pending_count = 0
+        self.redelivered = {}
+        self.floor_consumer = self.delivered_consumer
         self.delivered_stream = self.floor_stream = stream
 
     def replace(self, state: ConsumerState) -> None:
