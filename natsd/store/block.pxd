@@ -1,10 +1,13 @@
 """See block.pyx."""
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
+from natsd.store.array cimport Array
+from natsd.store.block_extent cimport BlockExtent
 from natsd.store.block_index cimport BlockIndex
-from natsd.store.record cimport RecordView, StoredMessage
+from natsd.store.record cimport RecordView
 from natsd.store.scan cimport Scan
+from natsd.store.sequence_set cimport SequenceSet
 
 
 cdef enum Found:
@@ -13,20 +16,12 @@ cdef enum Found:
     FOUND = 1
 
 
-cdef class BlockBuffer:
-    """Bytes that never move; freed with the last extent that refers to them."""
-    cdef unsigned char* data
-    cdef uint32_t capacity
-
-
-cdef class BlockExtent:
-    """What one commit writes: bytes `offset` .. `offset + length` of the block."""
-    cdef object holder          # keeps `data` where it is
-    cdef const unsigned char* data
-    cdef readonly uint32_t offset
-    cdef readonly uint32_t length
-    cdef readonly uint64_t commit_number
-    cdef readonly uint64_t last_sequence
+cdef struct Point:              # what a block can be taken back to
+    uint32_t size
+    uint64_t last_sequence
+    uint64_t chain
+    uint64_t commit_number
+    uint64_t last_checksum
 
 
 cdef class MsgBlock:
@@ -35,37 +30,36 @@ cdef class MsgBlock:
     cdef readonly uint64_t seed
     cdef readonly uint64_t base_sequence    # the next sequence of the stream when it began
     cdef readonly uint64_t last_sequence    # written or reserved; base_sequence - 1: none
-    cdef readonly uint64_t max_skip_sequence
     cdef readonly uint32_t size             # logical bytes, header included
-    cdef readonly uint32_t durable_size     # so many of them are on disk
     cdef readonly uint64_t live_bytes       # record bytes of messages that are not removed
     cdef readonly uint32_t message_count    # messages that are not removed
     cdef readonly uint64_t commit_number    # of the last mark
-    cdef readonly uint64_t durable_commit_number
-    cdef readonly BlockExtent in_flight          # taken, and neither committed nor rolled back
+    cdef readonly BlockExtent in_flight     # taken, and neither committed nor undone
+    cdef Point taken, durable               # where that ends; what is on disk
 
-    # `arrays` are offsets and slots; without them nothing is known of single sequences.
+    # `arrays` are offsets and slots: without them `dead` has what is no live message between
+    # base_sequence and last_sequence.
     cdef BlockIndex index
-    cdef bint arrays
-    # The bytes from `cache_start` on; has_cache when that is 0.
-    cdef object holder                      # BlockBuffer, or a bytes object that was loaded
+    cdef readonly bint has_arrays
+    cdef readonly SequenceSet dead          # None while has_arrays
+    cdef readonly SequenceSet skipped       # reserved without a message; None: nothing
+    cdef Array interruptions                # uint32_t offsets of what is no message, ascending
+
+    # The bytes from `cache_start` on: all, or what was not on disk when the cache was cleared.
+    cdef object holder                      # BlockBuffer, bytes that were loaded, or None
     cdef unsigned char* data
+    cdef uint32_t capacity                  # room at `data`; 0: it is not to be written to
     cdef uint32_t cache_start
-    cdef uint32_t capacity
 
-    cdef uint64_t chain, extent_chain, durable_chain
-    cdef uint64_t durable_last_sequence, durable_max_skip, extent_max_skip
-    cdef uint32_t* interruptions            # where other than messages stands, ascending
-    cdef uint32_t interruption_count, interruption_capacity
-    cdef bint void_previous, sealed
-    cdef list damage
-    cdef readonly object file               # DiskFile | None
-    cdef readonly object disk
-    cdef readonly object path
-    cdef list unsaved_removals, unsaved_erasures
+    cdef uint64_t chain
+    cdef uint64_t last_checksum             # of the last record that is no mark; 0: none
+    cdef readonly bint void_previous        # the last commit on disk is torn: its removals are void
+    cdef readonly bint sealed               # nothing but removals is to be written any more
+    cdef list damage_found
 
-    # Appending. Sequences increase; the record's size is returned. Raises BlockFull past 2 GiB and
-    # SequenceMismatch for a sequence that is not above the last or 2^32 and more above the base.
+    # Appending. Sequences increase; the record's size is returned. Raises SequenceMismatch for one
+    # that is not above the last, or 2^32 and more above the first; BlockFull past 2 GiB.
+    # `max_bytes` is the caller's to respect.
     cdef int64_t append(
         self, uint64_t sequence, int64_t time_ns, int64_t expires_ns,
         const char* subject, uint16_t subject_len, const char* headers, uint32_t headers_len,
@@ -74,11 +68,11 @@ cdef class MsgBlock:
     cdef int64_t append_skip(self, uint64_t sequence, uint64_t count, int64_t time_ns) except -1
     # `encoded` is a SequenceSet's encoding; the sequences may be those of older blocks.
     cdef int64_t append_tombstones(self, bytes encoded, bint erased, int64_t time_ns) except -1
-    cdef int64_t room(self) noexcept        # bytes left up to max_bytes; 0 or less: full
+    cdef int64_t room(self) noexcept nogil  # bytes left up to max_bytes; 0 or less: full
 
     # Reading. A view is good until the block is changed.
-    cdef Found find(self, uint64_t sequence) noexcept nogil         # needs arrays
-    cdef Found view(self, uint64_t sequence, RecordView* out) noexcept nogil  # arrays and cache
+    cdef Found find(self, uint64_t sequence) noexcept nogil
+    cdef Found view(self, uint64_t sequence, RecordView* out) noexcept nogil
     cdef uint32_t slot_of(self, uint64_t sequence) noexcept nogil   # NO_SLOT: no such message
     cdef void set_slot(self, uint64_t sequence, uint32_t slot) noexcept nogil
     # The record's bytes, removed or not; 0: no such message, or no arrays.
@@ -97,5 +91,21 @@ cdef class MsgBlock:
         bint force, bint closing,
     )
     cdef int commit_done(self) except -1
-    # Undo everything that is not durable: in flight and after. Slots of the log stay its own.
+    # Take back everything that is not durable: in flight and after.
     cdef int undo(self) except -1
+
+    # Inside
+    cdef unsigned char* reserve(self, uint64_t sequence, size_t size) except NULL
+    cdef int adopt_bytes(self, Scan scan) except -1
+    cdef int adopt_arrays(self, Scan scan) except -1
+    cdef int own_bytes(self, size_t capacity) except -1
+    cdef uint32_t size_at(self, uint32_t place) noexcept nogil
+    cdef void note_record(self, uint64_t checksum, size_t size) noexcept nogil
+    cdef int interrupt(self) except -1
+    cdef SequenceSet find_dead(self)
+    cdef int note_skip(self, uint64_t sequence, uint64_t count) except -1
+    cdef Point point(self) noexcept nogil
+    cdef list forget_lost(self, Scan scan)
+    cdef list lost_of_dead(self, Scan scan)
+    cdef bytes erase(self, uint64_t sequence, bytes noise)
+    cdef int apply_dead(self) except -1

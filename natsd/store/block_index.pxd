@@ -6,7 +6,7 @@
                0: no message has that sequence; *: removed, its bytes are still in the block
 
     sparse     place by binary search in `relatives`, which has sequence - base of each message;
-               the three arrays are parallel and no offset is 0
+               the three arrays are parallel
 
 Promise
 - Sequences are added in increasing order; `base` is below or equal to the first.
@@ -41,12 +41,12 @@ cdef inline int64_t index_find(const BlockIndex* index, uint64_t sequence) noexc
     cdef int64_t place
     if index.relatives != NULL:
         place = index_seek(index, sequence)
-        if place < index.count and index_sequence(index, <uint32_t> place) == sequence:
-            return place
+        if place >= index.count or index_sequence(index, <uint32_t> place) != sequence:
+            return -1
+    elif sequence < index.base or sequence - index.base >= index.count:
         return -1
-    if sequence < index.base or sequence - index.base >= index.count:
-        return -1
-    place = <int64_t> (sequence - index.base)
+    else:
+        place = <int64_t> (sequence - index.base)
     return place if index.offsets[place] else -1
 
 
@@ -75,5 +75,7 @@ cdef int index_add_slowly(
 ) noexcept nogil
 # Forget the messages at `offset` and behind it.
 cdef void index_cut(BlockIndex* index, uint32_t offset) noexcept nogil
+# Give back what growth reserved.
+cdef void index_trim(BlockIndex* index) noexcept nogil
 cdef void index_free(BlockIndex* index) noexcept nogil
 cdef size_t index_bytes(const BlockIndex* index) noexcept nogil

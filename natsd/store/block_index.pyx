@@ -108,6 +108,17 @@ cdef void index_cut(BlockIndex* index, uint32_t offset) noexcept nogil:
         index.count -= 1
 
 
+cdef void index_trim(BlockIndex* index) noexcept nogil:
+    cdef uint32_t capacity = max(index.count, <uint32_t> 1)
+    if index.capacity > capacity:
+        # A smaller array that cannot be had is no error: the larger one stays.
+        resize(&index.offsets, capacity)
+        resize(&index.slots, capacity)
+        if index.relatives != NULL:
+            resize(&index.relatives, capacity)
+        index.capacity = capacity
+
+
 cdef void index_free(BlockIndex* index) noexcept nogil:
     free(index.offsets)
     free(index.slots)

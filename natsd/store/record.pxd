@@ -227,6 +227,9 @@ cdef uint64_t encode_record(
     const char* headers, uint32_t headers_len, const char* data, uint32_t data_len,
 ) noexcept nogil
 
+# What stands in the place of an erased message: as long as its record was, and whole.
+cdef bytes erased_record(uint64_t seed, uint64_t sequence, bytes noise)
+
 # Writes MARK_BYTES.
 cdef void encode_mark(unsigned char* to, const Mark* mark) noexcept nogil
 # True if a whole mark stands at `at`; whose it is, and whether it belongs there, is not asked.

@@ -16,6 +16,8 @@ from natsd.core.subject cimport wire_bytes, wire_text
 cdef const char* BLOCK_MAGIC = b"NATSDBLK"
 cdef const char* MARK_MAGIC = b"MARK"
 
+HEADER_BYTES = BLOCK_HEADER_BYTES
+OVERHEAD_BYTES = RECORD_BYTES_MIN         # of a message, beside its subject, headers and payload
 KIND_MESSAGE = MESSAGE
 KIND_SKIP = SKIP
 KIND_TOMBSTONES = TOMBSTONES
@@ -186,6 +188,16 @@ cdef bint parse_block_header(
     return True
 
 
+cdef bytes erased_record(uint64_t seed, uint64_t sequence, bytes noise):
+    cdef Py_ssize_t noise_len = len(noise)
+    cdef bytes record = PyBytes_FromStringAndSize(NULL, RECORD_BYTES_MIN + noise_len)
+    encode_record(
+        <unsigned char*> PyBytes_AS_STRING(record), seed, MESSAGE, ERASED, sequence, 0, 0, "", 0,
+        "", 0, PyBytes_AS_STRING(noise), <uint32_t> noise_len,
+    )
+    return record
+
+
 # For Python: tests, and those who look at single records.
 
 def checksum(data: bytes, seed: int = 0) -> int:
@@ -213,6 +225,11 @@ def encode(
         <uint32_t> len(header_bytes), data_bytes, <uint32_t> len(data_bytes),
     )
     return record
+
+
+def erased(seed: int, sequence: int, noise: bytes) -> bytes:
+    """What stands in the place of an erased message: OVERHEAD_BYTES more than the noise."""
+    return erased_record(seed, sequence, noise)
 
 
 def header_is_whole(data: bytes, seed: int) -> bool:
