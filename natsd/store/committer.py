@@ -32,7 +32,6 @@ import contextlib
 import enum
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,7 +42,7 @@ from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
 from natsd.store.journal import Journal
 from natsd.store.journal_driver import JournalDriver
-from natsd.store.sync_pass import Failures, SyncPass
+from natsd.store.sync_pass import Failures, Outcome, SyncPass
 
 THREADS = 4
 ROUND_SOURCES_MAX = 256
@@ -477,7 +476,7 @@ class Committer:
 
         Raises StoreReadOnly if the sync fails; then the file may be closed as well.
         """
-        await asyncio.wrap_future(self._settle(file))
+        await self._finished(partial(self._settle, file))
 
     async def forget(self, *paths: Path) -> None:
         """Have the journal say nothing more of these files, which are synced for that.
@@ -485,8 +484,7 @@ class Committer:
         Before they are removed, replaced, cut or overwritten in place. No extent of them may be
         out, and none be given until this returns. Raises StoreReadOnly: leave them as they are.
         """
-        for forgotten in [self._forget(path) for path in paths]:
-            await asyncio.wrap_future(forgotten)
+        await asyncio.gather(*(self._finished(partial(self._forget, path)) for path in paths))
 
     async def forget_below(self, directory: Path) -> None:
         """The same for all files in that directory, at any depth."""
@@ -498,20 +496,37 @@ class Committer:
         Raises StoreReadOnly or `OSError`: then a copy may be left.
         """
         if self._journal is not None:
-            await asyncio.wrap_future(self._journal.wipe())
+            await self._finished(self._journal.wipe)
 
     def settle_now(self, file: DiskFile) -> None:
         """`settle`, without an event loop."""
-        self._wait_for(self._settle(file))
+        self._finish(partial(self._settle, file))
 
     def forget_now(self, *paths: Path) -> None:
         """`forget`, without an event loop."""
-        for forgotten in [self._forget(path) for path in paths]:
-            self._wait_for(forgotten)
+        for path in paths:
+            self._finish(partial(self._forget, path))
 
-    def _wait_for(self, future: Future[None]) -> None:
-        self._run_until(future.done)
-        future.result(timeout=0)
+    async def _finished(self, start: Callable[[Outcome], None]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(error: Exception | None) -> None:
+            if future.done():  # nobody waits any more
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        start(finish)
+        await future
+
+    def _finish(self, start: Callable[[Outcome], None]) -> None:
+        outcomes: list[Exception | None] = []
+        start(outcomes.append)
+        self._run_until(lambda: bool(outcomes))
+        if outcomes[0] is not None:
+            raise outcomes[0]
 
     def _file_to_sync(self, path: Path) -> DiskFile | None:
         for unsynced in (self._unsynced, self._passing):
@@ -525,47 +540,38 @@ class Committer:
             paths += self._journal.paths_below(directory)
         return list(dict.fromkeys(paths))
 
-    def _settle(self, file: DiskFile) -> Future[None]:
-        done: Future[None] = Future()
+    def _settle(self, file: DiskFile, then: Outcome) -> None:
         if self._file_to_sync(file.path) is file:
-            self._submit_sync(file, self._workers.job(partial(self._settled, file, done)))
+            self._submit_sync(file, self._workers.job(partial(self._settled, file, then)))
         else:
             self._owners.pop(file.path, None)
-            done.set_result(None)
-        return done
+            then(None)
 
-    def _settled(self, file: DiskFile, done: Future[None], job: CommitJob) -> None:
+    def _settled(self, file: DiskFile, then: Outcome, job: CommitJob) -> None:
         self._syncing.discard(file)
         if job.error is not None:
             self._file_failed(file, job.error)
-            done.set_exception(StoreReadOnly(str(job.error)))
+            then(StoreReadOnly(str(job.error)))
             return
         self._unsynced.pop(file.path, None)
         self._passing.pop(file.path, None)
         self._owners.pop(file.path, None)
         if self._journal is not None:
             self._journal.settle(file.path)
-        done.set_result(None)
+        then(None)
 
-    def _forget(self, path: Path) -> Future[None]:
+    def _forget(self, path: Path, then: Outcome) -> None:
         file = self._file_to_sync(path)
         if file is None:
-            settled: Future[None] = Future()
-            settled.set_result(None)
+            self._forget_settled(path, then, None)
         else:
-            settled = self._settle(file)
-        forgotten: Future[None] = Future()
-        settled.add_done_callback(partial(self._forget_settled, path, forgotten))
-        return forgotten
+            self._settle(file, partial(self._forget_settled, path, then))
 
-    def _forget_settled(self, path: Path, forgotten: Future[None], settled: Future[None]) -> None:
-        error = settled.exception()
-        if error is not None:
-            forgotten.set_exception(error)
-        elif self._journal is None:
-            forgotten.set_result(None)
+    def _forget_settled(self, path: Path, then: Outcome, error: Exception | None) -> None:
+        if error is not None or self._journal is None:
+            then(error)
         else:
-            self._journal.forget(path, forgotten)
+            self._journal.forget(path, then)
 
     # ---- the end
 
@@ -580,7 +586,7 @@ class Committer:
             await self._until(lambda: self._timer_pass is None)
         if self._journal is not None:
             with contextlib.suppress(StoreReadOnly):  # then it stays, for the next replay
-                await asyncio.wrap_future(self._journal.checkpoint())
+                await self._finished(self._journal.checkpoint)
         self._workers.unwatch()
         await asyncio.to_thread(self._end)
 
@@ -590,7 +596,7 @@ class Committer:
         self.sync_now()
         if self._journal is not None:
             with contextlib.suppress(StoreReadOnly):
-                self._wait_for(self._journal.checkpoint())
+                self._finish(self._journal.checkpoint)
         self._end()
 
     def _is_idle(self) -> bool:

@@ -15,13 +15,17 @@ case, where it says something, so that an API answer can carry it on; `str(error
       SequenceMismatch     a given sequence that is not the next one
       TooManyResults  InvalidLimits
       DamagedEncoding      a sequence set or a snapshot that does not verify
+      ColdBlock            between a log and its store: load that block, then ask again
 
 Source: nats-server's store errors, and "Durability" of the design for StoreFull and StoreReadOnly.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from natsd.store.block import MsgBlock
 
 
 class StoreError(Exception):
@@ -182,6 +186,16 @@ class DamagedEncoding(StoreError, ValueError):
     """Bytes that should be an encoded sequence set or a snapshot, and are not."""
 
     text = "stream state snapshot is corrupt"
+
+
+class ColdBlock(StoreError):
+    """What a log was asked needs a block that is not in memory. Nothing was done."""
+
+    text = "a block is not in memory"
+
+    def __init__(self, block: MsgBlock) -> None:
+        super().__init__(f"block {block.block_id} is not in memory")
+        self.block = block
 
 
 class BlockFull(StoreError):

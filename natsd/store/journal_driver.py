@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from natsd.store.disk import CommitJob, CommitWorkers, DiskFile, is_out_of_space
 from natsd.store.errors import StoreReadOnly
 from natsd.store.extent import Extent
 from natsd.store.journal import Journal, Segment
-from natsd.store.sync_pass import Failures, SyncPass
+from natsd.store.sync_pass import Failures, Outcome, SyncPass
 
 _logger = logging.getLogger(__name__)
 
@@ -45,9 +44,9 @@ class JournalDriver:
         self._journal = journal
         self._is_busy = is_busy
         self._file_failed = file_failed
-        self._forgets: list[tuple[Path, Future[None]]] = []
+        self._forgets: list[tuple[Path, Outcome]] = []
         self._checkpoint: SyncPass | None = None
-        self._checkpoint_all_waiters: list[Future[None]] = []
+        self._checkpoint_all_waiters: list[Outcome] = []
         self._can_return = True
         self._is_kept = False
         self.is_writing = False
@@ -128,22 +127,22 @@ class JournalDriver:
         """What the journal speaks of in that directory."""
         return self._journal.paths_below(directory)
 
-    def forget(self, path: Path, forgotten: Future[None]) -> None:
-        """Have replay forget a path whose file is synced; resolves once that is on disk."""
-        self._forgets.append((path, forgotten))
+    def forget(self, path: Path, then: Outcome) -> None:
+        """Have replay forget a path whose file is synced; `then` once that is on disk."""
+        self._forgets.append((path, then))
         self.go_on()
 
     def _write_forgets(self) -> None:
         waiting, self._forgets = self._forgets, []
         due = []
-        for path, forgotten in waiting:
+        for path, then in waiting:
             if not self._journal.speaks_of(path):
-                forgotten.set_result(None)
+                then(None)
             elif self._is_kept:
-                text = f"the journal holds the only copy of what was written to {path}"
-                forgotten.set_exception(StoreReadOnly(text))
+                text = f"the journal may hold the only copy of what was written to {path}"
+                then(StoreReadOnly(text))
             else:
-                due.append((path, forgotten))
+                due.append((path, then))
         if not due:
             return
         job = self._workers.job(partial(self._forgotten, due))
@@ -156,27 +155,25 @@ class JournalDriver:
             if self._checkpoint is None:
                 self._start_checkpoint(self._journal.used_segments)
 
-    def _forgotten(self, due: list[tuple[Path, Future[None]]], job: CommitJob) -> None:
+    def _forgotten(self, due: list[tuple[Path, Outcome]], job: CommitJob) -> None:
         self.is_writing = False
         if job.error is not None:
             self._give_up(job.error)
             self._forgets += due
         else:
-            for path, forgotten in due:
+            for path, then in due:
                 self._journal.forget(path)
-                forgotten.set_result(None)
+                then(None)
         self.go_on()
 
     # ---- checkpoints
 
-    def checkpoint(self) -> Future[None]:
-        """Sync all files the journal speaks of and empty it. Raises StoreReadOnly if it is kept."""
-        done: Future[None] = Future()
-        self._checkpoint_all_waiters.append(done)
+    def checkpoint(self, then: Outcome) -> None:
+        """Sync all files the journal speaks of and empty it; StoreReadOnly if it is kept."""
+        self._checkpoint_all_waiters.append(then)
         self.go_on()
         if self._is_kept:
             self._tell_waiters()
-        return done
 
     def _start_checkpoint(self, segments: Sequence[Segment]) -> None:
         self._journal.checkpointing = segments
@@ -236,35 +233,27 @@ class JournalDriver:
 
     def _tell_waiters(self) -> None:
         waiters, self._checkpoint_all_waiters = self._checkpoint_all_waiters, []
-        for waiter in waiters:
-            if self._is_kept:
-                waiter.set_exception(StoreReadOnly("the journal is kept: a sync failed"))
-            else:
-                waiter.set_result(None)
+        for then in waiters:
+            then(StoreReadOnly("the journal is kept: a sync failed") if self._is_kept else None)
 
-    def wipe(self) -> Future[None]:
-        """Overwrite what was in the journal, after a checkpoint. Raises as `checkpoint`."""
-        wiped: Future[None] = Future()
-        self.checkpoint().add_done_callback(partial(self._start_wiping, wiped))
-        return wiped
+    def wipe(self, then: Outcome) -> None:
+        """Overwrite what was in the journal, after a checkpoint; fails as that does."""
+        self.checkpoint(partial(self._start_wiping, then))
 
-    def _start_wiping(self, wiped: Future[None], checkpoint: Future[None]) -> None:
-        error = checkpoint.exception()
+    def _start_wiping(self, then: Outcome, error: Exception | None) -> None:
         if error is not None:
-            wiped.set_exception(error)
+            then(error)
             return
-        job = self._workers.job(partial(self._wiped, wiped))
+        job = self._workers.job(partial(self._wiped, then))
         self._journal.add_wiping(job)
         self.is_writing = True
         self._workers.submit(job)
 
-    def _wiped(self, wiped: Future[None], job: CommitJob) -> None:
+    def _wiped(self, then: Outcome, job: CommitJob) -> None:
         self.is_writing = False
         if job.error is not None:
             self._give_up(job.error)
-            wiped.set_exception(job.error)
-        else:
-            wiped.set_result(None)
+        then(job.error)
         self.go_on()
 
     def remove(self) -> None:

@@ -7,7 +7,7 @@ Promise
   reported as damage where something that was synced later proves that it was whole once; at the end
   of the journal it was torn by the crash and never acknowledged.
 - The journal goes only when all it said is synced, and the directories of files it made anew too.
-  A crash on the way does no harm: the same is written again.
+  A crash on the way does no harm: the same is written again. A damaged one is set aside.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from natsd.store.journal import (
     VERSION,
     JournalDamage,
 )
+
+SET_ASIDE = ".damaged"
 
 
 @dataclass(slots=True)
@@ -93,8 +95,12 @@ def replay(disk: Disk, root: Path) -> Replayed:
     write_files(disk, writes, result)
     # In the order of their age, each removal on disk before the next: the newer one may forget.
     ordered = [segment.path for segment in segments]
+    damaged = {damage.path for damage in result.damage}
     for path in [*(path for path in paths if path not in ordered), *ordered]:
-        disk.unlink(path)
+        if path in damaged:
+            disk.rename(path, path.with_name(path.name + SET_ASIDE))
+        else:
+            disk.unlink(path)
         disk.sync_dir(root)
     return result
 

@@ -60,6 +60,8 @@ cdef uint32_t page_size(const Entry* entry) noexcept nogil
 cdef bint page_contains(const Entry* entry, uint32_t place) noexcept nogil
 cdef uint32_t page_next_present(const Entry* entry, uint32_t place) noexcept nogil
 cdef uint32_t page_next_absent(const Entry* entry, uint32_t place) noexcept nogil
+# Behind the last absent place up to `place`; 0: none.
+cdef uint32_t page_absent_before(const Entry* entry, uint32_t place) noexcept nogil
 cdef uint32_t page_rank(const Entry* entry, uint32_t through) noexcept nogil
 # How many were added or removed; -1: out of memory, and nothing changed.
 cdef int page_add(Entry* entry, uint32_t first, uint32_t last) noexcept nogil

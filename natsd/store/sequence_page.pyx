@@ -13,9 +13,11 @@ cdef extern from *:
     """
     #define natsd_ones(word) ((uint32_t)__builtin_popcountll(word))
     #define natsd_lowest(word) ((uint32_t)__builtin_ctzll(word))
+    #define natsd_highest(word) ((uint32_t)(63 - __builtin_clzll(word)))
     """
     uint32_t natsd_ones(uint64_t word) noexcept nogil
     uint32_t natsd_lowest(uint64_t word) noexcept nogil
+    uint32_t natsd_highest(uint64_t word) noexcept nogil
 
 
 cdef inline Run* runs_of(const Entry* entry, uint32_t* count) noexcept nogil:
@@ -115,6 +117,26 @@ cdef uint32_t page_next_absent(const Entry* entry, uint32_t place) noexcept nogi
     if at == count or runs[at].first > place:
         return place
     return <uint32_t> runs[at].last + 1
+
+
+cdef uint32_t page_absent_before(const Entry* entry, uint32_t place) noexcept nogil:
+    cdef uint32_t count, at
+    cdef uint64_t word
+    cdef uint64_t* words
+    cdef Run* runs
+    if kind_of(entry) == BITMAP:
+        words = words_of(entry)
+        at = place >> 6
+        word = ~words[at] & mask_between(0, place & 63)
+        while word == 0:
+            if at == 0:
+                return 0
+            at -= 1
+            word = ~words[at]
+        return (at << 6) + natsd_highest(word) + 1
+    runs = runs_of(entry, &count)
+    at = first_ending_from(runs, count, place)
+    return place + 1 if at == count or runs[at].first > place else runs[at].first
 
 
 cdef uint32_t page_rank(const Entry* entry, uint32_t through) noexcept nogil:

@@ -28,6 +28,8 @@ cdef class SequenceSet:
     # False: there is none at or after `sequence`; else `found` is it.
     cdef bint find_present(self, uint64_t sequence, uint64_t* found) noexcept nogil
     cdef bint find_absent(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    # The highest that is not there, at or below `sequence`.
+    cdef bint find_absent_back(self, uint64_t sequence, uint64_t* found) noexcept nogil
     # The run that holds or follows `sequence`, cut off below it.
     cdef bint find_run(self, uint64_t sequence, uint64_t* first, uint64_t* last) noexcept nogil
     cdef uint64_t count_through(self, uint64_t sequence) noexcept nogil

@@ -28,9 +28,9 @@ from libc.string cimport memcpy, memmove
 
 from natsd.store.errors import DamagedEncoding
 from natsd.store.sequence_page cimport (
-    BITMAP, FULL, ONE, PAGE_BITS, PAGE_SIZE, Entry, kind_of, page_add, page_bytes, page_contains,
-    page_copy, page_discard, page_free, page_next_absent, page_next_present, page_of, page_rank,
-    page_size,
+    BITMAP, FULL, ONE, PAGE_BITS, PAGE_SIZE, Entry, kind_of, page_absent_before, page_add,
+    page_bytes, page_contains, page_copy, page_discard, page_free, page_next_absent,
+    page_next_present, page_of, page_rank, page_size,
 )
 
 cdef enum:
@@ -327,6 +327,28 @@ cdef class SequenceSet:
         found[0] = sequence
         return True
 
+    cdef bint find_absent_back(self, uint64_t sequence, uint64_t* found) noexcept nogil:
+        cdef uint64_t page = sequence >> PAGE_BITS
+        cdef uint32_t at, place
+        cdef Entry* entry
+        while True:
+            at = self.find_entry(page)
+            if at == self.entry_count or page_of(&self.entries[at]) > page:
+                break
+            entry = &self.entries[at]
+            if kind_of(entry) != FULL:
+                place = page_absent_before(entry, sequence & PLACE_MASK)
+                if place > 0:
+                    sequence = page << PAGE_BITS | (place - 1)
+                    break
+            page = page_of(entry)
+            if page == 0:
+                return False
+            sequence = (page << PAGE_BITS) - 1
+            page -= 1
+        found[0] = sequence
+        return True
+
     cdef bint find_run(self, uint64_t sequence, uint64_t* first, uint64_t* last) noexcept nogil:
         if not self.find_present(sequence, first):
             return False
@@ -455,6 +477,11 @@ cdef class SequenceSet:
         """The lowest that is not there and >= sequence, or None."""
         cdef uint64_t found = 0
         return found if self.find_absent(sequence, &found) else None
+
+    def previous_absent(self, uint64_t sequence):
+        """The highest that is not there and <= sequence, or None."""
+        cdef uint64_t found = 0
+        return found if self.find_absent_back(sequence, &found) else None
 
     # Sets of sets
 

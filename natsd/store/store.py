@@ -166,6 +166,16 @@ class Store(Protocol):
         self, filters: str | Sequence[str], from_sequence: int
     ) -> tuple[StoredMessage, int]: ...
 
+    def read_batch_cached(
+        self, from_sequence: int, messages_max: int, bytes_max: int
+    ) -> list[StoredMessage] | None:
+        """Messages in order from `from_sequence` on, at least one, until either number is reached
+        or a block is not in memory. Raises StoreEOF if there is none."""
+
+    async def read_batch(
+        self, from_sequence: int, messages_max: int, bytes_max: int
+    ) -> list[StoredMessage]: ...
+
     async def multi_last(
         self, filters: Sequence[str], up_to_sequence: int = 0, max_allowed: int = -1
     ) -> list[int]:

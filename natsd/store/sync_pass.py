@@ -20,6 +20,7 @@ from natsd.store.disk import CommitJob, CommitWorkers, DiskFile
 JOBS_MAX = 2
 
 Failures = dict[DiskFile, OSError]
+Outcome = Callable[[Exception | None], None]  # told how it went, once
 
 
 class SyncPass:

@@ -94,6 +94,10 @@ class Model(RuleBasedStateMachine):
         assert (sequence in self.ours) == (sequence in self.model)
         assert self.ours.next_present(sequence) == min(above, default=None)
         assert self.ours.next_absent(sequence) == absent
+        below: int | None = sequence
+        while below in self.model:
+            below = below - 1 if below else None
+        assert self.ours.previous_absent(sequence) == below
         assert self.ours.rank(sequence) == sum(each <= sequence for each in self.model)
 
     @rule()

@@ -1,0 +1,32 @@
+"""A MessageLog with commits."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from natsd.store.undo cimport Edges, Journal
+from natsd.store.log cimport MessageLog
+from natsd.store.sequence_set cimport SequenceSet
+from natsd.store.subject_index cimport SubjectIndex
+
+
+cdef class JournaledLog(MessageLog):
+    cdef Sealed sealed                      # what is in flight, or None
+
+    cdef Edges known(self) noexcept         # those that are durable or in flight
+    cdef int write_removals(self) except -1
+    cdef list take_blocks(self, uint64_t commit_number, bint closing)
+    cdef int undo_journal(self) except -1
+    cdef int undo_appends(self) except -1
+
+
+cdef class Sealed:
+    cdef Journal journal
+    cdef size_t removals
+    cdef Py_ssize_t begun
+    cdef Py_ssize_t retired
+    cdef Py_ssize_t replaced
+    cdef Py_ssize_t expired
+    cdef uint32_t buried
+    cdef SubjectIndex subjects
+    cdef Edges edges
+    cdef SequenceSet erasures
+    cdef list blocks

@@ -1,0 +1,223 @@
+"""JournaledLog: a MessageLog whose changes become durable by commits, or are taken back.
+
+    take ─▶ extents, to be written ─┬─ committed ───▶ blocks to be unlinked, bytes to overwrite
+                                    └─ rolled_back ─▶ blocks that never were
+
+Promise
+- `take` seals everything done so far; one commit is in flight at most, others go on meanwhile.
+- `rolled_back` takes back everything since the durable point, in flight or not: appends, removals,
+  expiries, an emptying of the whole log. What earlier commits made durable stays.
+- Nothing of a removed message is given up before the commit that carries its removal is durable:
+  not its block, not its subject's slot.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
+from natsd.store.undo cimport Edges, Journal, Removal
+from natsd.store.log cimport SEQUENCE_LAST, MessageLog, Replaced
+from natsd.store.record cimport RecordView
+from natsd.store.sequence_set cimport SequenceSet
+
+
+cdef class Sealed:
+    """What the extents in flight make durable."""
+
+
+cdef class JournaledLog(MessageLog):
+    def __cinit__(self, limits=None, make_block=None):
+        self.is_undoable = True
+        self.new_journal()
+
+    @property
+    def is_quiet(self):
+        """Everything done is durable."""
+        return self.sealed is None and not self.is_dirty
+
+    cdef Edges known(self) noexcept:
+        return self.sealed.edges if self.sealed is not None else self.journal.durable
+
+    @property
+    def is_dirty(self):
+        """Something was done that no extent has taken."""
+        cdef Edges known = self.known()
+        cdef Py_ssize_t replaced = self.sealed.replaced if self.sealed is not None else 0
+        return (
+            known.last != self.edges.last or known.first != self.edges.first
+            or self.tombstones.count > 0 or self.erasures.count > 0
+            or len(self.replaced) > replaced
+        )
+
+    @property
+    def undo_bytes(self):
+        """What is kept in memory only to undo it: commit before this grows large."""
+        return self.journal.removal_count * sizeof(Removal)
+
+    def take(self, uint64_t commit_number, *, bint force=False, bint closing=False):
+        """Seal what was done: (block, extent) to be written in this order, none if nothing was.
+
+        Then `committed` or `rolled_back`, before the next.
+        """
+        cdef Sealed sealed
+        assert self.sealed is None
+        if not (force or closing or self.is_dirty):
+            return []
+        self.write_removals()
+        extents = self.take_blocks(commit_number, closing)
+        sealed = Sealed()
+        sealed.blocks = [block for block, _ in extents]
+        sealed.journal = self.journal
+        sealed.removals = self.journal.removal_count
+        sealed.begun = len(self.journal.begun)
+        sealed.retired = len(self.journal.retired)
+        sealed.expired = len(self.journal.expired)
+        sealed.replaced = len(self.replaced)
+        sealed.buried = self.subjects.seal()
+        sealed.subjects = self.subjects
+        sealed.edges = self.edges
+        sealed.erasures = self.erasures
+        self.erasures = SequenceSet()
+        self.sealed = sealed
+        return extents
+
+    cdef list take_blocks(self, uint64_t commit_number, bint closing):
+        """What no commit has of the last blocks; of the active one at least a mark. Only that one
+        moves the front: what its messages remove must not be gone before they are on disk."""
+        cdef Edges* durable = &self.journal.durable
+        cdef MsgBlock block
+        cdef BlockExtent extent
+        cdef list extents = []
+        cdef bint is_active
+        cdef uint32_t at = self.blocks.count - 1
+        while at > 0 and is_unsaved(self.blocks.at(at - 1)):
+            at -= 1
+        for at in range(at, self.blocks.count):
+            block = self.blocks.at(at)
+            is_active = block is self.blocks.active
+            extent = block.take(
+                commit_number, self.edges.first if is_active else durable.first,
+                min(self.edges.last, block.last_sequence), is_active, closing and is_active,
+            )
+            if extent is not None:
+                extents.append((block, extent))
+        return extents
+
+    cdef int write_removals(self) except -1:
+        cdef MsgBlock block = self.blocks.active
+        cdef int64_t time_ns = self.edges.last_time_ns
+        if block is None:
+            block = self.begin_block(self.edges.last + 1)
+        if self.tombstones.count:
+            block.append_tombstones(self.tombstones.encode(), False, time_ns)
+            self.tombstones.empty()
+        if self.erasures.count:
+            block.append_tombstones(self.erasures.encode(), True, time_ns)
+        return 0
+
+    def committed(self):
+        """The extents are durable. Blocks that hold nothing any more, to be unlinked; and `erased`
+        has what is to be overwritten now."""
+        cdef MsgBlock block
+        cdef Replaced old
+        cdef Sealed sealed = self.sealed
+        cdef Journal journal = sealed.journal
+        self.sealed = None
+        for block in sealed.blocks:
+            block.commit_done()
+        gone = []
+        for old in self.replaced[:sealed.replaced]:
+            gone += old.journal.retired
+            gone += old.blocks.blocks
+        del self.replaced[:sealed.replaced]
+        gone += journal.retired[:sealed.retired]
+        del journal.retired[:sealed.retired]
+        del journal.begun[:sealed.begun]
+        del journal.expired[:sealed.expired]
+        journal.drop(sealed.removals)
+        journal.durable = sealed.edges
+        sealed.subjects.forget_buried(sealed.buried)
+        self.erased.union_update(sealed.erasures)
+        return gone
+
+    def rolled_back(self):
+        """The extents in flight, if any, were not written: undo everything since the durable point.
+        Blocks that began since, whose files are to be unlinked."""
+        cdef Replaced old
+        begun = []
+        self.sealed = None
+        for old in self.replaced[1:]:
+            begun += old.journal.begun
+        if self.replaced:
+            begun += self.journal.begun
+            old = self.replaced[0]
+            self.replaced.clear()
+            self.subjects = old.subjects
+            self.dead = old.dead
+            self.edges = old.edges
+            self.msgs = old.msgs
+            self.live_bytes = old.live_bytes
+            self.journal = old.journal
+            self.blocks = old.blocks
+        begun = self.journal.begun + begun
+        self.blocks.set(self.journal.retired + self.blocks.blocks)
+        self.undo_journal()
+        self.undo_appends()
+        self.tombstones.empty()
+        self.erasures.empty()
+        self.age_from = 0
+        self.is_behind = self.is_over() or len(self.crowded) > 0
+        return begun
+
+    cdef int undo_journal(self) except -1:
+        """Removals of what stays. What was appended and removed since goes as if neither was."""
+        cdef Edges* durable = &self.journal.durable
+        cdef Removal* removal
+        cdef size_t at
+        cdef MsgBlock block
+        if self.edges.first > durable.first and durable.first <= durable.last:
+            self.dead.add_run(durable.first, min(self.edges.first - 1, durable.last))
+        for at in range(self.journal.removal_count):
+            removal = &self.journal.removals[at]
+            if removal.sequence > durable.last:
+                continue
+            block = self.blocks.holding(removal.sequence)
+            if not block.mark_live(removal.sequence):
+                block.dead.discard_run(removal.sequence, removal.sequence)
+            self.dead.discard_run(removal.sequence, removal.sequence)
+            self.subjects.renote(removal.slot, removal.sequence)
+            self.msgs += 1
+            self.live_bytes += removal.size
+        for at_ns, sequence in self.journal.expired:
+            if sequence <= durable.last:
+                self.expiries.add(at_ns, sequence, durable.first, self.dead)
+        return 0
+
+    cdef int undo_appends(self) except -1:
+        cdef Edges durable = self.journal.durable
+        cdef MsgBlock block
+        cdef RecordView view
+        cdef uint64_t sequence = max(durable.last + 1, self.edges.first)
+        cdef uint32_t slot
+        while self.next_live(sequence, &sequence):
+            block = self.blocks.holding(sequence)
+            slot = block.slot_of(sequence)
+            self.subjects.unnote(slot, sequence)
+            if self.subjects.record(slot).count == 0 and block.view(sequence, &view) == FOUND:
+                self.subjects.bury(view.subject, view.subject_len)
+            self.msgs -= 1
+            self.live_bytes -= block.size_of(sequence)
+            sequence += 1
+        self.dead.discard_run(durable.last + 1, SEQUENCE_LAST)
+        self.edges = durable
+        begun = set(self.journal.begun)
+        self.blocks.set([block for block in self.blocks.blocks if block not in begun])
+        for block in self.blocks.blocks:
+            if is_unsaved(block):
+                block.undo()
+        self.new_journal()
+        return self.subjects.forget_buried(self.subjects.seal())
+
+
+cdef inline bint is_unsaved(MsgBlock block) noexcept:
+    """Does it hold what is not on disk?"""
+    return block.size != block.durable.size

@@ -1,0 +1,115 @@
+"""MessageLog for compiled callers: append and read without Python objects."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.store.block cimport MsgBlock
+from natsd.store.block_list cimport BlockList
+from natsd.store.expiries cimport Expiries
+from natsd.store.undo cimport Edges, Journal
+from natsd.store.record cimport RecordView
+from natsd.store.sequence_set cimport SequenceSet
+from natsd.store.subject_index cimport SubjectIndex
+
+
+cdef enum Outcome:
+    GONE = 0                    # there is no such message
+    DONE = 1
+    NEEDS_BLOCK = 2             # `wanted` is not in memory
+
+cdef struct LogLimits:          # 0: none
+    uint64_t max_msgs
+    uint64_t max_bytes
+    uint64_t max_msgs_per_subject
+    uint64_t max_msg_size
+    int64_t max_age_ns
+    bint discard_new
+    bint discard_new_per_subject
+
+
+cdef extern from *:
+    """
+    #define NATSD_SEQUENCE_LAST (((uint64_t)1 << 63) - 2)
+    """
+    uint64_t SEQUENCE_LAST "NATSD_SEQUENCE_LAST"
+
+
+cdef class MessageLog:
+    cdef Edges edges
+    cdef readonly uint64_t msgs
+    cdef readonly uint64_t live_bytes
+    cdef readonly SubjectIndex subjects
+    cdef readonly SequenceSet dead          # between first and last
+    cdef readonly Expiries expiries
+    cdef readonly object limits
+    cdef LogLimits limit
+
+    cdef BlockList blocks
+    cdef readonly MsgBlock wanted           # what NEEDS_BLOCK needs
+    cdef object make_block
+
+    cdef readonly bint is_undoable          # False: all that is done is durable at once
+    cdef Journal journal                    # None unless undoable
+    cdef list replaced                      # what `clear` put away, oldest first: see Replaced
+    cdef readonly SequenceSet tombstones    # interior removals for the next commit
+    cdef readonly SequenceSet erasures      # those whose bytes are to be overwritten
+    cdef readonly SequenceSet erased        # durably removed, to be overwritten now
+    cdef readonly set sparse                # sealed blocks that became less than half full
+    cdef object refusal                     # the error that every change is answered with, or None
+    cdef readonly bint is_behind            # a limit is not enforced yet: `settle`
+    cdef dict crowded                       # slot -> birth of subjects over their limit
+    cdef uint64_t age_from                  # those before it never expire by age
+
+    cdef int new_journal(self) except -1
+    cdef int take_limits(self, limits) except -1
+
+    # Blocks
+    cdef MsgBlock begin_block(self, uint64_t sequence)
+    cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size)
+
+    # Appending. `sequence` 0: the next one. `is_checked`: discard new may refuse it.
+    cdef int64_t append_raw(
+        self, const char* subject, uint32_t subject_len, const char* headers, uint32_t headers_len,
+        const char* data, uint32_t data_len, int64_t time_ns, uint64_t sequence,
+        int64_t expires_ns, bint is_checked,
+    ) except -1
+    cdef int refuse(self, int64_t slot, uint64_t size) except -1
+    cdef int check_room(self, int64_t slot, uint64_t size) except -1
+    cdef int end_at(self, uint64_t sequence, int64_t time_ns) except -1
+    cdef uint64_t skip_raw(self, uint64_t count) except 0
+
+    # Removing. What NEEDS_BLOCK was not done.
+    cdef Outcome remove(self, uint64_t sequence, bint erase) except? NEEDS_BLOCK
+    cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1
+    cdef int move_first(self) except -1
+    cdef int retire_blocks(self) except -1
+    cdef bint is_over(self) noexcept nogil
+    cdef int enforce(self, uint64_t removals_max) except -1
+    cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
+    cdef Outcome expire_oldest(self, int64_t now_ns) except? NEEDS_BLOCK
+    cdef Outcome expire_soonest(self, int64_t now_ns) except? NEEDS_BLOCK
+
+    # Searching. From and upto are inclusive; `found` is set with DONE.
+    cdef Outcome find_slot(
+        self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found
+    ) except? NEEDS_BLOCK
+    cdef Outcome find_slot_back(
+        self, uint32_t slot, uint64_t sequence, uint64_t downto, uint64_t* found
+    ) except? NEEDS_BLOCK
+    cdef Outcome exact_first(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK
+    cdef Outcome exact_last(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK
+    cdef bint is_here(self, uint64_t sequence) noexcept nogil
+    cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil
+    # Where a live message stands; good until the log or a cache changes. DONE, or raises.
+    cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK
+
+
+cdef class Replaced:
+    cdef Edges edges
+    cdef uint64_t msgs
+    cdef uint64_t live_bytes
+    cdef SubjectIndex subjects
+    cdef SequenceSet dead
+    cdef BlockList blocks
+    cdef Journal journal

@@ -1,0 +1,781 @@
+"""MessageLog: the state machine of one stream's storage, in files or in memory alike.
+
+It owns the blocks in their order, the subject index, which sequences are gone, and the limits. It
+knows no file, no clock and no event loop:
+
+    append ─▶ refused by a limit, or ─▶ active block, index ─▶ removals that the limits ask for
+
+What is done is durable at once, or kept in a journal until it is: JournaledLog (journaled_log.pyx).
+
+Promise
+- What is decided, is decided against everything done so far, durable or not.
+- An operation that needs a block which is not in memory raises ColdBlock and has changed nothing;
+  its store loads the block and asks again. On the append path such removals wait (`is_behind`),
+  until `settle` does them. So does what is more than REMOVALS_MAX removals for one append.
+- A removal at the front is no record: it moves `first`, which each mark carries. Others are in
+  `tombstones` until the next commit.
+- `live_bytes` counts the record bytes of live messages (natsd.store.record).
+- Sequences are below 2^63, times are nanoseconds since 1970, as given.
+
+Source: nats-server's memstore and filestore for what limits and discard policies mean.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_Check
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from natsd.core.subject cimport wire_bytes
+from natsd.store.block cimport FOUND, MsgBlock
+from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
+from natsd.store.block_list cimport BlockList
+from natsd.store.expiries cimport Expiries, Expiry
+from natsd.store.undo cimport Edges, Journal
+from natsd.store.record cimport (
+    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, message_of, record_size,
+)
+from natsd.store.sequence_set cimport SequenceSet
+from natsd.store.slots cimport natsd_slot_back, natsd_slot_from
+from natsd.store.subject_index cimport Subject, SubjectIndex, is_exact, sequence_in
+
+from natsd.store.errors import (
+    ColdBlock, InvalidLimits, MaximumBytesExceeded, MaximumMessageSizeExceeded,
+    MaximumMessagesExceeded, MaximumMessagesPerSubjectExceeded, MessageDamaged, MessageNotFound,
+    SequenceMismatch, StoreEOF,
+)
+from natsd.store.store import Discard, Limits, StoreState
+
+cdef extern from "Python.h":
+    const char* utf8_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t* size)
+
+cdef enum:
+    GAP_MAX = 65_536            # missing sequences that one block spans
+    REMOVALS_MAX = 64           # by one append
+    CROWDED_MAX = 65_536        # subjects that wait for a block
+
+
+cdef inline bint is_live(uint32_t offset) noexcept nogil:
+    return 0 < offset <= OFFSET_MASK
+
+
+cdef inline uint64_t limit_of(object given):
+    return max(given, 0)
+
+
+cdef class Replaced:
+    """What a log held before it was emptied at once."""
+
+
+cdef class MessageLog:
+    def __cinit__(self, limits=None, make_block=None):
+        """`make_block(base_sequence)` gives the MsgBlock that appending goes on in."""
+        self.make_block = make_block
+        self.subjects = SubjectIndex()
+        self.dead = SequenceSet()
+        self.expiries = Expiries()
+        self.tombstones = SequenceSet()
+        self.erasures = SequenceSet()
+        self.erased = SequenceSet()
+        self.blocks = BlockList()
+        self.replaced = []
+        self.crowded = {}
+        self.sparse = set()
+        self.take_limits(limits if limits is not None else Limits())
+        memset(&self.edges, 0, sizeof(Edges))
+        self.edges.first = max(self.limits.first_sequence, 1)
+        self.edges.last = self.edges.first - 1
+        self.edges.first_time_is_exact = True
+
+    cdef int new_journal(self) except -1:
+        if self.is_undoable:
+            self.journal = Journal()
+            self.journal.durable = self.edges
+        return 0
+
+    cdef int take_limits(self, limits) except -1:
+        if limits.first_sequence > SEQUENCE_LAST:
+            raise InvalidLimits("first_sequence is too large")
+        self.limits = limits
+        self.limit.max_msgs = limit_of(limits.max_msgs)
+        self.limit.max_bytes = limit_of(limits.max_bytes)
+        self.limit.max_msgs_per_subject = limit_of(limits.max_msgs_per_subject)
+        self.limit.max_msg_size = limit_of(limits.max_msg_size)
+        self.limit.max_age_ns = limits.max_age_ns
+        self.limit.discard_new = limits.discard is Discard.NEW
+        self.limit.discard_new_per_subject = limits.discard_new_per_subject
+        return 0
+
+    # Blocks
+
+    cdef MsgBlock begin_block(self, uint64_t sequence):
+        cdef MsgBlock block = self.make_block(sequence)
+        assert block.base_sequence == sequence
+        self.blocks.add(block)
+        if self.is_undoable:
+            self.journal.begun.append(block)
+        return block
+
+    cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size):
+        """Where a record of that size goes."""
+        cdef MsgBlock block = self.blocks.active
+        if block is None or sequence > block.last_sequence + GAP_MAX:
+            return self.begin_block(sequence)
+        if block.room() < <int64_t> size and block.last_sequence >= block.base_sequence:
+            return self.begin_block(sequence)
+        return block
+
+    # Appending
+
+    def append(
+        self, subject, bytes headers, bytes data not None, int64_t time_ns, *,
+        uint64_t sequence=0, int64_t expires_ns=0, bint is_checked=True,
+    ):
+        """Store.append. `is_checked` False: the caller has looked at discard new itself."""
+        cdef const char* name = NULL
+        cdef Py_ssize_t length = 0
+        if PyUnicode_Check(subject):
+            if subject.isascii():
+                name = utf8_of(subject, &length)
+            else:
+                subject = wire_bytes(subject)
+        if name == NULL:
+            name = PyBytes_AS_STRING(<bytes?> subject)
+            length = PyBytes_GET_SIZE(subject)
+        if length > SUBJECT_BYTES_MAX or PyBytes_GET_SIZE(data) > RECORD_BYTES_MAX:
+            raise MaximumMessageSizeExceeded()
+        if headers is None:
+            return self.append_raw(
+                name, <uint32_t> length, NULL, 0, PyBytes_AS_STRING(data),
+                <uint32_t> PyBytes_GET_SIZE(data), time_ns, sequence, expires_ns, is_checked,
+            )
+        if PyBytes_GET_SIZE(headers) > RECORD_BYTES_MAX:
+            raise MaximumMessageSizeExceeded()
+        return self.append_raw(
+            name, <uint32_t> length, PyBytes_AS_STRING(headers),
+            <uint32_t> PyBytes_GET_SIZE(headers), PyBytes_AS_STRING(data),
+            <uint32_t> PyBytes_GET_SIZE(data), time_ns, sequence, expires_ns, is_checked,
+        )
+
+    cdef int64_t append_raw(
+        self, const char* subject, uint32_t subject_len, const char* headers, uint32_t headers_len,
+        const char* data, uint32_t data_len, int64_t time_ns, uint64_t sequence,
+        int64_t expires_ns, bint is_checked,
+    ) except -1:
+        cdef uint64_t size = record_size(subject_len, headers_len, data_len, expires_ns != 0)
+        cdef uint64_t payload = <uint64_t> headers_len + data_len
+        cdef int64_t slot
+        cdef MsgBlock block
+        if self.refusal is not None:
+            raise self.refusal()
+        if size > RECORD_BYTES_MAX or 0 < self.limit.max_msg_size < payload:
+            raise MaximumMessageSizeExceeded()
+        if sequence == 0:
+            sequence = self.edges.last + 1
+        elif sequence <= self.edges.last or sequence > SEQUENCE_LAST:
+            raise SequenceMismatch()
+        if 0 < self.limit.max_bytes < size:
+            raise MaximumBytesExceeded()
+        if is_checked and self.limit.discard_new:
+            self.refuse(self.subjects.find(subject, subject_len), size)
+        block = self.block_for(sequence, size)
+        slot = self.subjects.place(subject, subject_len)
+        block.append(
+            sequence, time_ns, expires_ns, subject, subject_len, headers, headers_len, data,
+            data_len, slot,
+        )
+        self.subjects.note(slot, sequence)
+        self.end_at(sequence, time_ns)
+        self.msgs += 1
+        self.live_bytes += size
+        if expires_ns > 0:
+            self.expiries.add(expires_ns, sequence, self.edges.first, self.dead)
+        if self.limit.max_msgs_per_subject:
+            if self.subjects.record(slot).count > self.limit.max_msgs_per_subject:
+                self.thin(slot)
+        if self.is_over():
+            self.enforce(REMOVALS_MAX)
+        return sequence
+
+    cdef int refuse(self, int64_t slot, uint64_t size) except -1:
+        """Discard new. A message of a subject that is full takes the place of one of its own."""
+        cdef LogLimits* limit = &self.limit
+        cdef bint is_full = (
+            slot >= 0 and limit.max_msgs_per_subject > 0
+            and self.subjects.record(slot).count >= limit.max_msgs_per_subject
+        )
+        if is_full and limit.discard_new_per_subject:
+            raise MaximumMessagesPerSubjectExceeded()
+        if 0 < limit.max_msgs <= self.msgs and not is_full:
+            raise MaximumMessagesExceeded()
+        if 0 < limit.max_bytes < self.live_bytes + size:
+            if not is_full:
+                raise MaximumBytesExceeded()
+            self.check_room(slot, size)
+        return 0
+
+    cdef int check_room(self, int64_t slot, uint64_t size) except -1:
+        """Does the subject's first message, which would go, make room enough?"""
+        cdef uint64_t first = 0
+        if self.exact_first(slot, &first) != DONE:
+            raise ColdBlock(self.wanted)
+        if not self.blocks.holding(first).has_arrays:
+            raise ColdBlock(self.blocks.holding(first))
+        size -= self.blocks.holding(first).size_of(first)
+        if self.live_bytes + size > self.limit.max_bytes:
+            raise MaximumBytesExceeded()
+        return 0
+
+    cdef int end_at(self, uint64_t sequence, int64_t time_ns) except -1:
+        """The log ends with a new message, perhaps after a gap."""
+        if self.msgs == 0:
+            self.edges.first = sequence
+            self.edges.first_time_ns = time_ns
+            self.edges.first_time_is_exact = True
+        elif sequence > self.edges.last + 1:
+            self.dead.add_run(self.edges.last + 1, sequence - 1)
+        self.edges.last = sequence
+        self.edges.last_time_ns = time_ns
+        return 0
+
+    def skip(self, uint64_t count=1):
+        """Store.skip."""
+        if count == 0:
+            return self.edges.last
+        return self.skip_raw(count)
+
+    cdef uint64_t skip_raw(self, uint64_t count) except 0:
+        cdef uint64_t sequence = self.edges.last + 1
+        if self.refusal is not None:
+            raise self.refusal()
+        if count > SEQUENCE_LAST - self.edges.last:
+            raise SequenceMismatch()
+        if self.blocks.active is None:
+            self.begin_block(sequence)
+        self.blocks.active.append_skip(sequence, count, self.edges.last_time_ns)
+        if self.msgs:
+            self.dead.add_run(sequence, sequence + count - 1)
+        self.edges.last = sequence + count - 1
+        if self.msgs == 0:
+            self.edges.first = self.edges.last + 1
+            self.retire_blocks()
+        return self.edges.last
+
+    # Removing
+
+    cdef Outcome remove(self, uint64_t sequence, bint erase) except? NEEDS_BLOCK:
+        cdef MsgBlock block
+        cdef uint32_t slot, size
+        if sequence < self.edges.first or sequence > self.edges.last or self.dead.has(sequence):
+            return GONE
+        block = self.blocks.holding(sequence)
+        if not block.has_arrays:
+            self.wanted = block
+            return NEEDS_BLOCK
+        slot = block.slot_of(sequence)
+        size = block.size_of(sequence)
+        self.dead.add_run(sequence, sequence)
+        if self.is_undoable:
+            self.journal.add(sequence, slot, size)
+        self.let_go(block, sequence, slot)
+        self.msgs -= 1
+        self.live_bytes -= size
+        if erase:
+            (self.erasures if self.is_undoable else self.erased).add_run(sequence, sequence)
+        elif sequence != self.edges.first and self.is_undoable:
+            self.tombstones.add_run(sequence, sequence)
+        if sequence == self.edges.first:
+            self.move_first()
+        return DONE
+
+    cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1:
+        """Of the index and of the block."""
+        cdef RecordView view
+        cdef bint was_full = block.live_bytes * 2 >= block.size
+        self.subjects.unnote(slot, sequence)
+        if self.subjects.record(slot).count == 0 and block.view(sequence, &view) == FOUND:
+            if self.is_undoable:
+                self.subjects.bury(view.subject, view.subject_len)
+            else:
+                self.subjects.forget(view.subject, view.subject_len)
+        block.mark_dead(sequence)
+        if was_full and block.live_bytes * 2 < block.size and block is not self.blocks.active:
+            self.sparse.add(block)
+        return 0
+
+    cdef int move_first(self) except -1:
+        """To the first live message; what lies before is no more kept track of."""
+        cdef uint64_t first = self.edges.first, found = 0
+        cdef RecordView view
+        if self.msgs == 0 or not self.dead.find_absent(first, &found):
+            found = self.edges.last + 1
+        self.edges.first = found
+        if found > first:
+            self.dead.discard_run(first, found - 1)
+            if self.tombstones.count:
+                self.tombstones.discard_run(first, found - 1)
+        if found > self.edges.last:
+            self.edges.first_time_ns = 0
+            self.edges.first_time_is_exact = True
+        elif self.blocks.holding(found).view(found, &view) == FOUND:
+            self.edges.first_time_ns = view.time_ns
+            self.edges.first_time_is_exact = True
+        else:
+            self.edges.first_time_is_exact = False
+        if self.blocks.count > 1 and self.blocks.bases[1] <= found:
+            self.retire_blocks()
+        return 0
+
+    cdef int retire_blocks(self) except -1:
+        """Blocks before the first message have nothing left; the active one stays."""
+        cdef list retired
+        cdef uint32_t count = self.blocks.before(self.edges.first)
+        if count == 0:
+            return 0
+        retired = self.blocks.take_front(count)
+        if self.is_undoable:
+            self.journal.retired.extend(retired)
+        if self.sparse:
+            self.sparse.difference_update(retired)
+        return 0
+
+    def delete(self, uint64_t sequence, *, bint erase=False):
+        """Store.delete and Store.erase. Raises ColdBlock."""
+        cdef Outcome outcome
+        if self.refusal is not None:
+            raise self.refusal()
+        outcome = self.remove(sequence, erase)
+        if outcome == NEEDS_BLOCK:
+            raise ColdBlock(self.wanted)
+        return outcome == DONE
+
+    # Limits
+
+    cdef bint is_over(self) noexcept nogil:
+        """More than discard old keeps?"""
+        if self.limit.discard_new:
+            return False
+        return (
+            0 < self.limit.max_msgs < self.msgs
+            or 0 < self.limit.max_bytes < self.live_bytes
+        )
+
+    cdef int enforce(self, uint64_t removals_max) except -1:
+        """Remove from the front while over a limit; else be behind."""
+        while removals_max > 0 and self.is_over():
+            if self.remove(self.edges.first, False) != DONE:
+                break
+            removals_max -= 1
+        self.is_behind = self.is_over() or len(self.crowded) > 0
+        return 0
+
+    cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK:
+        """Remove a subject's first messages while it has too many, or note that it has."""
+        cdef uint64_t first = 0
+        cdef uint32_t removals = 0
+        cdef Outcome outcome = DONE
+        while self.subjects.record(slot).count > self.limit.max_msgs_per_subject:
+            outcome = NEEDS_BLOCK
+            if removals < REMOVALS_MAX:
+                outcome = self.exact_first(slot, &first)
+            if outcome == DONE:
+                outcome = self.remove(first, False)
+            if outcome != DONE:
+                self.crowded[slot] = self.subjects.record(slot).birth
+                self.is_behind = True
+                return NEEDS_BLOCK
+            removals += 1
+        return DONE
+
+    @property
+    def is_crowded(self):
+        """More subjects wait for a block than should: let `settle` come first."""
+        return len(self.crowded) >= CROWDED_MAX
+
+    def settle(self, uint64_t removals_max):
+        """Do what limits ask for and what was put off, some of it. True: nothing is left. Raises
+        ColdBlock when what is next needs a block."""
+        cdef int64_t slot
+        self.wanted = None
+        for slot in list(self.crowded)[:removals_max]:
+            birth = self.crowded.pop(slot)
+            if self.subjects.record(slot).birth == birth and self.limit.max_msgs_per_subject:
+                self.thin(slot)
+        if not self.limit.max_msgs_per_subject:
+            self.crowded.clear()
+        self.enforce(removals_max)
+        if self.is_behind and self.wanted is not None:
+            raise ColdBlock(self.wanted)
+        return not self.is_behind
+
+    def set_limits(self, limits):
+        """From now on. What is there already is the business of `settle` and of `crowd`."""
+        self.take_limits(limits)
+        self.age_from = 0
+        self.is_behind = self.is_over() or len(self.crowded) > 0
+
+    # Expiry
+
+    def next_expiry_ns(self):
+        """Store.next_expiry_ns: a lower bound if the first message's time is not in memory."""
+        cdef Expiry soonest
+        cdef object at = None
+        if self.limit.max_age_ns and self.msgs:
+            at = self.edges.first_time_ns + self.limit.max_age_ns
+        if self.expiries.peek(&soonest):
+            at = soonest.at_ns if at is None else min(at, soonest.at_ns)
+        return at
+
+    def expire(self, int64_t now_ns, uint64_t removals_max):
+        """Remove what is over age and what expires by itself: (removed, is all done)."""
+        cdef uint64_t removed = 0
+        cdef Outcome outcome = DONE
+        while removed < removals_max and outcome == DONE:
+            outcome = self.expire_oldest(now_ns)
+            removed += outcome == DONE
+        if outcome == GONE:
+            outcome = DONE
+            while removed < removals_max and outcome == DONE:
+                outcome = self.expire_soonest(now_ns)
+                removed += outcome == DONE
+        if outcome == NEEDS_BLOCK and removed == 0:
+            raise ColdBlock(self.wanted)
+        return removed, outcome == GONE
+
+    cdef Outcome expire_oldest(self, int64_t now_ns) except? NEEDS_BLOCK:
+        """Remove the first message that is over age; GONE: there is none."""
+        cdef RecordView view
+        cdef uint64_t sequence = 0
+        if self.limit.max_age_ns == 0 or self.msgs == 0:
+            return GONE
+        if not self.next_live(max(self.age_from, self.edges.first), &sequence):
+            return GONE
+        while True:
+            if self.view(sequence, &view) != DONE:
+                return NEEDS_BLOCK
+            if sequence == self.edges.first:
+                self.edges.first_time_ns = view.time_ns
+                self.edges.first_time_is_exact = True
+            if view.time_ns > now_ns - self.limit.max_age_ns:
+                return GONE
+            if view.expires_ns >= 0:
+                return self.remove(sequence, False)
+            self.age_from = sequence + 1        # never expires
+            if not self.next_live(self.age_from, &sequence):
+                return GONE
+
+    cdef Outcome expire_soonest(self, int64_t now_ns) except? NEEDS_BLOCK:
+        """Remove the message whose own time came first; GONE: none has."""
+        cdef Expiry soonest
+        cdef RecordView view
+        while self.expiries.peek(&soonest) and soonest.at_ns <= now_ns:
+            if self.is_here(soonest.sequence):
+                if self.view(soonest.sequence, &view) != DONE:
+                    return NEEDS_BLOCK
+                self.expiries.pop()
+                if view.expires_ns == soonest.at_ns:
+                    if self.is_undoable:
+                        self.journal.expired.append((soonest.at_ns, soonest.sequence))
+                    return self.remove(soonest.sequence, False)
+            else:
+                self.expiries.pop()
+        return GONE
+
+    cdef bint is_here(self, uint64_t sequence) noexcept nogil:
+        return (
+            self.edges.first <= sequence <= self.edges.last and not self.dead.has(sequence)
+        )
+
+    # Searching
+
+    cdef Outcome find_slot(
+        self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found
+    ) except? NEEDS_BLOCK:
+        """The first live message of that slot in sequence..upto."""
+        cdef uint32_t at, place, end
+        cdef MsgBlock block
+        sequence = max(sequence, self.edges.first)
+        upto = min(upto, self.edges.last)
+        if sequence > upto or self.blocks.count == 0:
+            return GONE
+        for at in range(self.blocks.place_of(sequence), self.blocks.count):
+            if self.blocks.bases[at] > upto:
+                break
+            block = self.blocks.at(at)
+            if not block.has_arrays:
+                self.wanted = block
+                return NEEDS_BLOCK
+            place = <uint32_t> index_seek(&block.index, sequence)
+            end = block.index.count
+            while True:
+                place = natsd_slot_from(block.index.slots, place, end, slot)
+                if place == end:
+                    break
+                if is_live(block.index.offsets[place]):
+                    found[0] = index_sequence(&block.index, place)
+                    return DONE if found[0] <= upto else GONE
+                place += 1
+        return GONE
+
+    cdef Outcome find_slot_back(
+        self, uint32_t slot, uint64_t sequence, uint64_t downto, uint64_t* found
+    ) except? NEEDS_BLOCK:
+        """The last live message of that slot in downto..sequence."""
+        cdef uint32_t end, at
+        cdef MsgBlock block
+        sequence = min(sequence, self.edges.last)
+        downto = max(downto, self.edges.first)
+        if sequence < downto or self.blocks.count == 0:
+            return GONE
+        at = self.blocks.place_of(sequence) + 1
+        while at > 0:
+            at -= 1
+            block = self.blocks.at(at)
+            if not block.has_arrays:
+                self.wanted = block
+                return NEEDS_BLOCK
+            end = <uint32_t> index_seek(&block.index, sequence + 1)
+            while True:
+                end = natsd_slot_back(block.index.slots, 0, end, slot)
+                if end == 0:
+                    break
+                end -= 1
+                if is_live(block.index.offsets[end]):
+                    found[0] = index_sequence(&block.index, end)
+                    return DONE if found[0] >= downto else GONE
+            if self.blocks.bases[at] <= downto:
+                break
+        return GONE
+
+    cdef Outcome exact_first(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK:
+        """The first message of a subject that has one."""
+        cdef Subject* record = self.subjects.record(slot)
+        cdef Outcome outcome
+        found[0] = record.first
+        if is_exact(record.first):
+            return DONE
+        outcome = self.find_slot(
+            <uint32_t> slot, sequence_in(record.first), sequence_in(record.last), found
+        )
+        if outcome == DONE:
+            self.subjects.set_first(slot, found[0])
+        return outcome
+
+    cdef Outcome exact_last(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK:
+        """The last message of a subject that has one."""
+        cdef Subject* record = self.subjects.record(slot)
+        cdef Outcome outcome
+        found[0] = record.last
+        if is_exact(record.last):
+            return DONE
+        outcome = self.find_slot_back(
+            <uint32_t> slot, sequence_in(record.last), sequence_in(record.first), found
+        )
+        if outcome == DONE:
+            self.subjects.set_last(slot, found[0])
+        return outcome
+
+    cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil:
+        """The first live message at or after `sequence`."""
+        sequence = max(sequence, self.edges.first)
+        if not self.dead.find_absent(sequence, found):
+            return False
+        return found[0] <= self.edges.last
+
+    cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil:
+        """The last live message at or before `sequence`."""
+        sequence = min(sequence, self.edges.last)
+        if not self.dead.find_absent_back(sequence, found):
+            return False
+        return found[0] >= self.edges.first
+
+    cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil:
+        """How many messages lie before `sequence`."""
+        if sequence <= self.edges.first:
+            return 0
+        if sequence > self.edges.last:
+            return self.msgs
+        return sequence - self.edges.first - self.dead.count_through(sequence - 1)
+
+    cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK:
+        cdef MsgBlock block
+        if not self.is_here(sequence):
+            if sequence > self.edges.last:
+                raise StoreEOF()
+            raise MessageNotFound()
+        block = self.blocks.holding(sequence)
+        cdef int answer = block.view(sequence, out)
+        if answer == FOUND:
+            return DONE
+        if answer < 0:
+            self.wanted = block
+            return NEEDS_BLOCK
+        raise MessageDamaged(sequence, "")
+
+    def load(self, uint64_t sequence):
+        """The message, or None: `wanted` is not in memory. Raises as Store.load_cached does."""
+        cdef RecordView view
+        if self.view(sequence, &view) != DONE:
+            return None
+        return message_of(&view)
+
+    def has(self, uint64_t sequence):
+        """Is there such a message, in memory or not?"""
+        return bool(self.is_here(sequence))
+
+    # State
+
+    @property
+    def first_sequence(self):
+        """last_sequence + 1 if there is no message."""
+        return self.edges.first
+
+    @property
+    def last_sequence(self):
+        return self.edges.last
+
+    @property
+    def last_time_ns(self):
+        return self.edges.last_time_ns
+
+    def set_last_time(self, int64_t time_ns):
+        """For a log that is made from elsewhere: the time of a last message that is gone."""
+        self.edges.last_time_ns = time_ns
+
+    def state(self, *, bint with_deleted=False):
+        """Store.state. The first time is a lower bound while its block is not in memory."""
+        cdef RecordView view
+        if not self.edges.first_time_is_exact and self.msgs:
+            if self.blocks.holding(self.edges.first).view(self.edges.first, &view) == FOUND:
+                self.edges.first_time_ns = view.time_ns
+                self.edges.first_time_is_exact = True
+        return StoreState(
+            msgs=self.msgs, bytes=self.live_bytes,
+            first_sequence=self.edges.first if self.edges.last else 0,
+            first_time_ns=self.edges.first_time_ns, last_sequence=self.edges.last,
+            last_time_ns=self.edges.last_time_ns, num_subjects=self.subjects.count,
+            num_deleted=self.dead.count, deleted=self.dead.copy() if with_deleted else None,
+        )
+
+    @property
+    def all_blocks(self):
+        """The blocks in their order, the active one last."""
+        return tuple(self.blocks.blocks)
+
+    def block_with(self, uint64_t sequence):
+        """The block that this sequence is or was in, or None."""
+        return self.blocks.holding(sequence) if self.blocks.count else None
+
+    @property
+    def active(self):
+        """The block that is appended to, or None."""
+        return self.blocks.active
+
+    def adopt(
+        self, list blocks not None, SubjectIndex subjects not None, SequenceSet dead not None,
+        Expiries expiries not None, *, uint64_t first_sequence, uint64_t last_sequence,
+        int64_t first_time_ns, int64_t last_time_ns, uint64_t msgs, uint64_t live_bytes,
+    ):
+        """Go on from what was found on disk; only for a log that has done nothing yet.
+
+        `first_time_ns` is that of the first message, or earlier than it. `dead` has what lies
+        between first and last without a message.
+        """
+        assert self.msgs == 0 and self.blocks.count == 0
+        self.blocks.set(blocks)
+        self.subjects = subjects
+        self.dead = dead
+        self.expiries = expiries
+        self.msgs = msgs
+        self.live_bytes = live_bytes
+        self.edges.first = first_sequence
+        self.edges.last = last_sequence
+        self.edges.first_time_ns = first_time_ns
+        self.edges.last_time_ns = last_time_ns
+        self.edges.first_time_is_exact = msgs == 0
+        self.new_journal()
+        self.is_behind = self.is_over()
+
+    # At once
+
+    def clear(self, uint64_t next_sequence):
+        """Empty the log; the next message gets `next_sequence`. The number removed."""
+        cdef uint64_t removed = self.msgs
+        cdef Replaced old
+        if self.is_undoable:
+            old = Replaced()
+            old.edges = self.edges
+            old.msgs = self.msgs
+            old.live_bytes = self.live_bytes
+            old.subjects = self.subjects
+            old.dead = self.dead
+            old.blocks = self.blocks
+            old.journal = self.journal
+            self.replaced.append(old)
+        self.subjects = SubjectIndex(self.subjects.births)
+        self.dead = SequenceSet()
+        self.blocks = BlockList()
+        self.crowded.clear()
+        self.sparse.clear()
+        self.tombstones.empty()
+        self.msgs = self.live_bytes = 0
+        self.age_from = 0
+        self.is_behind = False
+        self.edges.first = next_sequence
+        self.edges.last = next_sequence - 1
+        self.edges.first_time_ns = 0
+        self.edges.first_time_is_exact = True
+        self.new_journal()
+        return removed
+
+    def replace_block(self, MsgBlock old not None, MsgBlock new not None):
+        """`new` has the live messages of `old`, with the same slots: rewritten smaller, or cut."""
+        self.blocks.replace(old, new)
+        self.sparse.discard(old)
+
+    def drop_block(self, MsgBlock block not None):
+        """A block without a live message, not the active one, is no longer needed. Only when its
+        removals can no more be undone."""
+        assert block.message_count == 0 and block is not self.blocks.active
+        self.blocks.remove(block)
+        self.sparse.discard(block)
+
+    def refuse_changes(self, error):
+        """Answer every change with `error()` from now on: closed, or read-only."""
+        self.refusal = error
+
+    def cut(self, uint64_t sequence):
+        """The log ends there; all messages above were removed, and that is durable. (Blocks beyond,
+        the block to be rewritten without what is above, or None.)"""
+        cdef RecordView view
+        cdef uint32_t keep
+        if sequence >= self.edges.last:
+            return [], None
+        assert not self.is_undoable or self.is_quiet
+        if sequence + 1 <= self.edges.first:
+            self.edges.first = sequence + 1
+        else:
+            self.dead.discard_run(sequence + 1, self.edges.last)
+        self.edges.last = sequence
+        if self.is_here(sequence) and self.blocks.holding(sequence).view(sequence, &view) == FOUND:
+            self.edges.last_time_ns = view.time_ns
+        keep = 0
+        while keep < self.blocks.count and self.blocks.bases[keep] <= sequence:
+            keep += 1
+        beyond = self.blocks.take_back(keep)
+        if self.is_undoable:
+            self.journal.durable = self.edges
+        if self.blocks.active is not None and self.blocks.active.last_sequence > sequence:
+            return beyond, self.blocks.active
+        return beyond, None
+
+    # What JournaledLog answers otherwise
+
+    @property
+    def is_quiet(self):
+        """Everything done is durable."""
+        return True
+
+    @property
+    def undo_bytes(self):
+        """What is kept in memory only to undo it: commit before this grows large."""
+        return 0

@@ -1,0 +1,396 @@
+"""LogStore: the part of a store that is the same in files and in memory.
+
+It gives a MessageLog the face of `natsd.store.store.Store`: reads that answer at once or awaitably,
+long operations in slices of about a millisecond, what was put off done in the background. A kind of
+store adds how a block gets into memory (`fetch`), what follows a change (`changed`), and what it
+means that something is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from natsd.store.block import MsgBlock
+from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF
+from natsd.store.filter import Filter
+from natsd.store.log import MessageLog
+from natsd.store.record import StoredMessage
+from natsd.store.removal import Compact, Purge, RemoveAbove, Sweep, ThinSubjects
+from natsd.store.search import (
+    LastMatch,
+    MultiLast,
+    NextMatch,
+    NumPending,
+    Operation,
+    SubjectStates,
+    SubjectTotals,
+    read_batch,
+)
+from natsd.store.snapshot import write_snapshot
+from natsd.store.store import Limits, StoreState, SubjectState
+
+SLICE = 400_000  # an operation's budget: about a millisecond of the loop
+REMOVALS_PER_SLICE = 5_000
+UNDO_BYTES_MAX = 16 << 20  # kept to undo removals, before a long operation waits for a commit
+FILTERS_MAX = 1024
+GHOSTS_MIN = 1024  # names without messages, before they are looked for
+
+
+class LogStore:
+    """Owns a MessageLog. Methods are those of Store."""
+
+    def __init__(self, log: MessageLog) -> None:
+        self._log = log
+        self._filters: dict[str | tuple[str, ...], Filter] = {}
+        self._thinning: ThinSubjects | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # What a kind of store adds
+
+    async def fetch(self, block: MsgBlock) -> None:
+        """Returns once the block's arrays and bytes are in memory."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """Something was appended or removed."""
+
+    async def synced(self) -> None:
+        """Returns once all that was done before the call is durable."""
+
+    async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
+        """After `truncate`: forget the blocks beyond, rewrite the one that was cut."""
+        raise NotImplementedError
+
+    # Writing
+
+    @property
+    def limits(self) -> Limits:
+        """Those that hold now."""
+        return self._log.limits
+
+    def append(
+        self,
+        subject: str | bytes,
+        headers: bytes | None,
+        data: bytes,
+        time_ns: int,
+        *,
+        sequence: int = 0,
+        expires_ns: int = 0,
+    ) -> int:
+        """See Store."""
+        appended = self._log.append(
+            subject, headers, data, time_ns, sequence=sequence, expires_ns=expires_ns
+        )
+        self.changed()
+        if self._log.is_behind:
+            self._settle_soon()
+        return appended
+
+    def skip(self, count: int = 1) -> int:
+        """See Store."""
+        last = self._log.skip(count)
+        self.changed()
+        return last
+
+    async def delete(self, sequence: int) -> bool:
+        """See Store."""
+        return await self._delete(sequence, erase=False)
+
+    async def erase(self, sequence: int) -> bool:
+        """See Store."""
+        return await self._delete(sequence, erase=True)
+
+    async def _delete(self, sequence: int, *, erase: bool) -> bool:
+        while True:
+            try:
+                removed = self._log.delete(sequence, erase=erase)
+            except ColdBlock as cold:
+                await self.fetch(cold.block)
+                continue
+            if removed:
+                self.changed()
+            return removed
+
+    async def purge(
+        self, *, pattern: str | None = None, up_to_sequence: int = 0, keep: int = 0
+    ) -> int:
+        """See Store."""
+        operation = Purge(self._log, self.filter_of(pattern or ">"), up_to_sequence, keep)
+        await self._run_change(operation)
+        return operation.result
+
+    async def compact(self, sequence: int) -> int:
+        """See Store."""
+        if sequence == 0:
+            return await self.purge()
+        operation = Compact(self._log, sequence)
+        await self._run_change(operation)
+        return operation.result
+
+    async def truncate(self, sequence: int) -> None:
+        """See Store."""
+        self._check_open()
+        if sequence >= self._log.last_sequence:
+            return
+        if sequence == 0:
+            self._log.clear(1)
+            self.changed()
+            return
+        await self._run_change(RemoveAbove(self._log, sequence))
+        while self._log.is_undoable and not self._log.is_quiet:
+            await self.synced()
+        await self.drop_cut(*self._log.cut(sequence), sequence)
+
+    def update_limits(self, limits: Limits, now_ns: int) -> None:
+        """See Store. What is more than a slice of work is done in the background; what is over age
+        at `now_ns`, by `expire`."""
+        self._check_open()
+        before = self._log.limits
+        self._log.set_limits(limits)
+        per_subject = limits.max_msgs_per_subject
+        if per_subject > 0 and not 0 < before.max_msgs_per_subject <= per_subject:
+            self._thinning = ThinSubjects(self._log)
+        if self._thinning is not None or self._log.is_behind:
+            self._settle_some()
+        if limits.max_age_ns:
+            self._expire_some(now_ns)
+        self.changed()
+
+    def next_expiry_ns(self) -> int | None:
+        """See Store."""
+        return self._log.next_expiry_ns()
+
+    async def expire(self, now_ns: int) -> int:
+        """See Store."""
+        total, done = 0, False
+        while not done:
+            self._check_open()
+            try:
+                removed, done = self._log.expire(now_ns, REMOVALS_PER_SLICE)
+            except ColdBlock as cold:
+                await self.fetch(cold.block)
+                continue
+            total += removed
+            if removed:
+                await self._breathe()
+        return total
+
+    def _expire_some(self, now_ns: int) -> None:
+        try:
+            self._log.expire(now_ns, REMOVALS_PER_SLICE)
+        except ColdBlock:
+            return
+
+    # What was put off
+
+    def _settle_some(self) -> bool:
+        """One slice. True: nothing is left. A block that is needed and not in memory is fetched by
+        the background task."""
+        try:
+            if self._thinning is not None:
+                if not self._thinning.step(SLICE):
+                    return self._settle_soon()
+                self._thinning = None
+            return self._log.settle(REMOVALS_PER_SLICE) or self._settle_soon()
+        except ColdBlock:
+            return self._settle_soon()
+
+    def _settle_soon(self) -> bool:
+        if self._settling is None or self._settling.done():
+            try:
+                self._settling = asyncio.get_running_loop().create_task(self.settle())
+            except RuntimeError:  # no loop: whoever drives the store calls `settle`
+                self._settling = None
+        return False
+
+    async def settle(self) -> None:
+        """Do all that limits ask for and that was put off."""
+        while not self._closed and (self._thinning is not None or self._log.is_behind):
+            try:
+                if self._thinning is not None and self._thinning.step(SLICE):
+                    self._thinning = None
+                self._log.settle(REMOVALS_PER_SLICE)
+            except ColdBlock as cold:
+                await self.fetch(cold.block)
+            await self._breathe()
+        if self._log.subjects.ghosts > max(GHOSTS_MIN, self._log.subjects.count // 4):
+            await self.run(Sweep(self._log))
+
+    async def _breathe(self) -> None:
+        """Between two slices of removing."""
+        self.changed()
+        if self._log.undo_bytes > UNDO_BYTES_MAX:
+            await self.synced()
+        await asyncio.sleep(0)
+
+    # Running operations
+
+    def filter_of(self, patterns: str | Sequence[str]) -> Filter:
+        """The filter with what it remembers; at most FILTERS_MAX are kept."""
+        key = patterns if isinstance(patterns, str) else tuple(patterns)
+        known = self._filters.get(key)
+        if known is None:
+            if len(self._filters) >= FILTERS_MAX:
+                del self._filters[next(iter(self._filters))]
+            known = Filter((key,) if isinstance(key, str) else key)
+            self._filters[key] = known
+        return known
+
+    async def run(self, operation: Operation) -> None:
+        """To its end, in slices."""
+        while True:
+            self._check_open()
+            try:
+                if operation.step(SLICE):
+                    return
+            except ColdBlock as cold:
+                await self.fetch(cold.block)
+                continue
+            await asyncio.sleep(0)
+
+    async def _run_change(self, operation: Operation) -> None:
+        while True:
+            self._check_open()
+            try:
+                done = operation.step(SLICE)
+            except ColdBlock as cold:
+                await self.fetch(cold.block)
+                continue
+            if done:
+                self.changed()
+                return
+            await self._breathe()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed
+
+    # Reading
+
+    def load_cached(self, sequence: int) -> StoredMessage | None:
+        """See Store."""
+        return self._log.load(sequence)
+
+    async def load(self, sequence: int) -> StoredMessage:
+        """See Store."""
+        while True:
+            message = self._log.load(sequence)
+            if message is not None:
+                return message
+            assert self._log.wanted is not None
+            await self.fetch(self._log.wanted)
+
+    def load_last_cached(self, subject: str) -> StoredMessage | None:
+        """See Store."""
+        operation = LastMatch(self._log, self.filter_of(subject))
+        try:
+            if not operation.step(SLICE):
+                return None
+        except ColdBlock:
+            return None
+        if operation.result == 0:
+            raise MessageNotFound
+        return self._log.load(operation.result)
+
+    async def load_last(self, subject: str) -> StoredMessage:
+        """See Store."""
+        while True:
+            operation = LastMatch(self._log, self.filter_of(subject))
+            await self.run(operation)
+            if operation.result == 0:
+                raise MessageNotFound
+            try:
+                return await self.load(operation.result)
+            except MessageNotFound:
+                if self._log.has(operation.result):
+                    raise
+
+    def load_next_cached(
+        self, filters: str | Sequence[str], from_sequence: int
+    ) -> tuple[StoredMessage, int] | None:
+        """See Store."""
+        operation = NextMatch(self._log, self.filter_of(filters), from_sequence)
+        try:
+            if not operation.step(SLICE):
+                return None
+        except ColdBlock:
+            return None
+        if operation.result == 0:
+            raise StoreEOF
+        message = self._log.load(operation.result)
+        return None if message is None else (message, operation.result - max(from_sequence, 1))
+
+    async def load_next(
+        self, filters: str | Sequence[str], from_sequence: int
+    ) -> tuple[StoredMessage, int]:
+        """See Store."""
+        while True:
+            operation = NextMatch(self._log, self.filter_of(filters), from_sequence)
+            await self.run(operation)
+            if operation.result == 0:
+                raise StoreEOF
+            try:
+                message = await self.load(operation.result)
+            except MessageNotFound:
+                if self._log.has(operation.result):
+                    raise
+                continue
+            return message, operation.result - max(from_sequence, 1)
+
+    def read_batch_cached(
+        self, from_sequence: int, messages_max: int, bytes_max: int
+    ) -> list[StoredMessage] | None:
+        """See Store."""
+        try:
+            return read_batch(self._log, from_sequence, messages_max, bytes_max)
+        except ColdBlock:
+            return None
+
+    async def read_batch(
+        self, from_sequence: int, messages_max: int, bytes_max: int
+    ) -> list[StoredMessage]:
+        """See Store."""
+        while True:
+            try:
+                return read_batch(self._log, from_sequence, messages_max, bytes_max)
+            except ColdBlock as cold:
+                await self.fetch(cold.block)
+
+    async def multi_last(
+        self, filters: Sequence[str], up_to_sequence: int = 0, max_allowed: int = -1
+    ) -> list[int]:
+        """See Store."""
+        operation = MultiLast(self._log, self.filter_of(filters), up_to_sequence, max_allowed)
+        await self.run(operation)
+        return operation.result
+
+    def state(self, *, with_deleted: bool = False) -> StoreState:
+        """See Store."""
+        return self._log.state(with_deleted=with_deleted)
+
+    async def subject_states(self, pattern: str) -> dict[str, SubjectState]:
+        """See Store."""
+        operation = SubjectStates(self._log, self.filter_of(pattern))
+        await self.run(operation)
+        return operation.result
+
+    async def subject_totals(self, pattern: str) -> dict[str, int]:
+        """See Store."""
+        operation = SubjectTotals(self._log, self.filter_of(pattern))
+        await self.run(operation)
+        return operation.result
+
+    async def num_pending(
+        self, from_sequence: int, filters: str | Sequence[str], last_per_subject: bool = False
+    ) -> tuple[int, int]:
+        """See Store."""
+        operation = NumPending(self._log, self.filter_of(filters), from_sequence, last_per_subject)
+        await self.run(operation)
+        return operation.result
+
+    def snapshot(self) -> AsyncIterator[bytes]:
+        """See Store."""
+        return write_snapshot(self._log, self.fetch)

@@ -1,0 +1,35 @@
+"""The subjects that a filter matches, and sets of slots, for compiled callers."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.store.filter cimport Filter
+from natsd.store.subject_index cimport SubjectIndex
+from natsd.trie.pattern cimport PatternCursor
+
+
+cdef class Matches:
+    cdef SubjectIndex subjects
+    cdef Filter filter
+    cdef uint32_t pattern               # index of the one that is being followed
+    cdef PatternCursor cursor           # None: to be made
+    cdef bint is_paused
+    cdef bint only_ghosts               # those without a message instead
+    cdef const char* name               # of the last one, until `next` is called again
+    cdef Py_ssize_t name_len
+
+    # Slot of the next subject with a message, each once; -1: there is no more.
+    cdef int64_t next(self) except -2
+    cdef int64_t follow(self) except -2
+    cdef bint is_asked_for(self, int64_t slot) noexcept nogil
+    cdef bint is_repeated(self) noexcept nogil
+    cdef int pause(self) except -1
+
+
+cdef class SlotMarks:
+    cdef uint64_t* words
+    cdef uint32_t capacity              # slots
+    cdef readonly uint64_t count
+
+    cdef int mark(self, uint32_t slot) except -1
+    cdef bint has(self, uint32_t slot) noexcept nogil
+    cdef void unmark(self, uint32_t slot) noexcept nogil

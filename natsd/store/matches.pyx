@@ -1,0 +1,112 @@
+"""Matches: the live subjects of an index that a filter wants, in slices, while others write.
+
+A subject that several patterns match is given for the first of them. One that comes or goes between
+two slices may be given or not; one that is there all the time is given once. Between slices
+(`pause`) nothing of the trie is held.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+from natsd.core.subject cimport subject_is_literal, subject_matches
+from natsd.store.filter cimport Filter, NatsPattern
+from natsd.store.subject_index cimport SubjectIndex
+from natsd.trie.pattern cimport PATTERN_END, PatternCursor
+
+
+cdef class Matches:
+    def __cinit__(self, SubjectIndex subjects, Filter wanted):
+        self.subjects = subjects
+        self.filter = wanted
+
+    cdef int64_t next(self) except -2:
+        cdef int64_t slot
+        cdef NatsPattern* wanted
+        while self.pattern < self.filter.count:
+            wanted = &self.filter.each[self.pattern]
+            if subject_is_literal(wanted.text, wanted.length):
+                self.name = wanted.text
+                self.name_len = wanted.length
+                slot = self.subjects.find(wanted.text, wanted.length)
+                self.pattern += 1
+            else:
+                slot = self.follow()
+                if slot < 0:
+                    self.pattern += 1
+                    self.cursor = None
+            if slot >= 0 and self.is_asked_for(slot):
+                return slot
+        return -1
+
+    cdef int64_t follow(self) except -2:
+        """The next one that the current pattern matches, and no pattern before it."""
+        cdef int64_t slot
+        if self.cursor is None:
+            self.cursor = PatternCursor(self.subjects.trie, self.filter.patterns[self.pattern])
+            self.cursor.pin()
+        elif self.is_paused:
+            if self.cursor.restart() < 0:
+                raise MemoryError()
+            self.cursor.pin()
+        self.is_paused = False
+        while True:
+            slot = self.cursor.next()
+            if slot == PATTERN_END:
+                return -1
+            if slot < 0:
+                raise MemoryError()
+            self.name = <const char*> self.cursor.key
+            self.name_len = self.cursor.key_len
+            if self.is_asked_for(slot) and not self.is_repeated():
+                return slot
+
+    cdef bint is_asked_for(self, int64_t slot) noexcept nogil:
+        return (self.subjects.record(slot).count == 0) == self.only_ghosts
+
+    cdef bint is_repeated(self) noexcept nogil:
+        cdef uint32_t at
+        cdef NatsPattern* before
+        for at in range(self.pattern):
+            before = &self.filter.each[at]
+            if subject_matches(self.name, self.name_len, before.text, before.length):
+                return True
+        return False
+
+    cdef int pause(self) except -1:
+        """Let go of the trie until the next call."""
+        if self.cursor is not None and not self.is_paused:
+            self.cursor.unpin()
+            self.cursor.close()
+            self.is_paused = True
+        return 0
+
+
+cdef class SlotMarks:
+    """A bit for each slot of an index."""
+
+    def __dealloc__(self):
+        free(self.words)
+
+    cdef int mark(self, uint32_t slot) except -1:
+        cdef uint32_t capacity
+        cdef uint64_t* words
+        if slot >= self.capacity:
+            capacity = max(slot + 1, self.capacity * 2, 1024) + 63 & ~<uint32_t> 63
+            words = <uint64_t*> realloc(self.words, capacity >> 3)
+            if words == NULL:
+                raise MemoryError()
+            memset(&words[self.capacity >> 6], 0, (capacity - self.capacity) >> 3)
+            self.words = words
+            self.capacity = capacity
+        if not self.has(slot):
+            self.words[slot >> 6] |= <uint64_t> 1 << (slot & 63)
+            self.count += 1
+        return 0
+
+    cdef bint has(self, uint32_t slot) noexcept nogil:
+        return slot < self.capacity and (self.words[slot >> 6] >> (slot & 63)) & 1
+
+    cdef void unmark(self, uint32_t slot) noexcept nogil:
+        self.words[slot >> 6] &= ~(<uint64_t> 1 << (slot & 63))
+        self.count -= 1

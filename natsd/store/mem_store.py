@@ -1,0 +1,113 @@
+"""MemStore: a stream's messages in memory. What is done is durable at once, and gone with the
+process.
+
+It is the log of the file store over blocks without files, so both decide everything alike. Blocks
+are small, and one that has become less than half full is rewritten without what is dead: memory
+follows the messages that live. What was erased is overwritten at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable
+from typing import Self
+
+from natsd.store.block import MsgBlock
+from natsd.store.block_copy import copy_messages
+from natsd.store.errors import StoreClosed
+from natsd.store.log import MessageLog
+from natsd.store.log_store import LogStore
+from natsd.store.snapshot import SnapshotReader
+from natsd.store.store import Limits
+
+BLOCK_BYTES_MAX = 1 << 20  # a rewrite takes half a millisecond
+BLOCK_BYTES_LIMIT = (1 << 31) - 1
+RECORD_OVERHEAD_BYTES = 40  # of a record, without expiry: what noise does not replace
+
+
+class MemStore(LogStore):
+    """A Store; `close` and `destroy` both let go of everything."""
+
+    def __init__(self, limits: Limits | None = None, *, block_bytes: int = BLOCK_BYTES_MAX) -> None:
+        self._block_count = 0
+        self._block_bytes = block_bytes
+        super().__init__(MessageLog(limits, self._make_block))
+
+    def _make_block(self, base_sequence: int) -> MsgBlock:
+        """Seeds keep payloads from passing for records when a file is scanned; nobody scans
+        these."""
+        self._block_count += 1
+        return MsgBlock(self._block_count, 0, base_sequence, self._block_bytes)
+
+    @property
+    def durable_sequence(self) -> int:
+        """All there is."""
+        return self._log.last_sequence
+
+    def changed(self) -> None:
+        """Give back what removals left behind."""
+        log = self._log
+        if log.erased:
+            self._overwrite_erased()
+        while log.sparse:
+            self._rewrite(log.sparse.pop())
+
+    def _overwrite_erased(self) -> None:
+        for sequence in self._log.erased:
+            block = self._log.block_with(sequence)
+            if block is not None and (size := block.record_bytes(sequence)):
+                block.erase_record(sequence, bytes(size - RECORD_OVERHEAD_BYTES))
+        self._log.erased.clear()
+
+    def _rewrite(self, block: MsgBlock) -> None:
+        if block.message_count == 0:
+            self._log.drop_block(block)
+            return
+        smaller = self._make_block(block.base_sequence)
+        copy_messages(block, smaller, 0, block.last_sequence, BLOCK_BYTES_LIMIT)
+        self._log.replace_block(block, smaller)
+
+    async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
+        """The block that was cut goes on behind `sequence`."""
+        if cut is not None:
+            shorter = self._make_block(cut.base_sequence)
+            copy_messages(cut, shorter, 0, sequence, BLOCK_BYTES_LIMIT)
+            self._log.replace_block(cut, shorter)
+        self.changed()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Records, arrays, subjects and gaps."""
+        log = self._log
+        held = sum(block.cached_bytes + block.array_bytes for block in log.all_blocks)
+        return held + log.subjects.memory_bytes + log.dead.memory_bytes + log.expiries.memory_bytes
+
+    @classmethod
+    async def restore(
+        cls,
+        chunks: AsyncIterable[bytes],
+        limits: Limits | None = None,
+        *,
+        block_bytes: int = BLOCK_BYTES_MAX,
+    ) -> Self:
+        """A new store with what `snapshot` gave, of either kind of store, and with its limits or
+        those given. Raises DamagedEncoding, and there is no store then."""
+        store = cls(block_bytes=block_bytes)
+        reader = SnapshotReader(store._log)
+        async for chunk in chunks:
+            reader.feed(chunk)
+        store._log.set_limits(limits or reader.finish())
+        await store.settle()
+        store.changed()
+        return store
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        if self._closed:
+            return
+        self._closed = True
+        self._log.clear(self._log.last_sequence + 1)
+        self._log.refuse_changes(StoreClosed)
+
+    async def destroy(self) -> None:
+        """Let go of everything."""
+        await self.close()

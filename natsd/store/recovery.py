@@ -1,0 +1,316 @@
+"""What a stream's files hold after whatever happened, found by reading them.
+
+    newest block ──▶ scan ──▶ its removals, the floor ──▶ summary of what lives ──▶ merged
+                     scan ──▶      (in this order)        summary                   (in any)
+    oldest block ──▶ scan ──▶                             summary
+                     threads       one                    threads                   one
+
+Promise
+- Only what verifies is taken. A removal counts if its commit does; the newest mark says where the
+  stream begins. What follows the last mark of the newest block was never acknowledged, and is cut.
+- What a block with a successor, or index.db, proves to have been written and does not verify is
+  damage: kept in `damage` with file, offset and sequences, and no message of it is served.
+- Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and summaries run in threads
+  and without the GIL.
+- Nothing is removed or cut before all was read. Leftovers of replacements (`*.new`) go.
+- All of this blocks: it belongs into a thread.
+
+Source: "Recovery trusts nothing" of the design.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from natsd.store.block import MsgBlock
+from natsd.store.expiries import Expiries
+from natsd.store.index_db import BlockImage, StoreImage
+from natsd.store.rebuild import BlockSummary, note_gaps, set_slots
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.stored_blocks import (
+    NEW_SUFFIX,
+    Read,
+    StoredBlock,
+    StoredBlocks,
+    block_id_of,
+    header_seed,
+)
+from natsd.store.subject_index import SubjectIndex
+
+WINDOW = 8  # blocks that are being read and summed up
+THREADS_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDamage:
+    """Bytes of a file that should verify and do not; `str` is one line about it.
+
+    Messages `first_sequence` to `last_sequence` are lost; both are 0 where none is.
+    """
+
+    path: Path
+    offset: int
+    length: int
+    first_sequence: int
+    last_sequence: int
+    what: str
+
+    def covers(self, sequence: int) -> bool:
+        """Whether a message of that sequence may have been here."""
+        if not self.first_sequence or sequence < self.first_sequence:
+            return False
+        return not self.last_sequence or sequence <= self.last_sequence
+
+    def __str__(self) -> str:
+        where = f"{self.path}: {self.what} at byte {self.offset} ({self.length} bytes)"
+        if not self.first_sequence:
+            return where
+        if not self.last_sequence:
+            return f"{where}, messages from {self.first_sequence} on"
+        if self.last_sequence == self.first_sequence:
+            return f"{where}, message {self.first_sequence}"
+        return f"{where}, messages {self.first_sequence} to {self.last_sequence}"
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a MessageLog adopts, and what is left to do."""
+
+    blocks: list[StoredBlock] = field(default_factory=list)  # oldest first
+    subjects: SubjectIndex = field(default_factory=SubjectIndex)
+    dead: SequenceSet = field(default_factory=SequenceSet)
+    expiries: Expiries = field(default_factory=Expiries)
+    first_sequence: int = 0
+    last_sequence: int = 0
+    first_time_ns: int = 0
+    last_time_ns: int = 0
+    msgs: int = 0
+    live_bytes: int = 0
+    commit_number: int = 0
+    is_closed: bool = False  # cleanly: nothing needs a mark
+    damage: list[FoundDamage] = field(default_factory=list)
+    unfinished_erasures: SequenceSet = field(default_factory=SequenceSet)
+    empty: list[Path] = field(default_factory=list)  # files that hold nothing any more
+
+
+def recover(blocks: StoredBlocks, image: StoreImage | None) -> Recovered:
+    """Read all blocks. `image` is what index.db says, where it verifies: it proves what was there.
+
+    Blocks. Raises `OSError`.
+    """
+    names = blocks.disk.listdir(blocks.directory)
+    leftovers = [blocks.directory / name for name in names if name.endswith(NEW_SUFFIX)]
+    blocks.remove_files(leftovers)
+    ids = sorted(filter(None, map(block_id_of, names)), reverse=True)
+    threads = min(THREADS_MAX, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="natsd-recovery") as pool:
+        return _Recovery(blocks, image, pool).run(ids)
+
+
+class _Recovery:
+    """One pass over the blocks, newest first."""
+
+    def __init__(
+        self, blocks: StoredBlocks, image: StoreImage | None, pool: ThreadPoolExecutor
+    ) -> None:
+        self._blocks = blocks
+        self._image = image
+        self._images = {i.block_id: i for i in image.blocks} if image else {}
+        self._pool = pool
+        self._removed = SequenceSet()
+        self._erased = SequenceSet()
+        self._floor = 0
+        self._has_mark = False  # some newer block has one: this one was written to its end
+        self._upto = 0  # the first sequence of the block that was read before
+        self._summaries: deque[tuple[StoredBlock, Future[BlockSummary]]] = deque()
+        self._found = Recovered()
+
+    def run(self, ids: list[int]) -> Recovered:
+        found = self._found
+        for block_id, read in self._reads(ids):
+            self._take(block_id, read)
+            while len(self._summaries) > WINDOW:
+                self._merge()
+        while self._summaries:
+            self._merge()
+        if self._image is not None and self._image.commit_number >= found.commit_number:
+            self._note_lost(self._image, ids)
+        self._blocks.next_id = max([self._blocks.next_id, *(i + 1 for i in ids)])
+        self._finish()
+        return found
+
+    # Reading
+
+    def _reads(self, ids: list[int]) -> Iterator[tuple[int, Read]]:
+        """Until a block with a mark is found one at a time, then as many as there are threads."""
+        ahead: deque[tuple[int, Future[Read]]] = deque()
+        for block_id in ids:
+            ahead.append((block_id, self._pool.submit(self._read, block_id, self._has_mark)))
+            while ahead and (not self._has_mark or len(ahead) >= WINDOW // 2):
+                number, read = ahead.popleft()
+                yield number, read.result()
+        for number, read in ahead:
+            yield number, read.result()
+
+    def _read(self, block_id: int, has_successor: bool) -> Read:
+        file = self._blocks.disk.open(self._blocks.path_of(block_id), write=False)
+        try:
+            data = file.pread(file.size(), 0)
+        finally:
+            file.close()
+        image = self._images.get(block_id)
+        if image is not None and image.seed != (header_seed(data) or image.seed):
+            image = None  # rewritten since
+        proven = -1 if has_successor else image.size if image else 0
+        base = image.base_sequence if image else 0
+        return self._blocks.scan(data, block_id, proven=proven, first_sequence=base)
+
+    def _take(self, block_id: int, read: Read) -> None:
+        scan = read.scan
+        path = self._blocks.path_of(block_id)
+        if not scan.readable or not (scan.commit_number or scan.end > 64):
+            self._take_unreadable(block_id, path, read)
+            return
+        for _, erased, encoded in scan.tombstones:
+            (self._erased if erased else self._removed).union_update(SequenceSet.decode(encoded))
+        if not self._has_mark:
+            self._found.commit_number = scan.commit_number
+            self._found.is_closed = scan.closed and not scan.torn_bytes
+        self._found.commit_number = max(self._found.commit_number, scan.commit_number)
+        self._has_mark = True
+        self._floor = self._floor or scan.first_sequence
+        self._note_damage(path, read)
+        self._add(path, read)
+
+    def _take_unreadable(self, block_id: int, path: Path, read: Read) -> None:
+        """Either its first commit never came to be, or nothing of it can be read any more."""
+        image = self._images.get(block_id)
+        if image is None and not self._has_mark:
+            self._found.empty.append(path)
+            return
+        first, last = (image.base_sequence, image.last_sequence) if image else (0, 0)
+        size = len(read.scan.data)
+        self._found.damage.append(FoundDamage(path, 0, size, first, last, "block unreadable"))
+
+    def _note_damage(self, path: Path, read: Read) -> None:
+        scan = read.scan
+        for found in scan.damage:
+            self._found.damage.append(
+                FoundDamage(
+                    path,
+                    read.physical_offset(found.offset),
+                    found.length,
+                    found.first_sequence,
+                    found.last_sequence,
+                    found.what,
+                )
+            )
+
+    def _note_lost(self, image: StoreImage, ids: list[int]) -> None:
+        """Nothing was committed after index.db: what it tells and is not there is lost."""
+        found = self._found
+        found.commit_number = max(found.commit_number, image.commit_number)
+        found.last_time_ns = max(found.last_time_ns, image.last_time_ns)
+        if image.last_sequence > found.last_sequence:
+            if found.msgs:
+                found.dead.add_range(found.last_sequence + 1, image.last_sequence)
+            found.last_sequence = image.last_sequence
+        for block in image.blocks:
+            if block.block_id not in ids and block.message_count:
+                self._note_missing(block.block_id, block)
+
+    def _note_missing(self, block_id: int, image: BlockImage) -> None:
+        first = max(image.base_sequence, self._floor)
+        path = self._blocks.path_of(block_id)
+        self._found.damage.append(
+            FoundDamage(path, 0, 0, first, image.last_sequence, "block missing")
+        )
+
+    # What lives
+
+    def _add(self, path: Path, read: Read) -> None:
+        scan = read.scan
+        block = MsgBlock.from_scan(scan, self._blocks.block_bytes_max)
+        stored = StoredBlock(
+            block,
+            path,
+            read.unwrapped is not None or self._blocks.data_key is not None,
+            physical_end=read.physical_offset(scan.end),
+            is_named=True,
+        )
+        stored.allocated = stored.physical_end
+        if scan.torn_bytes or (read.unwrapped is not None and read.unwrapped.torn):
+            stored.allocated = -1  # to be cut
+        self._blocks.add(stored)
+        self._found.blocks.append(stored)
+        last = max(self._found.last_sequence, block.last_sequence)
+        self._found.last_sequence = last
+        within = SequenceSet()
+        within.add_range(block.base_sequence, max(block.base_sequence, block.last_sequence))
+        erased = within.copy()
+        within.intersection_update(self._removed)
+        erased.intersection_update(self._erased)
+        for sequence in erased:
+            if block.is_live(sequence):
+                self._found.unfinished_erasures.add(sequence)
+        within.union_update(erased)
+        future = self._pool.submit(BlockSummary, block, within, self._floor)
+        self._summaries.append((stored, future))
+
+    def _merge(self) -> None:
+        stored, future = self._summaries.popleft()
+        summary = future.result()
+        found, block = self._found, stored.block
+        summary.merge_into(found.subjects, found.expiries)
+        found.msgs += block.message_count
+        found.live_bytes += block.live_bytes
+        found.last_time_ns = found.last_time_ns or summary.last_time_ns
+        if summary.first_sequence:
+            found.first_sequence = summary.first_sequence
+            found.first_time_ns = summary.first_time_ns
+        last = self._upto - 1 if self._upto else found.last_sequence
+        if last >= block.base_sequence:
+            note_gaps(block, block.base_sequence, last, found.dead)
+        self._upto = block.base_sequence
+        if stored is not found.blocks[0]:
+            block.seal()
+            block.clear_cache()
+            block.drop_arrays()
+
+    def _finish(self) -> None:
+        found = self._found
+        found.blocks.reverse()
+        if found.msgs == 0:
+            found.first_sequence = max(found.last_sequence + 1, self._floor)
+            found.last_sequence = found.first_sequence - 1
+        keep = 0
+        while keep + 1 < len(found.blocks) and (
+            found.blocks[keep + 1].block.base_sequence <= found.first_sequence
+        ):
+            keep += 1
+        for stored in found.blocks[:keep]:
+            self._blocks.drop(stored)
+            found.empty.append(stored.path)
+        del found.blocks[:keep]
+        if found.blocks:
+            found.dead.discard_range(0, found.first_sequence - 1)
+            if found.msgs == 0:
+                found.dead.clear()
+            set_slots(found.blocks[-1].block, found.subjects)
+        self._cut()
+
+    def _cut(self) -> None:
+        """What follows the last commit must be zeros, or it may look like more one day."""
+        self._blocks.remove_files(self._found.empty)
+        for stored in self._found.blocks:
+            if stored.allocated < 0:
+                stored.allocated = stored.physical_end
+                file = self._blocks.disk.open(stored.path)
+                try:
+                    file.truncate(stored.physical_end)
+                    file.fsync()
+                finally:
+                    file.close()

@@ -1,0 +1,253 @@
+"""Removing many messages, in slices: operations like those of search.pyx.
+
+What is removed counts as removed at once. A store that can undo commits between slices, before what
+it keeps for undoing (`log.undo_bytes`) grows large. `result` is the number of messages removed.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.store.block cimport FOUND, MsgBlock
+from natsd.store.block_index cimport index_seek, index_sequence
+from natsd.store.filter cimport Filter
+from natsd.store.log cimport MessageLog
+from natsd.store.record cimport RecordView
+from natsd.store.search cimport Operation
+from natsd.store.subject_index cimport Subject, sequence_in
+
+from natsd.store.errors import ColdBlock
+
+cdef enum:
+    REMOVAL_COST = 100          # of budget
+    SUBJECT_COST = 40
+
+
+cdef class Purge(Operation):
+    """What a filter matches, below `up_to_sequence` (0: all there is when it begins) and but for
+    the newest `keep`. Without any bound the log is emptied at once."""
+
+    cdef uint64_t upto, keep, at, high, total, removed
+    cdef bint is_scanning
+
+    def __init__(
+        self, MessageLog log not None, Filter wanted not None, uint64_t up_to_sequence=0,
+        uint64_t keep=0,
+    ):
+        self.log = log
+        self.filter = wanted
+        self.keep = keep
+        self.upto = up_to_sequence - 1 if up_to_sequence else log.edges.last
+        self.upto = min(self.upto, log.edges.last)
+
+    cdef int begin(self) except -1:
+        Operation.begin(self)
+        self.total = self.high = 0
+        self.at = ~<uint64_t> 0
+        self.is_scanning = False
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        if self.filter.is_everything:
+            return self.purge_front(budget // REMOVAL_COST + 1)
+        if not self.is_scanning and not self.count_subjects(budget // SUBJECT_COST + 1):
+            return False
+        return self.purge_matches(budget)
+
+    cdef bint finish(self):
+        self.result = self.removed
+        return True
+
+    cdef bint purge_front(self, uint64_t removals_max) except? -1:
+        if self.keep == 0 and self.upto == self.log.edges.last:
+            self.removed += self.log.clear(self.log.edges.last + 1)
+            return self.finish()
+        while removals_max:
+            if self.log.msgs <= self.keep or self.log.edges.first > self.upto:
+                return self.finish()
+            self.need(self.log.remove(self.log.edges.first, False))
+            self.removed += 1
+            removals_max -= 1
+        return False
+
+    cdef bint count_subjects(self, uint64_t subjects_max) except? -1:
+        cdef int64_t slot
+        cdef Subject* record
+        for _ in range(subjects_max):
+            slot = self.matches.next()
+            if slot < 0:
+                self.is_scanning = True
+                self.upto = min(self.upto, self.high)
+                self.at = max(self.at, self.log.edges.first)
+                return True
+            record = self.subjects.record(slot)
+            self.total += record.count
+            self.at = min(self.at, sequence_in(record.first))
+            self.high = max(self.high, sequence_in(record.last))
+        return False
+
+    cdef bint purge_matches(self, uint64_t budget) except? -1:
+        """Walks the slots between the bounds of the subjects that match."""
+        cdef MsgBlock block
+        cdef uint64_t used
+        while budget:
+            self.at = max(self.at, self.log.edges.first)
+            if self.at > self.upto or self.total <= self.keep or self.log.blocks.count == 0:
+                return self.finish()
+            block = self.log.blocks.holding(self.at)
+            if not block.has_arrays:
+                raise ColdBlock(block)
+            used = self.purge_block(block, budget)
+            budget -= min(budget, used)
+        return False
+
+    cdef uint64_t purge_block(self, MsgBlock block, uint64_t budget) except? 0:
+        cdef uint32_t place = <uint32_t> index_seek(&block.index, self.at)
+        cdef uint64_t used = 0, sequence
+        while place < block.index.count and used < budget and self.total > self.keep:
+            sequence = index_sequence(&block.index, place)
+            if sequence > self.upto:
+                break
+            self.at = sequence
+            if self.log.is_here(sequence) and self.is_wanted(block, sequence):
+                self.need(self.log.remove(sequence, False))
+                self.removed += 1
+                self.total -= 1
+                used += REMOVAL_COST
+            used += 1
+            place += 1
+            self.at = sequence + 1
+        if place == block.index.count:
+            self.at = max(self.at, block.last_sequence + 1)
+            place = self.log.blocks.place_of(self.at)
+            if self.log.blocks.at(place) is block:
+                self.at = (
+                    self.log.blocks.bases[place + 1] if place + 1 < self.log.blocks.count
+                    else self.upto + 1
+                )
+        elif index_sequence(&block.index, place) > self.upto:
+            self.at = self.upto + 1
+        return used + 1
+
+    cdef bint is_wanted(self, MsgBlock block, uint64_t sequence) except? -1:
+        cdef uint32_t slot = block.slot_of(sequence)
+        cdef uint32_t birth = self.subjects.record(slot).birth
+        cdef RecordView view
+        cdef int verdict = self.filter.known(slot, birth)
+        if verdict < 0:
+            if block.view(sequence, &view) != FOUND:
+                raise ColdBlock(block)
+            verdict = self.filter.matches(view.subject, view.subject_len)
+            self.filter.learn(slot, birth, verdict)
+        return verdict
+
+
+cdef class Compact(Operation):
+    """Everything below a sequence, which may lie past the end: then the log goes on there."""
+
+    cdef uint64_t sequence, removed
+
+    def __init__(self, MessageLog log not None, uint64_t sequence):
+        self.log = log
+        self.sequence = sequence
+
+    cdef int begin(self) except -1:
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        if self.sequence > self.log.edges.last:
+            self.removed += self.log.clear(self.sequence)
+        for _ in range(budget // REMOVAL_COST + 1):
+            if self.log.msgs == 0 or self.log.edges.first >= self.sequence:
+                self.result = self.removed
+                return True
+            self.need(self.log.remove(self.log.edges.first, False))
+            self.removed += 1
+        return False
+
+
+cdef class RemoveAbove(Operation):
+    """Everything above a sequence; the log's `cut` then forgets that it was there."""
+
+    cdef uint64_t sequence, removed
+
+    def __init__(self, MessageLog log not None, uint64_t sequence):
+        self.log = log
+        self.sequence = sequence
+
+    cdef int begin(self) except -1:
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        cdef uint64_t last = 0
+        for _ in range(budget // REMOVAL_COST + 1):
+            if not self.log.live_before(self.log.edges.last, &last) or last <= self.sequence:
+                self.result = self.removed
+                return True
+            self.need(self.log.remove(last, False))
+            self.removed += 1
+        return False
+
+
+cdef class ThinSubjects(Operation):
+    """What a smaller `max_msgs_per_subject` no longer allows."""
+
+    cdef int64_t slot
+
+    def __init__(self, MessageLog log not None):
+        self.log = log
+        self.filter = Filter((b">",))
+        self.result = 0
+
+    cdef int begin(self) except -1:
+        self.slot = -1
+        return Operation.begin(self)
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        cdef uint64_t first = 0, limit = self.log.limit.max_msgs_per_subject
+        cdef int64_t left = <int64_t> min(budget, <uint64_t> 1 << 62)
+        while limit and left > 0:
+            if self.slot < 0:
+                self.slot = self.matches.next()
+                left -= SUBJECT_COST
+                if self.slot < 0:
+                    return True
+            if self.subjects.record(self.slot).count <= limit:
+                self.slot = -1
+                continue
+            self.need(self.log.exact_first(self.slot, &first))
+            self.need(self.log.remove(first, False))
+            left -= REMOVAL_COST
+            self.result += 1
+        return limit == 0
+
+
+cdef class Sweep(Operation):
+    """Forget the names of subjects without a message whose name was not at hand when the last one
+    went. Only while everything is durable: else a rollback would miss them."""
+
+    def __init__(self, MessageLog log not None):
+        self.log = log
+        self.filter = Filter((b">",))
+        self.result = 0
+
+    cdef int begin(self) except -1:
+        Operation.begin(self)
+        self.matches.only_ghosts = True
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        cdef list names = []
+        cdef bytes name
+        cdef bint done = True
+        if self.log.is_undoable and not self.log.is_quiet:
+            return True
+        for _ in range(budget // SUBJECT_COST + 1):
+            if self.matches.next() < 0:
+                break
+            names.append(self.matches.name[:self.matches.name_len])
+        else:
+            done = False
+        self.matches.pause()
+        for name in names:
+            self.subjects.forget(name, len(name))
+        self.result += len(names)
+        return done

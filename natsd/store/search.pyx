@@ -1,0 +1,656 @@
+"""Reading a log at length, in slices: counting, listing, finding what matches.
+
+An Operation does some of its work per `step` and says whether that was all; between two steps
+others may append and remove. A step that needs a block raises ColdBlock; the next one goes on where
+it stopped. One unit of budget is about 2 ns: a message looked at, as a rule through the four bytes
+of its slot; a subject costs SUBJECT_COST. So 500,000 of them make a slice of a millisecond.
+
+Promise
+- What stays unchanged from the first step to the last is counted and listed exactly. Messages
+  appended meanwhile are left out of counts up to a sequence; of those removed meanwhile some may be
+  in it.
+- Blocks are entered only between the bounds that the subject index knows. Whole subjects are
+  counted from the index; only those that begin before the range, or end behind it, are looked for
+  in the blocks: on whichever side of the range that is shorter.
+- If the log is emptied at once meanwhile, an operation begins anew.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.core.subject cimport wire_text
+from natsd.store.block cimport FOUND, MsgBlock
+from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_sequence
+from natsd.store.filter cimport Filter
+from natsd.store.log cimport DONE, NEEDS_BLOCK, MessageLog, Outcome
+from natsd.store.matches cimport Matches, SlotMarks
+from natsd.store.record cimport RecordView, message_of
+from natsd.store.subject_index cimport Subject, is_exact, sequence_in
+
+from natsd.store.errors import ColdBlock, StoreEOF, TooManyResults
+from natsd.store.store import SubjectState
+
+cdef enum:
+    SUBJECT_COST = 40           # of budget
+    LINEAR_MAX = 4096           # messages looked at before the subjects are asked
+    FEW_SUBJECTS = 512          # that many are asked where the next match may be
+
+
+cdef inline bint is_live(uint32_t offset) noexcept nogil:
+    return 0 < offset <= OFFSET_MASK
+
+
+cdef class Operation:
+    cpdef bint step(self, uint64_t budget) except? -1:
+        if self.subjects is not self.log.subjects:
+            self.subjects = self.log.subjects
+            self.begin()
+        try:
+            return self.work(budget)
+        finally:
+            if self.matches is not None:
+                self.matches.pause()
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        return True
+
+    cdef int begin(self) except -1:
+        self.matches = Matches(self.subjects, self.filter)
+        return 0
+
+    cdef int need(self, Outcome outcome) except -1:
+        if outcome == NEEDS_BLOCK:
+            raise ColdBlock(self.log.wanted)
+        return 0
+
+
+cdef class Scan:
+    """A walk over the blocks from one sequence to another, both included, either way."""
+
+    cdef MessageLog log
+    cdef uint64_t at            # the next one
+    cdef uint64_t upto
+    cdef bint is_done
+
+    cdef int set(self, MessageLog log, uint64_t first, uint64_t last, bint back=False) except -1:
+        self.log = log
+        self.at = min(last, log.edges.last) if back else max(first, log.edges.first)
+        self.upto = max(first, log.edges.first) if back else min(last, log.edges.last)
+        self.is_done = self.at < self.upto if back else self.at > self.upto
+        return 0
+
+    cdef MsgBlock block(self):
+        """The one that `at` is in, with its arrays; None: there is no block."""
+        cdef MsgBlock block
+        if self.log.blocks.count == 0:
+            self.is_done = True
+            return None
+        block = self.log.blocks.holding(self.at)
+        if not block.has_arrays:
+            raise ColdBlock(block)
+        return block
+
+    cdef uint64_t next_base(self) noexcept:
+        """Where the block behind `at` begins; 0: there is none."""
+        cdef uint32_t place = self.log.blocks.place_of(self.at) + 1
+        return self.log.blocks.bases[place] if place < self.log.blocks.count else 0
+
+    cdef int passed(self, MsgBlock block, uint32_t place) noexcept:
+        """Forward: what is before `place` of the block was looked at."""
+        if place < block.index.count:
+            self.at = index_sequence(&block.index, place)
+        else:
+            self.at = self.next_base()
+        self.is_done = self.at == 0 or self.at > self.upto
+        return 0
+
+    cdef int passed_back(self, MsgBlock block, uint32_t place) noexcept:
+        """Backward: what is at `place` of the block and behind it was looked at."""
+        if place > 0:
+            self.at = index_sequence(&block.index, place - 1)
+        else:
+            self.at = block.base_sequence - 1
+        self.is_done = (
+            self.at < self.upto or place == 0 and self.log.blocks.bases[0] == block.base_sequence
+        )
+        return 0
+
+
+cdef inline uint32_t places_until(BlockIndex* index, uint64_t upto) noexcept:
+    """How many places of the block are at or before `upto`."""
+    return <uint32_t> index_seek(index, upto + 1)
+
+
+cdef uint64_t count_marked(
+    BlockIndex* index, uint32_t place, uint32_t end, SlotMarks marks
+) noexcept:
+    cdef uint64_t found = 0
+    for place in range(place, end):
+        if is_live(index.offsets[place]) and marks.has(index.slots[place]):
+            found += 1
+    return found
+
+
+cdef class NumPending(Operation):
+    cdef Scan scan
+    cdef SlotMarks partial
+    cdef uint64_t first, through, found, partial_count, low, high
+    cdef bint last_only, has_late, is_scanning, is_below
+
+    def __init__(
+        self, MessageLog log not None, Filter wanted not None, uint64_t from_sequence,
+        bint last_per_subject=False,
+    ):
+        self.log = log
+        self.filter = wanted
+        self.first = from_sequence
+        self.last_only = last_per_subject
+        self.through = log.edges.last
+
+    cdef int begin(self) except -1:
+        Operation.begin(self)
+        self.partial = SlotMarks()
+        self.found = self.partial_count = self.high = 0
+        self.low = ~<uint64_t> 0
+        self.has_late = self.is_scanning = False
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        if self.first > self.through:
+            return self.finish()
+        if self.filter.is_everything and not self.last_only:
+            self.found = self.log.live_below(self.through + 1) - self.log.live_below(self.first)
+            return self.finish()
+        if not self.is_scanning and not self.count_subjects(budget // SUBJECT_COST + 1):
+            return False
+        return self.count_messages(budget)
+
+    cdef bint finish(self):
+        self.result = self.found, self.through
+        return True
+
+    cdef bint count_subjects(self, uint64_t subjects_max) except? -1:
+        cdef int64_t slot
+        cdef Subject* record
+        for _ in range(subjects_max):
+            slot = self.matches.next()
+            if slot < 0:
+                self.begin_scan()
+                return True
+            record = self.subjects.record(slot)
+            if sequence_in(record.last) < self.first or sequence_in(record.first) > self.through:
+                continue
+            if self.last_only:
+                self.count_last(slot, record)
+            elif (
+                sequence_in(record.first) >= self.first
+                and sequence_in(record.last) <= self.through
+            ):
+                self.found += record.count
+            else:
+                self.note_partial(slot, record)
+        return False
+
+    cdef int count_last(self, int64_t slot, Subject* record) except -1:
+        """Does the subject's last message lie in the range?"""
+        cdef uint64_t last = 0
+        if sequence_in(record.first) < self.first and not is_exact(record.last):
+            if self.log.exact_last(slot, &last) != DONE:
+                self.note_partial(slot, record)     # found by the scan, from its end
+                return 0
+        self.found += sequence_in(record.last) >= self.first
+        return 0
+
+    cdef int note_partial(self, int64_t slot, Subject* record) except -1:
+        self.partial.mark(<uint32_t> slot)
+        self.partial_count += record.count
+        self.low = min(self.low, sequence_in(record.first))
+        self.high = max(self.high, sequence_in(record.last))
+        self.has_late = self.has_late or sequence_in(record.last) > self.through
+        return 0
+
+    cdef int begin_scan(self) except -1:
+        """Over the part of the partial subjects' messages that is shorter: in the range, or before
+        it, where their number is known and nothing of them lies behind."""
+        cdef uint64_t low = max(self.low, self.log.edges.first)
+        cdef uint64_t high = min(self.high, self.through)
+        self.is_scanning = True
+        self.scan = Scan()
+        self.is_below = (
+            not self.last_only and not self.has_late and low < self.first
+            and self.first - low < high - min(high, self.first)
+        )
+        if self.partial.count == 0:
+            self.scan.is_done = True
+        elif self.last_only:
+            self.scan.set(self.log, self.first, high, True)
+        elif self.is_below:
+            self.found += self.partial_count
+            self.scan.set(self.log, low, self.first - 1)
+        else:
+            self.scan.set(self.log, max(self.first, low), high)
+        return 0
+
+    cdef bint count_messages(self, uint64_t budget) except? -1:
+        cdef MsgBlock block
+        cdef uint32_t place, end
+        cdef uint64_t found
+        while not self.scan.is_done and budget > 0:
+            block = self.scan.block()
+            if block is None:
+                break
+            if self.last_only:
+                budget -= self.count_lasts(block, budget)
+                continue
+            place = <uint32_t> index_seek(&block.index, self.scan.at)
+            end = <uint32_t> min(places_until(&block.index, self.scan.upto), place + budget)
+            found = count_marked(&block.index, place, end, self.partial)
+            if self.is_below:
+                self.found -= found
+            else:
+                self.found += found
+            budget -= min(budget, max(end - place, 1))
+            self.scan.passed(block, end)
+        return self.finish() if self.scan.is_done else False
+
+    cdef uint64_t count_lasts(self, MsgBlock block, uint64_t budget) except? 0:
+        """Backward: the first message met of each subject is its last."""
+        cdef uint32_t end = places_until(&block.index, self.scan.at)
+        cdef uint32_t stop = <uint32_t> (end - min(budget, end)), place = end
+        cdef uint32_t slot
+        while place > stop and self.partial.count:
+            place -= 1
+            slot = block.index.slots[place]
+            if is_live(block.index.offsets[place]) and self.partial.has(slot):
+                self.partial.unmark(slot)
+                self.found += index_sequence(&block.index, place) >= self.first
+        self.scan.passed_back(block, place)
+        self.scan.is_done = self.scan.is_done or self.partial.count == 0
+        return min(budget, max(end - place, 1))
+
+
+cdef class MultiLast(Operation):
+    cdef Scan scan
+    cdef SlotMarks wanted
+    cdef list sequences
+    cdef uint64_t upto, low, high
+    cdef int64_t max_allowed
+
+    def __init__(
+        self, MessageLog log not None, Filter wanted not None, uint64_t up_to_sequence=0,
+        int64_t max_allowed=-1,
+    ):
+        self.log = log
+        self.filter = wanted
+        self.upto = min(up_to_sequence or log.edges.last, log.edges.last)
+        self.max_allowed = max_allowed
+
+    cdef int begin(self) except -1:
+        Operation.begin(self)
+        self.wanted = SlotMarks()
+        self.sequences = []
+        self.scan = None
+        self.low = ~<uint64_t> 0
+        self.high = 0
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        if self.scan is None and not self.list_subjects(budget // SUBJECT_COST + 1):
+            return False
+        while not self.scan.is_done and budget > 0:
+            budget -= self.look_back(budget)
+        if not self.scan.is_done:
+            return False
+        self.result = sorted(self.sequences)
+        return True
+
+    cdef int add(self, uint64_t sequence) except -1:
+        self.sequences.append(sequence)
+        if 0 < self.max_allowed < len(self.sequences):
+            raise TooManyResults()
+        return 0
+
+    cdef bint list_subjects(self, uint64_t subjects_max) except? -1:
+        cdef int64_t slot
+        cdef Subject* record
+        for _ in range(subjects_max):
+            slot = self.matches.next()
+            if slot < 0:
+                self.scan = Scan()
+                self.scan.is_done = self.wanted.count == 0
+                if not self.scan.is_done:
+                    self.scan.set(self.log, self.low, min(self.high, self.upto), True)
+                return True
+            record = self.subjects.record(slot)
+            if sequence_in(record.first) > self.upto:
+                continue
+            if is_exact(record.last) and record.last <= self.upto:
+                self.add(record.last)
+            else:
+                self.wanted.mark(<uint32_t> slot)
+                self.low = min(self.low, sequence_in(record.first))
+                self.high = max(self.high, sequence_in(record.last))
+        return False
+
+    cdef uint64_t look_back(self, uint64_t budget) except? 0:
+        cdef MsgBlock block = self.scan.block()
+        cdef uint32_t end, stop, place, slot
+        if block is None:
+            return budget
+        place = end = places_until(&block.index, self.scan.at)
+        stop = <uint32_t> (end - min(budget, end))
+        while place > stop and self.wanted.count:
+            place -= 1
+            slot = block.index.slots[place]
+            if is_live(block.index.offsets[place]) and self.wanted.has(slot):
+                self.wanted.unmark(slot)
+                self.add(index_sequence(&block.index, place))
+        self.scan.passed_back(block, place)
+        self.scan.is_done = self.scan.is_done or self.wanted.count == 0
+        return min(budget, max(end - place, 1))
+
+
+cdef class SubjectTotals(Operation):
+    def __init__(self, MessageLog log not None, Filter wanted not None):
+        self.log = log
+        self.filter = wanted
+
+    cdef int begin(self) except -1:
+        Operation.begin(self)
+        self.result = {}
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        cdef int64_t slot
+        for _ in range(budget // (4 * SUBJECT_COST) + 1):
+            slot = self.matches.next()
+            if slot < 0:
+                return True
+            name = wire_text(self.matches.name, self.matches.name_len)
+            self.result[name] = self.subjects.record(slot).count
+        return False
+
+
+cdef class SubjectStates(Operation):
+    """Edges that are only bounds are made exact first, all of them in one walk each way."""
+
+    cdef Scan forward, backward
+    cdef SlotMarks firsts, lasts
+    cdef uint64_t low, high
+
+    def __init__(self, MessageLog log not None, Filter wanted not None):
+        self.log = log
+        self.filter = wanted
+
+    cdef int begin(self) except -1:
+        Operation.begin(self)
+        self.result = {}
+        self.firsts = SlotMarks()
+        self.lasts = SlotMarks()
+        self.forward = self.backward = None
+        self.low = ~<uint64_t> 0
+        self.high = 0
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        if self.forward is None and not self.collect_bounds(budget // SUBJECT_COST + 1):
+            return False
+        if not self.look_forward(budget) or not self.look_backward(budget):
+            return False
+        return self.list_states(budget // (8 * SUBJECT_COST) + 1)
+
+    cdef bint collect_bounds(self, uint64_t subjects_max) except? -1:
+        cdef int64_t slot
+        cdef Subject* record
+        for _ in range(subjects_max):
+            slot = self.matches.next()
+            if slot < 0:
+                self.forward = Scan()
+                self.backward = Scan()
+                self.forward.set(self.log, self.low, self.high)
+                self.backward.set(self.log, self.low, self.high, True)
+                self.matches = Matches(self.subjects, self.filter)
+                return True
+            record = self.subjects.record(slot)
+            if is_exact(record.first) and is_exact(record.last):
+                continue
+            if not is_exact(record.first):
+                self.firsts.mark(<uint32_t> slot)
+            if not is_exact(record.last):
+                self.lasts.mark(<uint32_t> slot)
+            self.low = min(self.low, sequence_in(record.first))
+            self.high = max(self.high, sequence_in(record.last))
+        return False
+
+    cdef bint look_forward(self, uint64_t budget) except? -1:
+        cdef MsgBlock block
+        cdef uint32_t place, end, slot
+        while self.firsts.count and not self.forward.is_done and budget > 0:
+            block = self.forward.block()
+            if block is None:
+                break
+            place = <uint32_t> index_seek(&block.index, self.forward.at)
+            end = <uint32_t> min(<uint64_t> block.index.count, place + budget)
+            budget -= min(budget, max(end - place, 1))
+            for place in range(place, end):
+                slot = block.index.slots[place]
+                if is_live(block.index.offsets[place]) and self.firsts.has(slot):
+                    self.firsts.unmark(slot)
+                    self.subjects.set_first(slot, index_sequence(&block.index, place))
+            self.forward.passed(block, end)
+        return self.firsts.count == 0 or self.forward.is_done
+
+    cdef bint look_backward(self, uint64_t budget) except? -1:
+        cdef MsgBlock block
+        cdef uint32_t place, end, slot
+        while self.lasts.count and not self.backward.is_done and budget > 0:
+            block = self.backward.block()
+            if block is None:
+                break
+            place = places_until(&block.index, self.backward.at)
+            end = <uint32_t> (place - min(budget, place))
+            budget -= min(budget, max(place - end, 1))
+            while place > end:
+                place -= 1
+                slot = block.index.slots[place]
+                if is_live(block.index.offsets[place]) and self.lasts.has(slot):
+                    self.lasts.unmark(slot)
+                    self.subjects.set_last(slot, index_sequence(&block.index, place))
+            self.backward.passed_back(block, place)
+        return self.lasts.count == 0 or self.backward.is_done
+
+    cdef bint list_states(self, uint64_t subjects_max) except? -1:
+        cdef int64_t slot
+        cdef Subject* record
+        cdef uint64_t first = 0, last = 0
+        for _ in range(subjects_max):
+            slot = self.matches.next()
+            if slot < 0:
+                return True
+            record = self.subjects.record(slot)
+            self.need(self.log.exact_first(slot, &first))
+            self.need(self.log.exact_last(slot, &last))
+            name = wire_text(self.matches.name, self.matches.name_len)
+            self.result[name] = SubjectState(record.count, first, last)
+        return False
+
+
+cdef class LastMatch(Operation):
+    """The last message that a filter matches; `result` 0: none."""
+
+    cdef uint64_t best
+    cdef list bounds            # (bound, slot) of subjects whose last is not known exactly
+
+    def __init__(self, MessageLog log not None, Filter wanted not None):
+        self.log = log
+        self.filter = wanted
+
+    cdef int begin(self) except -1:
+        Operation.begin(self)
+        self.best = 0
+        self.bounds = []
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        if self.filter.is_everything:
+            if not self.log.live_before(self.log.edges.last, &self.best):
+                self.best = 0
+        elif not self.look(budget // SUBJECT_COST + 1):
+            return False
+        self.result = self.best
+        return True
+
+    cdef bint look(self, uint64_t subjects_max) except? -1:
+        cdef int64_t slot = 0
+        cdef uint64_t last = 0
+        cdef Subject* record
+        for _ in range(subjects_max):
+            slot = self.matches.next()
+            if slot < 0:
+                break
+            record = self.subjects.record(slot)
+            if is_exact(record.last):
+                self.best = max(self.best, record.last)
+            else:
+                self.bounds.append((sequence_in(record.last), slot))
+        if slot >= 0:
+            return False
+        self.bounds.sort()
+        while self.bounds and self.bounds[-1][0] > self.best:
+            slot = self.bounds[-1][1]
+            if self.subjects.record(slot).count:
+                self.need(self.log.exact_last(slot, &last))
+                self.best = max(self.best, last)
+            self.bounds.pop()
+        return True
+
+
+cdef class NextMatch(Operation):
+    """The first message at or after a sequence that a filter matches; `result` 0: none.
+
+    Looks at each message's slot, and asks the filter what it remembers of that. When that has not
+    found any soon, the subjects that match say between which bounds one can be.
+    """
+
+    cdef Scan scan
+    cdef uint64_t first
+    cdef bint is_narrowed
+
+    def __init__(self, MessageLog log not None, Filter wanted not None, uint64_t from_sequence):
+        self.log = log
+        self.filter = wanted
+        self.first = max(from_sequence, 1)
+
+    cdef int begin(self) except -1:
+        self.result = 0
+        self.is_narrowed = False
+        self.scan = Scan()
+        self.scan.set(self.log, self.first, self.log.edges.last)
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        cdef uint64_t found = 0
+        if self.filter.is_everything:
+            self.result = found if self.log.next_live(self.first, &found) else 0
+            return True
+        if self.filter.is_literal:
+            return self.find_literal()
+        if not self.is_narrowed:
+            if self.look(min(budget, <uint64_t> LINEAR_MAX)):
+                return True
+            self.narrow()
+        return self.look(budget)
+
+    cdef bint find_literal(self) except? -1:
+        cdef int64_t slot = self.subjects.find(self.filter.each.text, self.filter.each.length)
+        cdef uint64_t found = 0
+        cdef Subject* record
+        if slot < 0 or self.subjects.record(slot).count == 0:
+            return True
+        record = self.subjects.record(slot)
+        if is_exact(record.first) and record.first >= self.first:
+            self.result = record.first
+            return True
+        if sequence_in(record.last) < self.first:
+            return True
+        self.need(self.log.find_slot(
+            <uint32_t> slot, max(self.first, sequence_in(record.first)), sequence_in(record.last),
+            &found,
+        ))
+        self.result = found
+        return True
+
+    cdef int narrow(self) except -1:
+        """If few subjects match, go on only where one of them has a message."""
+        cdef Matches matches = Matches(self.subjects, self.filter)
+        cdef Subject* record
+        cdef uint64_t low = ~<uint64_t> 0, high = 0
+        cdef int64_t slot
+        self.is_narrowed = True
+        for _ in range(FEW_SUBJECTS):
+            slot = matches.next()
+            if slot < 0:
+                break
+            record = self.subjects.record(slot)
+            if sequence_in(record.last) >= self.scan.at:
+                low = min(low, sequence_in(record.first))
+                high = max(high, sequence_in(record.last))
+        matches.pause()
+        if slot < 0:
+            self.scan.set(self.log, max(low, self.scan.at), high)
+        return 0
+
+    cdef bint look(self, uint64_t budget) except? -1:
+        cdef MsgBlock block
+        cdef uint32_t place, end
+        while not self.scan.is_done and budget > 0:
+            block = self.scan.block()
+            if block is None:
+                break
+            place = <uint32_t> index_seek(&block.index, self.scan.at)
+            end = <uint32_t> min(places_until(&block.index, self.scan.upto), place + budget)
+            budget -= min(budget, max(end - place, 1))
+            while place < end and not self.is_wanted(block, place):
+                place += 1
+            if place < end:
+                self.result = index_sequence(&block.index, place)
+                return True
+            self.scan.passed(block, end)
+        return self.scan.is_done
+
+    cdef bint is_wanted(self, MsgBlock block, uint32_t place) except? -1:
+        cdef uint32_t slot = block.index.slots[place], birth
+        cdef RecordView view
+        cdef int verdict
+        if not is_live(block.index.offsets[place]):
+            return False
+        birth = self.subjects.record(slot).birth
+        verdict = self.filter.known(slot, birth)
+        if verdict < 0:
+            if block.view(index_sequence(&block.index, place), &view) != FOUND:
+                self.scan.at = index_sequence(&block.index, place)
+                raise ColdBlock(block)
+            verdict = self.filter.matches(view.subject, view.subject_len)
+            self.filter.learn(slot, birth, verdict)
+        return verdict
+
+
+def read_batch(
+    MessageLog log not None, uint64_t from_sequence, uint64_t messages_max, uint64_t bytes_max
+) -> list:
+    """Messages in order from `from_sequence` on, at least one, until either number is reached or a
+    block is not in memory. Raises StoreEOF if there is none, ColdBlock if it is not in memory."""
+    cdef list messages = []
+    cdef RecordView view
+    cdef uint64_t sequence = from_sequence, size = 0
+    while log.next_live(sequence, &sequence) and messages_max and size < bytes_max:
+        if log.view(sequence, &view) != DONE:
+            if not messages:
+                raise ColdBlock(log.wanted)
+            return messages
+        messages.append(message_of(&view))
+        size += view.size
+        messages_max -= 1
+        sequence += 1
+    if not messages:
+        raise StoreEOF()
+    return messages

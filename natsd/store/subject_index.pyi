@@ -1,0 +1,12 @@
+from natsd.trie.record_trie import RecordTrie
+
+class SubjectIndex:
+    trie: RecordTrie
+    count: int
+    births: int
+    ghosts: int
+
+    def __init__(self, births: int = 0) -> None: ...
+    def sweep(self, after: bytes, keys_max: int) -> bytes | None: ...
+    @property
+    def memory_bytes(self) -> int: ...

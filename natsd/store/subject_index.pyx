@@ -1,0 +1,210 @@
+"""SubjectIndex: subject → first, last and count of its messages, in the trie.
+
+Promise
+- One writer, the event loop's thread. Other threads look a subject up under a lease of the trie.
+- Each message of a live subject lies between its `first` and `last`. When the message at an edge
+  goes, the edge moves by one and is BOUND until somebody needs it exact: the log then searches the
+  blocks, and tells (`set_first`, `set_last`).
+- A name leaves the trie only when that can no more be undone, so a slot that messages refer to
+  keeps its subject through any rollback.
+- Publishing one subject again and again costs a comparison, not a search.
+
+A subject costs its share of the trie's cells and 32 bytes of content. nats-server keeps the same
+three numbers in an adaptive radix tree (server/stree) and also resolves the edges lazily.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy
+
+from natsd.trie.record_trie cimport RecordTrie
+
+cdef enum:
+    RECENT_ROOM_MIN = 64
+
+
+cdef class SubjectIndex:
+    def __cinit__(self, uint32_t births=0):
+        """`births`: how many the index that this one replaces has seen."""
+        self.trie = RecordTrie(SUBJECT_BYTES)
+        self.births = births
+        self.buried = {}
+        self.recent_slot = -1
+
+    def __dealloc__(self):
+        free(self.recent)
+
+    cdef int64_t find(self, const char* subject, Py_ssize_t length) noexcept nogil:
+        if (
+            self.recent_slot >= 0 and length == self.recent_len
+            and memcmp(subject, self.recent, length) == 0
+        ):
+            return self.recent_slot
+        return self.trie.find(<const unsigned char*> subject, length)
+
+    cdef int64_t place(self, const char* subject, uint32_t length) except -1:
+        if (
+            self.recent_slot >= 0 and length == self.recent_len
+            and memcmp(subject, self.recent, length) == 0
+        ):
+            return self.recent_slot
+        return self.place_slowly(subject, length)
+
+    cdef int64_t place_slowly(self, const char* subject, uint32_t length) except -1:
+        cdef bint created = False
+        cdef int64_t slot = self.trie.insert(<const unsigned char*> subject, length, &created)
+        cdef Subject* record
+        if created:
+            self.births = self.births % BIRTH_LAST + 1
+            record = self.record(slot)
+            if self.frozen != NULL:
+                self.keep(slot)
+            self.trie.begin_write(slot)
+            record.birth = self.births
+            self.trie.end_write(slot)
+            self.ghosts += 1
+        self.remember(subject, length, slot)
+        return slot
+
+    cdef int remember(self, const char* subject, uint32_t length, int64_t slot) except -1:
+        cdef char* recent
+        self.recent_slot = -1
+        if length > self.recent_room:
+            recent = <char*> realloc(self.recent, max(length, RECENT_ROOM_MIN))
+            if recent == NULL:
+                raise MemoryError()
+            self.recent = recent
+            self.recent_room = max(length, RECENT_ROOM_MIN)
+        memcpy(self.recent, subject, length)
+        self.recent_len = length
+        self.recent_slot = slot
+        return 0
+
+    cdef Subject* record(self, int64_t slot) noexcept nogil:
+        return <Subject*> self.trie.record(slot)
+
+    cdef void keep(self, int64_t slot) noexcept nogil:
+        cdef int64_t page = slot >> FROZEN_PAGE_BITS
+        cdef int64_t first = page << FROZEN_PAGE_BITS
+        cdef int64_t place
+        cdef Subject* copy
+        if slot >= self.frozen.top or self.frozen.pages[page] != NULL:
+            return
+        copy = <Subject*> malloc(FROZEN_PAGE * sizeof(Subject))
+        if copy == NULL:
+            self.frozen.failed = True
+            return
+        for place in range(min(<int64_t> FROZEN_PAGE, self.frozen.top - first)):
+            memcpy(&copy[place], self.record(first + place), SUBJECT_BYTES)
+        self.frozen.pages[page] = copy
+
+    # Messages come and go
+
+    cdef void note(self, int64_t slot, uint64_t sequence) noexcept nogil:
+        cdef Subject* record = self.record(slot)
+        if self.frozen != NULL:
+            self.keep(slot)
+        self.trie.begin_write(slot)
+        if record.count == 0:
+            record.first = sequence
+            self.count += 1
+            self.ghosts -= 1
+        record.count += 1
+        record.last = sequence
+        self.trie.end_write(slot)
+
+    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept nogil:
+        cdef Subject* record = self.record(slot)
+        assert record.count > 0
+        if self.frozen != NULL:
+            self.keep(slot)
+        self.trie.begin_write(slot)
+        record.count -= 1
+        if record.count == 0:
+            record.first = record.last = 0
+            self.count -= 1
+            self.ghosts += 1
+        else:
+            if sequence == sequence_in(record.first):
+                record.first = (sequence + 1) | BOUND
+            if sequence == sequence_in(record.last):
+                record.last = (sequence - 1) | BOUND
+            if record.count == 1 and is_exact(record.first) != is_exact(record.last):
+                record.first = record.last = record.first if is_exact(record.first) else record.last
+        self.trie.end_write(slot)
+
+    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept nogil:
+        cdef Subject* record = self.record(slot)
+        if self.frozen != NULL:
+            self.keep(slot)
+        self.trie.begin_write(slot)
+        if record.count == 0:
+            record.first = record.last = sequence
+            self.count += 1
+            self.ghosts -= 1
+        elif sequence <= sequence_in(record.first):
+            record.first = sequence
+        elif sequence >= sequence_in(record.last):
+            record.last = sequence
+        record.count += 1
+        self.trie.end_write(slot)
+
+    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept nogil:
+        cdef Subject* record = self.record(slot)
+        if self.frozen != NULL:
+            self.keep(slot)
+        self.trie.begin_write(slot)
+        record.first = sequence
+        if record.count == 1:
+            record.last = sequence
+        self.trie.end_write(slot)
+
+    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept nogil:
+        cdef Subject* record = self.record(slot)
+        if self.frozen != NULL:
+            self.keep(slot)
+        self.trie.begin_write(slot)
+        record.last = sequence
+        if record.count == 1:
+            record.first = sequence
+        self.trie.end_write(slot)
+
+    # Ghosts
+
+    cdef int bury(self, const char* subject, Py_ssize_t length) except -1:
+        cdef bytes name = subject[:length]
+        self.buried.pop(name, None)
+        self.buried[name] = self.generation
+        return 0
+
+    cdef uint32_t seal(self) noexcept:
+        """The generation that ends here."""
+        self.generation += 1
+        return self.generation - 1
+
+    cdef int forget_buried(self, uint32_t generation) except -1:
+        cdef bytes name
+        cdef list names = []
+        for name, buried in self.buried.items():
+            if <int32_t> (<uint32_t> buried - generation) > 0:
+                break
+            names.append(name)
+        for name in names:
+            del self.buried[name]
+            self.forget(name, len(name))
+        return 0
+
+    cdef int forget(self, const char* subject, Py_ssize_t length) except -1:
+        cdef const unsigned char* name = <const unsigned char*> subject
+        cdef int64_t slot = self.trie.find(name, length)
+        if slot < 0 or self.record(slot).count:
+            return 0
+        self.trie.remove(name, length)
+        self.ghosts -= 1
+        if slot == self.recent_slot:
+            self.recent_slot = -1
+        return 0
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.trie.memory_bytes

@@ -1,0 +1,28 @@
+"""What must be known to undo what is not durable yet, for compiled callers."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef struct Edges:              # of a log: where it begins and ends
+    uint64_t first              # last + 1: no message
+    uint64_t last
+    int64_t first_time_ns       # 0: no message
+    int64_t last_time_ns
+    bint first_time_is_exact    # or it is no later than that
+
+cdef struct Removal:
+    uint64_t sequence
+    uint32_t slot
+    uint32_t size
+
+
+cdef class Journal:
+    cdef Removal* removals      # oldest first
+    cdef size_t removal_count
+    cdef size_t capacity
+    cdef list begun             # blocks that began since the durable point
+    cdef list retired           # blocks that hold nothing live any more, from the front
+    cdef list expired           # (time, sequence) taken out of the expiries
+    cdef Edges durable          # the edges at the durable point
+
+    cdef int add(self, uint64_t sequence, uint32_t slot, uint32_t size) except -1
+    cdef void drop(self, size_t removals) noexcept nogil

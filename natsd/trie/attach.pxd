@@ -1,0 +1,107 @@
+"""The steps of a change, from the bottom up: attach a child, take one out, keep a node's content.
+
+Each returns the node as it is afterwards, without content: the same pointer where the change was
+made in place, and readers see it from that moment on; or that of a copy, which is reachable only
+once the parent, changed in turn, links to it.
+"""
+
+from libc.stdint cimport uint32_t
+
+from natsd.trie.atomics cimport release_i32
+from natsd.trie.chain cimport chain_before, copied_chain, joined_chain
+from natsd.trie.memory cimport TrieMemory, retire_cell
+from natsd.trie.nodes cimport (
+    CHAIN_END, CHAIN_LAST, NONE, SPARSE, SPARSE_CHILDREN_MAX, SPLIT, Pointer, at, chain_child,
+    in_cell, kind_of, sparse_index,
+)
+from natsd.trie.sparse cimport (
+    Children, add_to, new_sparse, new_sparse_of_two, sparse_add, sparse_children,
+)
+from natsd.trie.split cimport (
+    retire_split, split_children, split_of_sparse, split_put, split_remove,
+)
+
+
+cdef inline Pointer attach_child(
+    TrieMemory* memory, Pointer node, unsigned char transition, Pointer child
+) noexcept nogil:
+    """Add a child, or replace the one of that transition.
+
+    What is attached to NONE or inside a chain is always of this very change.
+    """
+    cdef uint32_t kind = kind_of(node)
+    if kind == SPLIT:
+        split_put(memory, node, transition, child)
+        return node
+    if kind == SPARSE:
+        return attach_to_sparse(memory, node, transition, child)
+    if node == NONE:
+        return chain_before(memory, transition, child)
+    return attach_to_chain(memory, node, transition, child)
+
+
+cdef inline Pointer attach_to_chain(
+    TrieMemory* memory, Pointer node, unsigned char transition, Pointer child
+) noexcept nogil:
+    cdef unsigned char existing = at(&memory.cells, node)[0]
+    cdef Pointer sparse
+    if existing == transition:
+        if kind_of(node) != CHAIN_LAST:
+            return chain_before(memory, transition, child)
+        release_i32(in_cell(&memory.cells, node, CHAIN_END), child)
+        return node
+    sparse = new_sparse_of_two(
+        memory, existing, chain_child(&memory.cells, node), transition, child
+    )
+    if kind_of(node) == CHAIN_LAST:
+        retire_cell(memory, node)
+    return sparse
+
+
+cdef inline Pointer attach_to_sparse(
+    TrieMemory* memory, Pointer node, unsigned char transition, Pointer child
+) noexcept nogil:
+    cdef Pointer existing
+    cdef int index = sparse_index(&memory.cells, node, transition, &existing)
+    if index >= 0:
+        release_i32(in_cell(&memory.cells, node, 4 * index), child)
+        return node
+    if sparse_add(memory, node, transition, child):
+        return node
+    node = split_of_sparse(memory, node)
+    split_put(memory, node, transition, child)
+    return node
+
+
+cdef inline Pointer node_of(TrieMemory* memory, const Children* children) noexcept nogil:
+    """A new node for what is left: one to six children that were there before."""
+    if children.count == 1:
+        return joined_chain(memory, children.transitions[0], children.pointers[0])
+    return new_sparse(memory, children)
+
+
+cdef inline Pointer detach_child(
+    TrieMemory* memory, Pointer node, unsigned char transition
+) noexcept nogil:
+    """Take out the child of a transition; NONE if it was the only one."""
+    cdef uint32_t kind = kind_of(node)
+    cdef Children children, others
+    cdef uint32_t i
+    if kind == SPLIT:
+        split_remove(memory, node, transition)
+        children = split_children(memory, node)
+        if children.count > SPARSE_CHILDREN_MAX:
+            return node
+        retire_split(memory, node)
+        return node_of(memory, &children)
+    if kind == SPARSE:
+        children = sparse_children(memory, node)
+        others.count = 0
+        for i in range(children.count):
+            if children.transitions[i] != transition:
+                add_to(&others, children.transitions[i], children.pointers[i])
+        retire_cell(memory, node)
+        return node_of(memory, &others)
+    if kind == CHAIN_LAST:
+        retire_cell(memory, node)
+    return NONE

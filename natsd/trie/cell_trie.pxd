@@ -1,0 +1,26 @@
+"""What both tries share: the cells, the readers' side, the count of keys."""
+
+from libc.stdint cimport int32_t, uint32_t
+
+from natsd.trie.memory cimport TrieMemory
+
+
+cdef enum:
+    GARBAGE_BYTES_MAX = 4 * 1024 * 1024     # unless the trie is told otherwise
+
+
+cdef class CellTrie:
+    cdef TrieMemory memory
+    cdef Py_ssize_t key_count       # keys with content
+    cdef bint writing               # a write is under way
+
+    # Content of an index as a Python object: what was put, or a consistent copy of a record.
+    # Called between `wake` and `rest` of a lease, or by the writer.
+    cdef object content_at(self, int32_t index)
+    cdef int begin_write_call(self) except -1
+    cdef void end_write_call(self) noexcept
+    cdef int refuse(self, int reason) except -1
+
+
+cdef uint32_t cell_limit(object max_bytes) except? 0
+cdef uint32_t garbage_limit(object garbage_bytes_max) except? 0

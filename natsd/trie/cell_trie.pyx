@@ -1,0 +1,115 @@
+"""What both tries share: how they are opened and closed, looked into, and how a write refuses.
+
+A trie lives as long as its last cursor: each holds a reference to it, so that cells, slots and
+leases are there whenever someone reads.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, uint32_t
+
+from natsd.trie.cells cimport CELL_BYTES, CELL_BYTES_MAX, cell_address, cells_in_use
+from natsd.trie.contents cimport slots_in_use
+from natsd.trie.memory cimport close_memory, recycle, root_of
+from natsd.trie.mutation cimport NO_MEMORY, NO_ROOM
+
+from typing import NamedTuple
+
+from natsd.trie.cursor import Cursor
+from natsd.trie.errors import ConcurrentWrite, TrieFull
+
+
+class TrieUsage(NamedTuple):
+    """What a trie holds: counts, and bytes it has touched."""
+
+    cells: int              # that nodes stand in, or that wait for readers
+    cells_free: int         # recycled, to be used again first
+    slots: int              # of content, or waiting for readers
+    waiting: int            # cells and slots that are obsolete
+    cell_bytes: int
+    slot_bytes: int
+    bookkeeping_bytes: int
+
+
+cdef class CellTrie:
+    """Base of InMemoryTrie and RecordTrie."""
+
+    def __dealloc__(self):
+        close_memory(&self.memory)
+
+    def __len__(self) -> int:
+        return self.key_count
+
+    @property
+    def root(self) -> int:
+        """The root pointer; 0: nothing there, negative: a leaf."""
+        return root_of(&self.memory)
+
+    def cell(self, offset: int) -> bytes:
+        """The 32 bytes of the cell that begins there, or that a pointer points into."""
+        cdef uint32_t start = offset
+        start -= start % CELL_BYTES
+        if start >= self.memory.cells.top:
+            raise IndexError(f"no cell at {offset:#x}")
+        return PyBytes_FromStringAndSize(
+            <char*> cell_address(&self.memory.cells, start), CELL_BYTES
+        )
+
+    def usage(self) -> TrieUsage:
+        return TrieUsage(
+            cells=cells_in_use(&self.memory.cells),
+            cells_free=self.memory.cells.free_count,
+            slots=slots_in_use(&self.memory.contents),
+            waiting=self.memory.epochs.count,
+            cell_bytes=self.memory.cells.top,
+            slot_bytes=<object> self.memory.contents.top * self.memory.contents.stride,
+            bookkeeping_bytes=(
+                self.memory.epochs.capacity * 8 + self.memory.path_capacity * sizeof(int32_t)
+            ),
+        )
+
+    def recycle(self) -> None:
+        """Use again all that no reader can see, now rather than with a later write."""
+        recycle(&self.memory)
+
+    def cursor(self, reverse: bool = False) -> Cursor:
+        """A walk over this trie; `natsd.trie.views` makes slices, unions and matches of them."""
+        from natsd.trie.trie_cursor import TrieCursor   # which is made of what stands here
+        return TrieCursor(self, reverse)
+
+    cdef object content_at(self, int32_t index):
+        raise NotImplementedError
+
+    cdef int begin_write_call(self) except -1:
+        if self.writing:
+            raise ConcurrentWrite("a write to this trie is under way")
+        self.writing = True
+        return 0
+
+    cdef void end_write_call(self) noexcept:
+        """The last step of a write: objects that it let go of run their destructors here."""
+        self.writing = False
+        if self.memory.epochs.count >= self.memory.epochs.look_at:
+            recycle(&self.memory)
+
+    cdef int refuse(self, int reason) except -1:
+        """Raise why nothing was written."""
+        if reason == NO_MEMORY:
+            raise MemoryError
+        assert reason == NO_ROOM
+        raise TrieFull(
+            f"a trie of at most {self.memory.cells.limit:,} bytes of cells has no room for this"
+        )
+
+
+cdef uint32_t cell_limit(object max_bytes) except? 0:
+    """A limit as cells count it; their pointers reach a little less than 2 GiB."""
+    if max_bytes < CELL_BYTES:
+        raise ValueError(f"max_bytes must be at least {CELL_BYTES}: {max_bytes}")
+    return min(max_bytes, CELL_BYTES_MAX)
+
+
+cdef uint32_t garbage_limit(object garbage_bytes_max) except? 0:
+    """How many cells may wait for cursors that rest."""
+    if garbage_bytes_max < 0:
+        raise ValueError(f"garbage_bytes_max must not be negative: {garbage_bytes_max}")
+    return min(garbage_bytes_max // CELL_BYTES, CELL_BYTES_MAX // CELL_BYTES)

@@ -1,0 +1,46 @@
+"""Segments of cells: taken from the system as the trie grows, given back when it is gone."""
+
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from natsd.trie.atomics cimport log2_u32, release_fence
+
+
+cdef inline uint64_t segment_start(uint32_t segment) noexcept nogil:
+    return (<uint64_t> 512) << segment if segment else 0
+
+
+cdef void open_cells(Cells* cells, uint32_t limit) noexcept nogil:
+    memset(cells, 0, sizeof(Cells))
+    cells.limit = limit - limit % CELL_BYTES
+    cells.free = NO_FREE_CELL
+
+
+cdef int grow_cells(Cells* cells, uint32_t count) noexcept nogil:
+    """Add segments until `count` cells are left; the limit has been looked at."""
+    cdef uint64_t start, size
+    cdef uint32_t segment
+    cdef unsigned char* address
+    while cells_left(cells) < count:
+        segment = log2_u32((cells.end >> 9) | 1)
+        if cells.end == 0:
+            segment = 0
+        start = segment_start(segment)
+        size = start if segment else CELL_SEGMENT_FIRST_BYTES
+        size = min(size, cells.limit - start)
+        address = <unsigned char*> calloc(1, size)
+        if address == NULL:
+            return -2
+        cells.base[segment] = <uintptr_t> address - start
+        release_fence()
+        cells.end = <uint32_t> (start + size)
+    return 0
+
+
+cdef void close_cells(Cells* cells) noexcept nogil:
+    cdef uint32_t segment
+    for segment in range(CELL_SEGMENTS):
+        if segment_start(segment) < cells.end:
+            free(<void*> (cells.base[segment] + segment_start(segment)))
+    cells.end = cells.top = 0

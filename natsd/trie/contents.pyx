@@ -1,0 +1,89 @@
+"""Segments of content slots, and the reading side of their sequence lock."""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from natsd.trie.atomics cimport acquire_fence, acquire_u32, log2_u32, relaxed_u32, release_fence
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef enum:
+    SPINS_BEFORE_YIELD = 64     # a write takes nanoseconds, unless its thread was put to sleep
+
+
+cdef inline uint64_t segment_start(uint32_t segment) noexcept nogil:
+    return (<uint64_t> 4) << segment if segment else 0
+
+
+cdef void open_contents(Contents* contents, uint32_t record_bytes) noexcept nogil:
+    """Slots for records of so many bytes, with their lock; 0: for objects."""
+    memset(contents, 0, sizeof(Contents))
+    contents.holds_objects = record_bytes == 0
+    contents.width = record_bytes if record_bytes else sizeof(void*)
+    contents.stride = (record_bytes + 4 + 7) & ~(<uint32_t> 7)
+    contents.free = NO_FREE_SLOT
+
+
+cdef int grow_slots(Contents* contents) noexcept nogil:
+    cdef uint64_t start, count
+    cdef uint32_t segment
+    cdef unsigned char* address
+    if contents.end == SLOTS_MAX:
+        return -1
+    segment = log2_u32((contents.end >> 2) | 1) if contents.end else 0
+    start = segment_start(segment)
+    count = min(start if segment else SLOT_SEGMENT_FIRST, SLOTS_MAX - start)
+    address = <unsigned char*> calloc(count, contents.stride)
+    if address == NULL:
+        return -2
+    contents.base[segment] = <uintptr_t> address - start * contents.stride
+    release_fence()
+    contents.end = <uint32_t> (start + count)
+    return 0
+
+
+cdef int release_objects(Contents* contents) noexcept:
+    """Let go of all objects; a free slot holds the next one's index, and none."""
+    cdef uint32_t slot = contents.free
+    cdef uint32_t next
+    while slot != NO_FREE_SLOT:
+        next = (<uint32_t*> slot_address(contents, slot))[0]
+        memset(slot_address(contents, slot), 0, contents.width)
+        slot = next
+    for slot in range(contents.top):
+        Py_XDECREF((<PyObject**> slot_address(contents, slot))[0])
+    return 0
+
+
+cdef void close_contents(Contents* contents) noexcept nogil:
+    cdef uint32_t segment
+    if contents.holds_objects:
+        with gil:
+            release_objects(contents)
+    for segment in range(SLOT_SEGMENTS):
+        if segment_start(segment) < contents.end:
+            free(<void*> (contents.base[segment] + segment_start(segment) * contents.stride))
+    contents.end = contents.top = 0
+
+
+cdef void copy_slot(
+    const Contents* contents, uint32_t slot, unsigned char* into
+) noexcept nogil:
+    cdef unsigned char* address = slot_address(contents, slot)
+    cdef unsigned char* lock = slot_lock(contents, slot)
+    cdef uint32_t before
+    cdef uint32_t spins = 0
+    while True:
+        before = acquire_u32(lock)
+        if before & 1 == 0:
+            memcpy(into, address, contents.width)
+            acquire_fence()
+            if relaxed_u32(lock) == before:
+                return
+        spins += 1
+        if spins % SPINS_BEFORE_YIELD == 0:
+            sched_yield()

@@ -1,0 +1,127 @@
+"""A trie whose content is any Python object.
+
+Promise
+- An object is owned from `put` until it is replaced, or until its key is deleted and no reader from
+  before is left. None is no content: it is what a reader gets where there is none.
+- A value that replaces another takes its slot; the trie's structure does not change.
+- Reading and writing hold the GIL, for the objects; cursors that look at keys alone need none.
+- The cycle collector does not look into the trie: an object in it that refers to it keeps both.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int32_t, uint32_t
+
+from natsd.trie.cell_trie cimport GARBAGE_BYTES_MAX, CellTrie, cell_limit, garbage_limit
+from natsd.trie.cells cimport CELL_BYTES_MAX
+from natsd.trie.contents cimport slot_address
+from natsd.trie.epochs cimport Lease, enter, leave
+from natsd.trie.memory cimport open_memory, recycle, root_of
+from natsd.trie.mutation cimport NO_ROOM, NOT_THERE, insert_key, remove_key
+from natsd.trie.nodes cimport content_of, find_node
+
+from types import GenericAlias
+
+
+cdef class InMemoryTrie(CellTrie):
+    """byte string → object."""
+
+    def __cinit__(
+        self, *, max_bytes: int = CELL_BYTES_MAX, garbage_bytes_max: int = GARBAGE_BYTES_MAX
+    ):
+        open_memory(&self.memory, cell_limit(max_bytes), 0, garbage_limit(garbage_bytes_max))
+
+    def __class_getitem__(cls, content: object) -> object:
+        """`InMemoryTrie[int]`, for annotations."""
+        return GenericAlias(cls, content)
+
+    cdef object content_at(self, int32_t index):
+        cdef PyObject* content = (
+            <PyObject**> slot_address(&self.memory.contents, <uint32_t> index)
+        )[0]
+        return None if content == NULL else <object> content
+
+    def get(self, key: bytes, default: object = None) -> object:
+        """What was put at this key; from any thread."""
+        cdef Lease* lease = enter(&self.memory.epochs)
+        cdef int32_t slot
+        if lease == NULL:
+            raise MemoryError
+        try:
+            slot = content_of(
+                &self.memory.cells,
+                find_node(&self.memory.cells, root_of(&self.memory), key, len(key)),
+            )
+            return default if slot < 0 else self.content_at(slot)
+        finally:
+            leave(lease)
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.get(key) is not None
+
+    def put(self, key: bytes, value: object) -> None:
+        """Set what the key leads to. TrieFull: nothing was changed."""
+        if value is None:
+            raise TypeError("None cannot be content")
+        self.begin_write_call()
+        try:
+            _replaced = self._set(key, value)
+        finally:
+            self.end_write_call()
+
+    def put_recursive(self, key: bytes, update: object, transformer: object) -> None:
+        """Set what the key leads to to `transformer(existing, update)`.
+
+        `existing` is None for a new key. Where the transformer returns None, the key is deleted; it
+        must not write to this trie.
+        """
+        self.begin_write_call()
+        try:
+            existing = self.get(key)
+            value = transformer(existing, update)
+            if value is not None:
+                _replaced = self._set(key, value)
+            elif existing is not None:
+                self._delete(key)
+        finally:
+            self.end_write_call()
+
+    def delete(self, key: bytes) -> bool:
+        """Take the key out. Was it there?"""
+        self.begin_write_call()
+        try:
+            return self._delete(key)
+        finally:
+            self.end_write_call()
+
+    cdef object _set(self, bytes key, object value):
+        """What it replaces, for the caller to let go of last."""
+        cdef bint created
+        cdef int32_t slot = insert_key(&self.memory, key, len(key), &created)
+        cdef PyObject** place
+        cdef object replaced = None
+        if slot == NO_ROOM and self.memory.epochs.count:
+            recycle(&self.memory)
+            slot = insert_key(&self.memory, key, len(key), &created)
+        if slot < 0:
+            self.refuse(slot)
+        place = <PyObject**> slot_address(&self.memory.contents, <uint32_t> slot)
+        if not created:
+            replaced = <object> place[0]
+            Py_DECREF(replaced)
+        Py_INCREF(value)
+        place[0] = <PyObject*> value
+        self.key_count += created
+        return replaced
+
+    cdef bint _delete(self, bytes key) except -1:
+        cdef int32_t slot = remove_key(&self.memory, key, len(key))
+        if slot == NO_ROOM and self.memory.epochs.count:
+            recycle(&self.memory)
+            slot = remove_key(&self.memory, key, len(key))
+        if slot == NOT_THERE:
+            return False
+        if slot < 0:
+            self.refuse(slot)
+        self.key_count -= 1
+        return True

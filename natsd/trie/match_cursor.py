@@ -1,0 +1,74 @@
+"""The walk over the keys that match a NATS pattern, on top of any other walk.
+
+The path of the walk is read by the pattern byte by byte; the state it is in is kept for each depth.
+A literal byte is gone to, not looked for; a branch the pattern refuses is left at once. Nodes that
+lead to no match may be visited, but show no content.
+"""
+
+from typing import Any
+
+from natsd.trie.automaton import Pattern
+from natsd.trie.cursor import Cursor
+
+
+class MatchCursor(Cursor):
+    """A cursor that sees of its source what `pattern` matches."""
+
+    def __init__(self, source: Cursor, pattern: Pattern) -> None:
+        self.depth = source.depth
+        self.incoming_transition = source.incoming_transition
+        self.reverse = source.reverse
+        self._source = source
+        self._pattern = pattern
+        self._states = [pattern.start]  # after each byte of the path, the root's first
+
+    def key(self) -> bytes:
+        return self._source.key()
+
+    def content(self) -> Any:
+        if self.depth < 0 or not self._pattern.accepts(self._states[self.depth]):
+            return None
+        return self._source.content()
+
+    def advance(self) -> int:
+        return self._land(self._enter(255 if self.reverse else 0))
+
+    def skip_children(self) -> int:
+        return self._land(self._source.skip_children())
+
+    def skip_to(self, depth: int, transition: int) -> int:
+        if depth > self.depth:
+            return self._land(self._enter(transition))
+        return self._land(self._source.skip_to(depth, transition))
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+    def _enter(self, transition: int) -> int:
+        """Into the first child at or behind `transition` that the pattern may take."""
+        if self.depth < 0:
+            return -1
+        wanted = self._pattern.literal(self._states[self.depth])
+        if wanted < 0:
+            return self._source.skip_to(self.depth + 1, transition)
+        if (wanted > transition) if self.reverse else (wanted < transition):
+            return self._source.skip_children()
+        return self._source.skip_to(self.depth + 1, wanted)
+
+    def _land(self, depth: int) -> int:
+        """Follow the source to where it went, and on until the pattern takes the path."""
+        while depth > 0:
+            state = self._pattern.step(self._states[depth - 1], self._source.incoming_transition)
+            if state >= 0:
+                self._states[depth:] = [state]
+                break
+            depth = self._refused(depth)
+        self.depth = depth
+        self.incoming_transition = self._source.incoming_transition
+        return depth
+
+    def _refused(self, depth: int) -> int:
+        if self._pattern.literal(self._states[depth - 1]) < 0:
+            return self._source.skip_children()
+        return self._source.skip_to(depth, -1 if self.reverse else 256)

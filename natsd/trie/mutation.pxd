@@ -1,0 +1,18 @@
+"""One key in, one key out."""
+
+from libc.stdint cimport int32_t
+
+from natsd.trie.memory cimport TrieMemory
+
+# Why a write was refused; nothing is changed then.
+cdef enum:
+    NO_ROOM = -1                # the size limit
+    NO_MEMORY = -2
+    NOT_THERE = -3              # no such key
+
+cdef int32_t insert_key(
+    TrieMemory* memory, const unsigned char* key, Py_ssize_t length, bint* created
+) noexcept nogil            # the key's slot, or NO_ROOM, NO_MEMORY
+cdef int32_t remove_key(
+    TrieMemory* memory, const unsigned char* key, Py_ssize_t length
+) noexcept nogil            # the slot it had, retired; or NOT_THERE, NO_MEMORY, NO_ROOM

@@ -1,0 +1,185 @@
+"""One key in, one key out: walk down along the key, change nodes upwards until one is in place.
+
+    path     root ── t ── r ── a ─┬─ c ── t …        the nodes at depths 0, 1, 2, as linked to
+                                  └─ v ── e …        the new branch, built from the leaf up
+
+The way up ends at the first node that could be changed in place: that store attaches everything
+below it at once, and nothing above changes. At most it reaches the root. What the change leaves
+unreachable is retired on the way, before it is detached; both happen in one call, and nothing is
+recycled in between.
+
+After an insertion Chains are as long as they can be but where content or a fork divides them; a
+removal joins what it leaves behind, so that coming and going of keys does not wear a trie down.
+
+Source: Cassandra's InMemoryTrie design (putRecursive), made iterative; it has no removal.
+"""
+
+from libc.stdint cimport int32_t, uint32_t
+
+from natsd.trie.attach cimport attach_child, detach_child
+from natsd.trie.chain cimport chain_before, chain_of, copied_chain
+from natsd.trie.contents cimport take_slot
+from natsd.trie.memory cimport (
+    SPARE_CELLS, TrieMemory, prepare, prepare_path, retire_cell, retire_slot, set_root,
+)
+from natsd.trie.nodes cimport (
+    CHAIN_END, CHAIN_LAST, NONE, NO_CONTENT, Pointer, at, chain_length, chain_target, content_of,
+    is_chain, is_embedded, is_prefix, kind_of, node_child, without_content,
+)
+from natsd.trie.prefix cimport keep_content, new_prefix
+from natsd.trie.split cimport SPLIT_CELLS_MAX
+
+cdef enum:
+    INSERT_CELLS = 14           # besides its Chains: a full Sparse becomes a Split of 12
+    REMOVE_CELLS = 8
+    RETIRED_MAX = SPLIT_CELLS_MAX + 11
+
+
+cdef Py_ssize_t walk_down(
+    TrieMemory* memory, const unsigned char* key, Py_ssize_t length
+) noexcept nogil:
+    """Fill `path` as far as the key is there; the depth of the last node that is."""
+    cdef Pointer node = memory.root
+    cdef Py_ssize_t depth = 0
+    cdef unsigned char* transitions
+    cdef uint32_t i, run
+    memory.path[0] = node
+    while depth < length:
+        node = without_content(&memory.cells, node)
+        if is_chain(node):
+            transitions = at(&memory.cells, node)
+            run = <uint32_t> min(<Py_ssize_t> chain_length(node), length - depth)
+            i = 0
+            while i < run and transitions[i] == key[depth]:
+                i += 1
+                depth += 1
+                memory.path[depth] = node + <Pointer> i
+            if i < chain_length(node):
+                return depth
+            node = chain_target(&memory.cells, node)
+        else:
+            node = node_child(&memory.cells, node, key[depth])
+            if node == NONE:
+                return depth
+            depth += 1
+        memory.path[depth] = node
+    return depth
+
+
+cdef int32_t insert_key(
+    TrieMemory* memory, const unsigned char* key, Py_ssize_t length, bint* created
+) noexcept nogil:
+    cdef Py_ssize_t depth
+    cdef int32_t slot
+    cdef int reason
+    created[0] = False
+    if prepare_path(memory, length + 1) < 0:
+        return NO_MEMORY
+    depth = walk_down(memory, key, length)
+    if depth == length:
+        slot = content_of(&memory.cells, memory.path[depth])
+        if slot != NO_CONTENT:
+            return slot
+    reason = prepare(
+        memory, <uint32_t> ((length - depth) // CHAIN_END + INSERT_CELLS), SPARE_CELLS, RETIRED_MAX
+    )
+    if reason < 0:
+        return reason
+    slot = take_slot(&memory.contents)
+    attach_branch(memory, key, length, depth, slot)
+    created[0] = True
+    return slot
+
+
+cdef void attach_branch(
+    TrieMemory* memory, const unsigned char* key, Py_ssize_t length, Py_ssize_t depth, int32_t slot
+) noexcept nogil:
+    """Content for a key whose path is there down to `depth`."""
+    cdef Pointer node = memory.path[depth]
+    cdef Pointer old, new
+    if depth < length:
+        depth += 1
+        node = chain_of(memory, key + depth, length - depth, ~slot)
+    else:
+        node = ~slot if node == NONE else new_prefix(memory, slot, node, False)
+    while depth > 0:
+        depth -= 1
+        old = without_content(&memory.cells, memory.path[depth])
+        new = attach_child(memory, old, key[depth], node)
+        if new == old:
+            return
+        node = keep_content(memory, memory.path[depth], old, new)
+        if node == memory.path[depth]:
+            return
+    set_root(memory, node)
+
+
+cdef int32_t remove_key(
+    TrieMemory* memory, const unsigned char* key, Py_ssize_t length
+) noexcept nogil:
+    cdef int32_t slot
+    cdef int reason
+    if prepare_path(memory, length + 1) < 0:
+        return NO_MEMORY
+    if walk_down(memory, key, length) < length:
+        return NOT_THERE
+    slot = content_of(&memory.cells, memory.path[length])
+    if slot == NO_CONTENT:
+        return NOT_THERE
+    reason = prepare(memory, REMOVE_CELLS, 0, RETIRED_MAX)
+    if reason < 0:
+        return reason
+    detach_branch(memory, key, length)
+    retire_slot(memory, slot)
+    return slot
+
+
+cdef void detach_branch(
+    TrieMemory* memory, const unsigned char* key, Py_ssize_t length
+) noexcept nogil:
+    """Take the content off the end of the path, and whatever then leads nowhere."""
+    cdef Py_ssize_t depth = length
+    cdef Pointer node = memory.path[depth]
+    cdef Pointer old, new
+    cdef bint fresh = False
+    if is_prefix(node) and not is_embedded(&memory.cells, node):
+        retire_cell(memory, node)
+    node = without_content(&memory.cells, node)
+    while depth > 0:
+        depth -= 1
+        old = without_content(&memory.cells, memory.path[depth])
+        if node == NONE:
+            new = detach_child(memory, old, key[depth])
+        elif can_join(memory, depth, old, node):
+            new = join(memory, old, key[depth], node, fresh)
+        else:
+            new = attach_child(memory, old, key[depth], node)
+        if new == old:
+            return
+        node = keep_content(memory, memory.path[depth], old, new)
+        if node == memory.path[depth]:
+            return
+        fresh = True
+    set_root(memory, node)
+
+
+cdef bint can_join(
+    TrieMemory* memory, Py_ssize_t depth, Pointer last, Pointer child
+) noexcept nogil:
+    """Would the Chain that ends at `last` and its new child, a Chain, fit into one cell?"""
+    cdef uint32_t run = 1
+    if not is_chain(last) or kind_of(last) != CHAIN_LAST or not is_chain(child):
+        return False
+    while run <= depth and memory.path[depth - run] == last - <Pointer> run:
+        run += 1
+    return run + chain_length(child) <= CHAIN_END
+
+
+cdef Pointer join(
+    TrieMemory* memory, Pointer last, unsigned char transition, Pointer child, bint fresh
+) noexcept nogil:
+    """The last transition of a Chain in front of its child, which moves if it was there before."""
+    if not fresh:
+        child = copied_chain(memory, child)
+    retire_cell(memory, last)
+    return chain_before(memory, transition, child)

@@ -1,0 +1,138 @@
+"""A trie whose content is a fixed number of bytes per key, written and read without the GIL.
+
+Promise
+- A key's slot, and the address of its record, stay as they are until the key is removed, whatever
+  else happens to the trie. A slot is handed out again only when no reader from before is left.
+- A record is created zeroed. The writer changes it in place between `begin_write` and `end_write`;
+  `read_record` gives one state of it, never half of two.
+- `find` and `record` are for the writer, and for others while they hold a pinned lease.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memcpy
+
+from natsd.trie.cell_trie cimport GARBAGE_BYTES_MAX, CellTrie, cell_limit, garbage_limit
+from natsd.trie.cells cimport CELL_BYTES_MAX
+from natsd.trie.contents cimport (
+    begin_slot_write, copy_slot, end_slot_write, slot_address,
+)
+from natsd.trie.epochs cimport Lease, enter, leave
+from natsd.trie.memory cimport open_memory, recycle, root_of
+from natsd.trie.mutation cimport NO_ROOM, NOT_THERE, insert_key, remove_key
+from natsd.trie.nodes cimport content_of, find_node
+
+cdef enum:
+    RECORD_BYTES_MAX = 4096
+
+
+cdef class RecordTrie(CellTrie):
+    """byte string → record of `record_bytes` bytes."""
+
+    def __cinit__(
+        self, record_bytes: int, *,
+        max_bytes: int = CELL_BYTES_MAX, garbage_bytes_max: int = GARBAGE_BYTES_MAX,
+    ):
+        if not 0 < record_bytes <= RECORD_BYTES_MAX:
+            raise ValueError(f"record_bytes must be 1 to {RECORD_BYTES_MAX}: {record_bytes}")
+        open_memory(
+            &self.memory, cell_limit(max_bytes), record_bytes, garbage_limit(garbage_bytes_max)
+        )
+
+    @property
+    def record_bytes(self) -> int:
+        return self.memory.contents.width
+
+    # For compiled callers
+
+    cdef int64_t find(self, const unsigned char* key, Py_ssize_t length) noexcept nogil:
+        return content_of(
+            &self.memory.cells, find_node(&self.memory.cells, root_of(&self.memory), key, length)
+        )
+
+    cdef int64_t insert(
+        self, const unsigned char* key, Py_ssize_t length, bint* created
+    ) except -2 nogil:
+        cdef int32_t slot = insert_key(&self.memory, key, length, created)
+        if slot == NO_ROOM and self.memory.epochs.count:
+            recycle(&self.memory)
+            slot = insert_key(&self.memory, key, length, created)
+        if slot < 0:
+            with gil:
+                self.refuse(slot)
+        self.key_count += created[0]
+        self._tidy()
+        return slot
+
+    cdef bint remove(
+        self, const unsigned char* key, Py_ssize_t length
+    ) except? -1 nogil:
+        cdef int32_t slot = remove_key(&self.memory, key, length)
+        if slot == NO_ROOM and self.memory.epochs.count:
+            recycle(&self.memory)
+            slot = remove_key(&self.memory, key, length)
+        if slot == NOT_THERE:
+            return False
+        if slot < 0:
+            with gil:
+                self.refuse(slot)
+        self.key_count -= 1
+        self._tidy()
+        return True
+
+    cdef inline void _tidy(self) noexcept nogil:
+        if self.memory.epochs.count >= self.memory.epochs.look_at:
+            recycle(&self.memory)
+
+    cdef unsigned char* record(self, int64_t slot) noexcept nogil:
+        return slot_address(&self.memory.contents, <uint32_t> slot)
+
+    cdef void begin_write(self, int64_t slot) noexcept nogil:
+        begin_slot_write(&self.memory.contents, <uint32_t> slot)
+
+    cdef void end_write(self, int64_t slot) noexcept nogil:
+        end_slot_write(&self.memory.contents, <uint32_t> slot)
+
+    cdef bint read_record(self, int64_t slot, unsigned char* into) noexcept nogil:
+        if slot < 0 or slot >= self.memory.contents.top:
+            return False
+        copy_slot(&self.memory.contents, <uint32_t> slot, into)
+        return True
+
+    cdef object content_at(self, int32_t index):
+        cdef bytes record = PyBytes_FromStringAndSize(NULL, self.memory.contents.width)
+        copy_slot(&self.memory.contents, index, <unsigned char*> PyBytes_AS_STRING(record))
+        return record
+
+    # The same for Python
+
+    def get(self, key: bytes, default: object = None) -> bytes | None:
+        """The key's record, one state of it; from any thread."""
+        cdef Lease* lease = enter(&self.memory.epochs)
+        cdef int64_t slot
+        if lease == NULL:
+            raise MemoryError
+        try:
+            slot = self.find(key, len(key))
+            return default if slot < 0 else self.content_at(<int32_t> slot)
+        finally:
+            leave(lease)
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.get(key) is not None
+
+    def put(self, key: bytes, record: bytes) -> bool:
+        """Set the key's record, as a whole. Was the key new?"""
+        cdef int64_t slot
+        cdef bint created
+        if len(record) != self.memory.contents.width:
+            raise ValueError(f"a record has {self.memory.contents.width} bytes, not {len(record)}")
+        slot = self.insert(key, len(key), &created)
+        self.begin_write(slot)
+        memcpy(self.record(slot), <const unsigned char*> record, self.memory.contents.width)
+        self.end_write(slot)
+        return created
+
+    def delete(self, key: bytes) -> bool:
+        """Take the key out. Was it there?"""
+        return self.remove(key, len(key))

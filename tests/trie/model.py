@@ -1,0 +1,67 @@
+"""The readable model that tries are compared with: a dict, walked by looking at all of its keys."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from natsd.trie.cursor import Cursor
+
+
+class DictCursor(Cursor):
+    """The plainest cursor there is: it knows `advance`, and takes everything else as inherited."""
+
+    def __init__(self, content: Mapping[bytes, Any], reverse: bool = False) -> None:
+        self.depth = 0
+        self.incoming_transition = -1
+        self.reverse = reverse
+        self._content = content
+        self._ahead = nodes_of(content, reverse)
+        self._key = self._ahead.pop(0)
+
+    def key(self) -> bytes:
+        return self._key
+
+    def content(self) -> Any:
+        return self._content.get(self._key) if self.depth >= 0 else None
+
+    def advance(self) -> int:
+        if not self._ahead:
+            self.close()
+            return -1
+        self._key = self._ahead.pop(0)
+        self.depth = len(self._key)
+        self.incoming_transition = self._key[-1]
+        return self.depth
+
+    def close(self) -> None:
+        self._ahead = []
+        super().close()
+
+
+def nodes_of(keys: Mapping[bytes, Any], reverse: bool = False) -> list[bytes]:
+    """Every prefix of every key: before what it is a prefix of, siblings in order."""
+    nodes = {key[:length] for key in [*keys, b""] for length in range(len(key) + 1)}
+    flip = 0xFF if reverse else 0
+    return sorted(nodes, key=lambda node: bytes(byte ^ flip for byte in node))
+
+
+class DictTrie(dict[bytes, Any]):
+    """A dict that can be walked as a trie."""
+
+    def cursor(self, reverse: bool = False) -> DictCursor:
+        return DictCursor(self, reverse)
+
+
+def shown(cursor: Cursor) -> list[tuple[int, int, bytes, Any]]:
+    """The whole rest of a walk, node by node."""
+    nodes = [(cursor.depth, cursor.incoming_transition, cursor.key(), cursor.content())]
+    while cursor.advance() >= 0:
+        nodes.append((cursor.depth, cursor.incoming_transition, cursor.key(), cursor.content()))
+    return nodes
+
+
+def lies_ahead(cursor: Cursor, depth: int, transition: int) -> bool:
+    """May a walk that stands there skip to that position?"""
+    if depth > cursor.depth:
+        return True
+    there = cursor.key()[depth - 1]
+    return transition < there if cursor.reverse else transition > there

@@ -1,0 +1,131 @@
+"""Reads a trie from the bytes of its cells, as the document describes them, and checks it all over.
+
+Slow and plain: what the compiled code is compared with. `read` follows every pointer from the root,
+notes which cells it stood in, and fails where a rule about nodes is broken.
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+from natsd.trie.cell_trie import CellTrie
+
+NONE = 0
+SPLIT, SPARSE, PREFIX = 0x1C, 0x1E, 0x1F
+
+
+@dataclass
+class Reading:
+    contents: dict[bytes, int] = field(default_factory=dict)  # key → content index
+    cells: list[int] = field(default_factory=list)  # offsets, each once
+    kinds: dict[str, int] = field(default_factory=dict)  # how many of each kind of node
+
+    def count(self, kind: str) -> None:
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+
+
+def pointer_at(cell: bytes, offset: int) -> int:
+    return int(struct.unpack_from("=i", cell, offset)[0])
+
+
+def order_digits(word: int) -> list[int]:
+    """The digits in base 6, the lowest one first."""
+    digits = []
+    while word:
+        word, digit = divmod(word, 6)
+        digits.append(digit)
+    return digits
+
+
+def read(trie: CellTrie) -> Reading:
+    reading = Reading()
+    todo = [(b"", trie.root)]
+    while todo:
+        key, node = todo.pop()
+        if node == NONE:
+            assert key == b"", "only the root may be NONE"
+            continue
+        if node < 0:
+            reading.count("leaf")
+            reading.contents[key] = ~node
+            continue
+        todo += read_node(trie, reading, key, node)
+    assert len(set(reading.cells)) == len(reading.cells), "a cell serves two nodes"
+    assert len(set(reading.contents.values())) == len(reading.contents), "a slot serves two keys"
+    return reading
+
+
+def read_node(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list[tuple[bytes, int]]:
+    if node & 31 == PREFIX:
+        prefix = node
+        node = read_prefix(trie, reading, key, node)
+        assert node > 0 and node & 31 != PREFIX, "a prefix links to a node with children"
+        if (prefix ^ node) < 32:  # embedded: its cell is counted with the node
+            reading.count("embedded prefix")
+        else:
+            reading.count("standalone prefix")
+            reading.cells.append(prefix & ~31)
+    if node & 31 == SPLIT:
+        return read_split(trie, reading, key, node)
+    if node & 31 == SPARSE:
+        return read_sparse(trie, reading, key, node)
+    assert node & 31 <= 0x1B, hex(node)
+    return read_chain(trie, reading, key, node)
+
+
+def read_prefix(trie: CellTrie, reading: Reading, key: bytes, node: int) -> int:
+    cell = trie.cell(node)
+    reading.contents[key] = pointer_at(cell, 0)
+    return pointer_at(cell, 0x1C) if cell[4] == 0xFF else (node & ~31) | cell[4]
+
+
+def read_chain(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list[tuple[bytes, int]]:
+    cell = trie.cell(node)
+    reading.count("chain")
+    reading.cells.append(node & ~31)
+    return [(key + cell[node & 31 : 0x1C], pointer_at(cell, 0x1C))]
+
+
+def read_sparse(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list[tuple[bytes, int]]:
+    cell = trie.cell(node)
+    reading.count("sparse")
+    reading.cells.append(node & ~31)
+    order = order_digits(struct.unpack_from("=H", cell, 0x1E)[0])
+    assert 2 <= len(order) <= 6
+    assert sorted(order) == list(range(len(order)))
+    transitions = [cell[0x18 + index] for index in order]
+    assert transitions == sorted(set(transitions))
+    for index in range(len(order), 6):
+        assert pointer_at(cell, 4 * index) == NONE
+    return [(key + bytes([cell[0x18 + i]]), pointer_at(cell, 4 * i)) for i in order]
+
+
+def read_split(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list[tuple[bytes, int]]:
+    reading.count("split")
+    children = []
+    reading.cells.append(node & ~31)
+    for high in range(4):
+        mid = pointer_at(trie.cell(node), 0x10 + 4 * high)
+        if mid == NONE:
+            continue
+        ends = [(i, pointer_at(trie.cell(mid), 4 * i)) for i in range(8)]
+        ends = [(i, end) for i, end in ends if end != NONE]
+        assert ends, "a mid cell leads somewhere"
+        reading.cells.append(mid & ~31)
+        for middle, end in ends:
+            found = [(i, pointer_at(trie.cell(end), 4 * i)) for i in range(8)]
+            found = [(i, child) for i, child in found if child != NONE]
+            assert found, "an end cell leads somewhere"
+            reading.cells.append(end & ~31)
+            children += [(high << 6 | middle << 3 | i, child) for i, child in found]
+    assert len(children) > 6, "what fits into a Sparse node is one"
+    return [(key + bytes([transition]), child) for transition, child in children]
+
+
+def check(trie: CellTrie) -> Reading:
+    """Read it all; no cell and no slot is lost, none counted twice."""
+    reading = read(trie)
+    usage = trie.usage()
+    in_use = usage.cells + usage.slots - usage.waiting
+    assert len(reading.cells) + len(reading.contents) == in_use
+    assert len(reading.contents) == len(trie)
+    return reading
