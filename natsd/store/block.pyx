@@ -16,6 +16,8 @@ Promise
   each for itself. Without arrays what is dead is a SequenceSet.
 - A record is served only if it verified when it was loaded; what did not is in `damage`.
 
+Without the GIL, `self.x += 1` is written out: in a debug build it would look whether self is None.
+
 Source: MsgBlock of the .NET port of nats-server; "Durability" of the design.
 """
 
@@ -239,7 +241,7 @@ cdef class MsgBlock:
     cdef void note_record(self, uint64_t checksum, size_t size) noexcept nogil:
         self.chain = mix_chain(self.chain, checksum)
         self.last_checksum = checksum
-        self.size += <uint32_t> size
+        self.size = self.size + <uint32_t> size
 
     cdef int interrupt(self) except -1:
         """What is written next is no message."""
@@ -371,18 +373,18 @@ cdef class MsgBlock:
         cdef int64_t place = index_find(&self.index, sequence)
         if place < 0 or self.index.offsets[place] & REMOVED:
             return False
-        self.live_bytes -= self.size_at(<uint32_t> place)
-        self.message_count -= 1
-        self.index.offsets[place] |= REMOVED
+        self.live_bytes = self.live_bytes - self.size_at(<uint32_t> place)
+        self.message_count = self.message_count - 1
+        self.index.offsets[place] = self.index.offsets[place] | REMOVED
         return True
 
     cdef bint mark_live(self, uint64_t sequence) noexcept nogil:
         cdef int64_t place = index_find(&self.index, sequence)
         if place < 0 or not self.index.offsets[place] & REMOVED:
             return False
-        self.index.offsets[place] &= OFFSET_MASK
-        self.message_count += 1
-        self.live_bytes += self.size_at(<uint32_t> place)
+        self.index.offsets[place] = self.index.offsets[place] & OFFSET_MASK
+        self.message_count = self.message_count + 1
+        self.live_bytes = self.live_bytes + self.size_at(<uint32_t> place)
         return True
 
     # Committing

@@ -42,10 +42,11 @@ from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
 from natsd.store.journal import Journal
 from natsd.store.journal_driver import JournalDriver
-from natsd.store.sync_pass import Failures, Outcome, SyncPass
+from natsd.store.sync_pass import Outcome, SyncPass
 
 THREADS = 4
 ROUND_SOURCES_MAX = 256
+JOURNAL_EXTENT_BYTES_MAX = 64 << 10  # to write more than this twice costs more than a sync
 PROBE_S = 1.0
 BUFFERED_BYTES_MAX = 128 << 20
 BUFFERED_MSGS_MAX = 100_000
@@ -119,6 +120,7 @@ class Committer:
         self._attached: dict[CommitSource, Attached] = {}
         self._dirty: dict[CommitSource, Attached] = {}
         self._is_scheduled = False
+        self._is_closed = False
         self._round: Round | None = None
         self._owners: dict[Path, Attached] = {}  # of files the journal may speak of
         self._progress: list[asyncio.Future[None]] = []
@@ -314,9 +316,13 @@ class Committer:
 
     def _write_journal(self, current: Round) -> None:
         assert self._journal is not None
-        written = [(a, e) for a, e in current.written if a.state is State.OUT]
-        for attached, extent in written:
-            self._owners[extent.file.path] = attached
+        written = []
+        for attached, extent in current.written:
+            if memoryview(extent.data).nbytes > JOURNAL_EXTENT_BYTES_MAX:
+                self._sync_written(attached, extent)
+            elif attached.state is State.OUT:  # else a sync of its file failed meanwhile
+                self._owners[extent.file.path] = attached
+                written.append((attached, extent))
         if written:
             extents = [extent for _, extent in written]
             self._journal.write(extents, partial(self._round_done, written))
@@ -326,13 +332,15 @@ class Committer:
     def _round_done(self, written: list[tuple[Attached, Extent]], is_in_journal: bool) -> None:
         self._round = None
         for attached, extent in written:
-            if attached.state is not State.OUT:
-                continue  # a sync of its file failed meanwhile
             if is_in_journal:
                 self._commit(attached, is_on_disk=True)
             else:
-                job = self._workers.job(partial(self._direct_done, attached, extent))
-                self._submit_sync(extent.file, job)
+                self._sync_written(attached, extent)
+
+    def _sync_written(self, attached: Attached, extent: Extent) -> None:
+        if attached.state is State.OUT:
+            job = self._workers.job(partial(self._direct_done, attached, extent))
+            self._submit_sync(extent.file, job)
 
     # ---- acknowledged before they are synced
 
@@ -356,6 +364,7 @@ class Committer:
             list(self._passing),
             self._file_passing,
             self._syncing.__contains__,
+            self._file_failed,
             partial(self._timer_pass_done, [(a, a.commits) for a in attached]),
         )
         self._timer_pass.go_on()
@@ -363,10 +372,8 @@ class Committer:
     def _file_passing(self, path: Path) -> DiskFile | None:
         return self._passing[path][0] if path in self._passing else None
 
-    def _timer_pass_done(self, commits: list[tuple[Attached, int]], failures: Failures) -> None:
+    def _timer_pass_done(self, commits: list[tuple[Attached, int]]) -> None:
         self._timer_pass = None
-        for file, error in failures.items():
-            self._file_failed(file, error)
         self._passing = {}
         for attached, count in commits:
             if attached.state is not State.DEAD:
@@ -412,7 +419,9 @@ class Committer:
     def _look_for_space(self, attached: Attached) -> None:
         """Try to reserve what could not be written."""
         extent = attached.probe
-        if attached.state is State.FULL and extent is not None and not attached.is_probing:
+        if self._is_closed or attached.is_probing:
+            return
+        if attached.state is State.FULL and extent is not None:
             attached.is_probing = True
             job = self._workers.job(partial(self._looked_for_space, attached))
             job.allocate(extent.file, extent.offset, memoryview(extent.data).nbytes)
@@ -613,6 +622,7 @@ class Committer:
             await progress
 
     def _end(self) -> None:
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         try:

@@ -194,7 +194,8 @@ class FileCommits(CommitSource):
 
     def _begin(self) -> None:
         number = self.number + 1
-        taken = self.log.take(number, force=self._wants_mark, closing=self._is_closing)
+        closing = self._is_closing and self._wants_mark
+        taken = self.log.take(number, force=self._wants_mark, closing=closing)
         if not taken:
             return
         self._wants_mark = False

@@ -133,7 +133,7 @@ class Journal:
     ) -> None:
         self._disk = disk
         self._root = root
-        self._root_length = len(os.fsencode(root)) + 1
+        self._prefix = os.path.join(os.fsencode(root), b"")
         self._random_bytes = random_bytes
         self._segment_bytes_max = segment_bytes_max
         self._segments: list[Segment] = []
@@ -237,7 +237,9 @@ class Journal:
         return int.from_bytes(self._random_bytes(8), "little")
 
     def _name(self, path: Path) -> bytes:
-        return os.fsencode(path)[self._root_length :]
+        name = os.fsencode(path)
+        assert name.startswith(self._prefix), f"{path} is not in the volume"
+        return name[len(self._prefix) :]
 
     # ---- what ends an entry
 

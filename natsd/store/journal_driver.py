@@ -25,7 +25,7 @@ from natsd.store.disk import CommitJob, CommitWorkers, DiskFile, is_out_of_space
 from natsd.store.errors import StoreReadOnly
 from natsd.store.extent import Extent
 from natsd.store.journal import Journal, Segment
-from natsd.store.sync_pass import Failures, Outcome, SyncPass
+from natsd.store.sync_pass import Outcome, SyncPass
 
 _logger = logging.getLogger(__name__)
 
@@ -182,13 +182,12 @@ class JournalDriver:
             [path for segment in segments for path in segment.names],
             self._journal.unsettled,
             self._is_busy,
+            self._file_failed,  # and `keep` by that
             partial(self._files_synced, segments),
         )
         self._checkpoint.go_on()
 
-    def _files_synced(self, segments: Sequence[Segment], failures: Failures) -> None:
-        for file, error in failures.items():
-            self._file_failed(file, error)  # and `keep` by that
+    def _files_synced(self, segments: Sequence[Segment]) -> None:
         if self._is_kept:
             self._checkpoint_over()
         elif self._journal.is_usable and segments:

@@ -16,6 +16,8 @@ Promise
 - The seed comes from the block's header; if that is damaged, from the marks. A mark counts only in
   its own place: the bytes it covers end where it begins.
 
+Without the GIL, `self.x += 1` is written out: in a debug build it would look whether self is None.
+
 Source: "Recovery trusts nothing" of the design.
 """
 
@@ -237,8 +239,8 @@ cdef class Scan:
             self.extent_altered = True
             removed = REMOVED
         else:
-            self.live_bytes += header.length
-            self.live_count += 1
+            self.live_bytes = self.live_bytes + header.length
+            self.live_count = self.live_count + 1
         self.last_sequence = header.sequence
         return index_add(&self.index, header.sequence, at | removed, NO_SLOT)
 
@@ -444,17 +446,17 @@ cdef class Scan:
                 last = index_sequence(&self.index, place)
                 break
             if offset and not offset & REMOVED:
-                self.live_bytes -= record_length_at(self.bytes_at + offset)
-                self.live_count -= 1
+                self.live_bytes = self.live_bytes - record_length_at(self.bytes_at + offset)
+                self.live_count = self.live_count - 1
         index_cut(&self.index, self.end)
         while self.removals.count and removals[self.removals.count - 1].offset >= self.end:
-            self.removals.count -= 1
+            self.removals.count = self.removals.count - 1
         while self.reserved.count and skips[self.reserved.count - 1].offset >= self.end:
-            self.reserved.count -= 1
+            self.reserved.count = self.reserved.count - 1
         while self.damaged.count and damaged[self.damaged.count - 1].offset >= self.end:
-            self.damaged.count -= 1
+            self.damaged.count = self.damaged.count - 1
         while self.interruptions.count and places[self.interruptions.count - 1] >= self.end:
-            self.interruptions.count -= 1
+            self.interruptions.count = self.interruptions.count - 1
         if self.reserved.count:
             skips += self.reserved.count - 1
             last = max(last, skips.sequence + (skips.count - 1))
@@ -469,7 +471,7 @@ cdef class Scan:
         memmove(
             &removals[first], &removals[upto], (self.removals.count - upto) * sizeof(Tombstones)
         )
-        self.removals.count -= upto - first
+        self.removals.count = self.removals.count - (upto - first)
 
     # For Python
 

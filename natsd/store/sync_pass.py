@@ -5,7 +5,8 @@ Promise
   left out.
 - No file is synced here while it is being synced elsewhere (`is_busy`), nor the reverse: of two
   syncs at once, one may take the other's error, and both would have lost the same bytes.
-- `done(failures)` is called once, with every file whose sync failed; none is tried a second time.
+- A failure is told at once (`failed`), before anyone may sync that file again and take silence for
+  success; none is tried a second time. `done` is called once, at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from natsd.store.disk import CommitJob, CommitWorkers, DiskFile
 
 JOBS_MAX = 2
 
-Failures = dict[DiskFile, OSError]
 Outcome = Callable[[Exception | None], None]  # told how it went, once
 
 
@@ -32,14 +32,16 @@ class SyncPass:
         paths: Iterable[Path],
         file_of: Callable[[Path], DiskFile | None],
         is_busy: Callable[[DiskFile], bool],
-        done: Callable[[Failures], None],
+        failed: Callable[[DiskFile, OSError], None],
+        done: Callable[[], None],
     ) -> None:
         self._workers = workers
         self._waiting = deque(paths)
         self._file_of = file_of
         self._is_busy = is_busy
-        self._done: Callable[[Failures], None] | None = done
-        self._failures: Failures = {}
+        self._failed = failed
+        self._done: Callable[[], None] | None = done
+        self._failures: set[DiskFile] = set()
         self._syncing: dict[DiskFile, list[Callable[[], None]]] = {}
 
     def when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
@@ -62,7 +64,7 @@ class SyncPass:
                 self._sync(file)
         if not self._waiting and not self._syncing and self._done:
             done, self._done = self._done, None
-            done(self._failures)
+            done()
 
     def _sync(self, file: DiskFile) -> None:
         self._syncing[file] = []
@@ -73,7 +75,8 @@ class SyncPass:
     def _synced(self, file: DiskFile, job: CommitJob) -> None:
         callbacks = self._syncing.pop(file)
         if job.error is not None:
-            self._failures[file] = job.error
+            self._failures.add(file)
+            self._failed(file, job.error)
         for callback in callbacks:
             callback()
         self.go_on()

@@ -10,6 +10,8 @@ Promise
 - The journal is replayed before `open` returns, so before any store opens; what it could not give
   back is in `replayed.damage`.
 - New directories are on disk, up to the volume's own, when `make_directory` returns.
+- What is removed or replaced through the volume, the journal forgets first: its replay never writes
+  into a file that came later under the same name.
 - Reads that may wait for the disk run in at most `READERS` threads; writes in at most
   `committer.THREADS`, which need no GIL.
 - `close` leaves everything committed on disk and no journal.
@@ -92,6 +94,42 @@ class Volume:
     def make_directory(self, path: Path) -> None:
         """Make a directory with its missing parents, all of it on disk. Blocks."""
         make_directories(self.disk, path)
+
+    async def unlink(self, *paths: Path) -> None:
+        """Remove files, on disk when this returns. Raises StoreReadOnly, with all of them there.
+
+        No extent of them may be out, and what replaces them must be durable (extent.py, `on_disk`).
+        """
+        await self.committer.forget(*paths)
+        await self.read(self._unlink, paths)
+
+    def _unlink(self, paths: tuple[Path, ...]) -> None:
+        for path in paths:
+            self.disk.unlink(path)
+        for directory in {path.parent for path in paths}:
+            self.disk.sync_dir(directory)
+
+    async def replace(self, new: Path, path: Path) -> None:
+        """Put `new`, a synced file, in the place of `path`; on disk when this returns.
+
+        Raises as `unlink`; the same holds for extents of `path`.
+        """
+        await self.committer.forget(new, path)
+        await self.read(self._replace, new, path)
+
+    def _replace(self, new: Path, path: Path) -> None:
+        self.disk.rename(new, path)
+        for directory in {new.parent, path.parent}:
+            self.disk.sync_dir(directory)
+
+    async def remove_tree(self, directory: Path) -> None:
+        """Remove a directory with all that is in it; on disk when this returns. Raises the same."""
+        await self.committer.forget_below(directory)
+        await self.read(self._remove_tree, directory)
+
+    def _remove_tree(self, directory: Path) -> None:
+        self.disk.rmtree(directory)
+        self.disk.sync_dir(directory.parent)
 
     @property
     def free_bytes(self) -> int:

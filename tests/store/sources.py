@@ -26,6 +26,7 @@ class Pieces(CommitSource):
         self.source = source
         self.appended = self.taken = self.written = self.acknowledged = count
         self.errors: list[StoreError] = []
+        self._ends: list[int] = []  # of each commit
         self.has_space = True
         self._new_in = path.parent if is_new else None
         self._allocated = 0
@@ -49,11 +50,12 @@ class Pieces(CommitSource):
     def committed(self) -> None:
         assert self.taken > self.written
         self.written = self.taken
+        self._ends.append(self.written)
         self._new_in = None
         self.append(0)
 
     def on_disk(self, commits: int) -> None:
-        self.acknowledged = self.written
+        self.acknowledged = self._ends[commits - 1]
 
     def failed(self, error: StoreError) -> None:
         self.errors.append(error)

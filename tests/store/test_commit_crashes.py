@@ -49,6 +49,17 @@ def append_to_some(
         for source in chosen:
             with contextlib.suppress(StoreError):  # the source keeps them
                 committer.commit_now(source)
+        if chance.random() < 0.2:
+            committer.sync_now()
+
+
+def append_to_all(committer: Committer, sources: list[Pieces], count: int) -> None:
+    """All sources get as many pieces, and all of them are committed."""
+    for source in sources:
+        source.append(count)
+        committer.dirty(source)
+    for source in sources:
+        committer.commit_now(source)
 
 
 def check(disk: FaultyDisk, sources: list[Pieces]) -> None:
@@ -67,14 +78,17 @@ def check(disk: FaultyDisk, sources: list[Pieces]) -> None:
     count=st.integers(1, 14),
     calls=st.integers(0, 1500),
     calls_of_replay=st.integers(0, 60),
+    sync_interval_s=st.sampled_from([0, 0, 120]),
 )
-def test_power_fails_at_any_call(seed: int, count: int, calls: int, calls_of_replay: int) -> None:
+def test_power_fails_at_any_call(
+    seed: int, count: int, calls: int, calls_of_replay: int, sync_interval_s: float
+) -> None:
     """…and again while the journal is replayed: what was acknowledged is there in the end."""
     disk = new_disk(seed)
     sources: list[Pieces] = []
     disk.power_fails_at = calls
     try:
-        committer = new_committer(disk, seed)
+        committer = new_committer(disk, seed, sync_interval_s=sync_interval_s)
         sources = open_pieces(committer, disk, ROOT, count)
         append_to_some(committer, sources, random.Random(seed), rounds=30)
         committer.close_now()
@@ -107,6 +121,7 @@ def test_power_fails_at_any_call(seed: int, count: int, calls: int, calls_of_rep
     ),
 )
 @example(seed=1, count=8, faults=[("fdatasync", errno.EIO, 20)])
+@example(seed=1 << 32, count=14, faults=[("fdatasync", errno.EIO, n) for n in (6, 4, 0)])
 @example(seed=1, count=8, faults=[("pwrite", errno.ENOSPC, 20), ("truncate", errno.EIO, 0)])
 def test_calls_fail_and_then_the_power(
     seed: int, count: int, faults: list[tuple[str, int, int]]
@@ -188,12 +203,11 @@ def test_acknowledged_before_the_sync_is_safe_after_it() -> None:
     disk = new_disk(1)
     committer = new_committer(disk, sync_interval_s=120)
     sources = open_pieces(committer, disk, ROOT, 10)
-    append_to_some(committer, sources, random.Random(1), rounds=5)
-    assert all(source.acknowledged == 0 for source in sources)
-    assert sum(source.written for source in sources) > 100
+    append_to_all(committer, sources, 5)
+    assert [(source.acknowledged, source.written) for source in sources] == [(0, 5)] * 10
     committer.sync_now()
-    assert all(source.acknowledged == source.written for source in sources)
-    append_to_some(committer, sources, random.Random(2), rounds=5)
+    assert [(source.acknowledged, source.written) for source in sources] == [(5, 5)] * 10
+    append_to_all(committer, sources, 100)
     assert not disk.exists(ROOT / "journal.0")
     disk = disk.crash(5)
     check(disk, sources)
@@ -295,11 +309,7 @@ def test_a_checkpoint_that_fails_keeps_the_journal() -> None:
         disk = new_disk(seed)
         committer = new_committer(disk)
         sources = open_pieces(committer, disk, ROOT, 10)
-        for source in sources:
-            source.append(3)
-            committer.dirty(source)
-        for source in sources:
-            committer.commit_now(source)
+        append_to_all(committer, sources, 3)
         disk.fail("fdatasync", errno.EIO, path="0005")
         committer.close_now()
         assert [type(error) for error in sources[5].errors] == [StoreReadOnly]

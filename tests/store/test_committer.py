@@ -87,6 +87,19 @@ async def test_few_are_synced_each_and_many_by_the_journal(
     close_files(sources)
 
 
+async def test_a_large_extent_is_not_written_twice(tmp_path: Path, eventually: Eventually) -> None:
+    committer = new_committer(tmp_path)
+    sources = open_pieces(committer, DISK, tmp_path, 20)
+    for source in sources:
+        source.append(10_000 if source.source < 10 else 1)
+        committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged >= 1 for source in sources))
+    assert (tmp_path / "journal.0").stat().st_size <= 8192
+    await committer.close()
+    assert [count_whole(DISK, tmp_path, i) for i in range(20)] == [10_000] * 10 + [1] * 10
+    close_files(sources)
+
+
 async def test_without_a_journal_threads_take_turns(tmp_path: Path, eventually: Eventually) -> None:
     committer = new_committer(tmp_path, journal=False)
     sources = open_pieces(committer, DISK, tmp_path, 30)

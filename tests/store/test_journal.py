@@ -1,5 +1,6 @@
 """The journal's bytes: what is torn, what is damage, and what replay makes of it."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from natsd.store.journal import (
     encode_header,
 )
 from natsd.store.journal_replay import Replayed, replay
+from tests.store.faulty_disk import FaultyDisk
 
 DISK = RealDisk()
 SEED = 0x1234
@@ -85,6 +87,18 @@ def test_what_is_forgotten_is_not_written(tmp_path: Path) -> None:
     replay(DISK, tmp_path)
     assert not (tmp_path / "f").exists()
     assert (tmp_path / "g").read_bytes() == bytes(5) + b"new"
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_forget_brings_nothing_back(tmp_path: Path, damaged: int) -> None:
+    """It is said twice."""
+    forgets = [batch(2, forget("f")), batch(3, forget("f"))]
+    flipped = bytearray(forgets[damaged])
+    flipped[40] ^= 4
+    forgets[damaged] = bytes(flipped)
+    write_journal(tmp_path, batch(1, entry("f", 0, b"old")), *forgets, batch(4))
+    assert len(replay(DISK, tmp_path).damage) == 1
+    assert not (tmp_path / "f").exists()
 
 
 def test_a_directory_that_is_gone_stays_gone(tmp_path: Path) -> None:
@@ -205,3 +219,25 @@ def test_a_journal_bounds_its_segments(tmp_path: Path) -> None:
     assert replay(DISK, tmp_path).damage == []
     assert (tmp_path / "f").read_bytes()[:5] == b"lastx"
     file.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_retired_epoch_stays_retired(seed: int) -> None:
+    """Once its paths count as free, no crash brings back what it said about them."""
+    disk = FaultyDisk(seed)
+    root = Path("/")
+    journal = Journal(disk, root, random.Random(seed).randbytes)
+    workers = disk.commit_workers(1)
+    file = disk.open(root / "f", create=True)
+    job = workers.job()
+    assert journal.add_writes(job, [Extent(file, 0, b"old")])
+    workers.submit(job)
+    workers.wait()
+    job = workers.job()
+    journal.add_retirement(job, journal.used_segments)
+    workers.submit(job)
+    workers.close()
+    journal.retired(journal.used_segments)
+    assert not journal.speaks_of(file.path)
+    disk = disk.crash(seed)
+    assert replay(disk, root) == Replayed()

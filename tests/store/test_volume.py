@@ -71,6 +71,36 @@ async def test_a_journal_left_behind_is_replayed(tmp_path: Path, eventually: Eve
     await volume.close()
 
 
+async def test_what_is_removed_does_not_come_back(eventually: Eventually) -> None:
+    """Not by the replay of a journal that spoke of it; and what came in its place is untouched."""
+    disk = FaultyDisk(1)
+    root = Path("/store")
+    volume = Volume.open(disk, root, lambda n: bytes(n), loop=asyncio.get_running_loop())
+    for name in ("a", "b"):
+        volume.make_directory(root / name)
+    sources = [
+        source
+        for name in ("a", "b")
+        for source in open_pieces(volume.committer, disk, root / name, 6)
+    ]
+    for source in sources:
+        source.append(3)
+        volume.committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged == 3 for source in sources))
+    await volume.unlink(root / "a" / "0000", root / "a" / "0001")
+    new = disk.open(root / "a" / "new", create=True)
+    new.pwrite(b"new", 0)
+    new.fsync()
+    await volume.replace(root / "a" / "new", root / "a" / "0002")
+    await volume.remove_tree(root / "b")
+    after = disk.crash(1)
+    Volume.open(after, root, lambda n: bytes(n)).close_now()
+    assert after.listdir(root) == ["a"]
+    assert after.listdir(root / "a") == ["0002", "0003", "0004", "0005"]
+    assert after.open(root / "a" / "0002").pread(9, 0) == b"new"
+    assert count_whole(after, root / "a", 3) == 3
+
+
 def test_without_an_event_loop_on_any_disk() -> None:
     disk = FaultyDisk(1)
     volume = Volume.open(disk, Path("/store"), lambda n: bytes(n))
