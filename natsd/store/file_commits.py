@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from natsd.store.block import BlockExtent
+from natsd.store.block_extent import BlockExtent
 from natsd.store.disk import is_out_of_space
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent

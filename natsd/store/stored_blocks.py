@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from natsd.store.block import BlockExtent, MsgBlock
+from natsd.store.block import MsgBlock
+from natsd.store.block_extent import BlockExtent
 from natsd.store.disk import Disk, DiskFile
 from natsd.store.envelope import Seal, Unwrapped, find_seed, unwrap, wrap, wrap_block
 from natsd.store.extent import Extent, grown_allocation
