@@ -22,9 +22,10 @@ All integers are little-endian. `check` is the low half of the XXH64 of bytes 8.
 log's seed, the slot's place in the file, and bytes 0..4: a slot that was written elsewhere, or in
 another log, is none. The digest chains the full checksums of the extent's entries.
 
-A parity slot is the exclusive or of every entry that stands as many slots from the extent's start,
-modulo the number of parity slots (up to 16): a flipped bit, or a lost sector of 512 bytes, gives
-back what was there. It needs no checksum, since what it gives back has one. The mark stands twice.
+There are as many parity slots as entries, up to 16. Each is the exclusive or of all entries whose
+place in the extent, modulo that number, is its own: what is lost to a flipped bit, or to a sector
+of 512 bytes, can be told from the rest. It needs no checksum, since what it gives back has one. The
+mark stands twice.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t

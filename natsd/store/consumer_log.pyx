@@ -76,6 +76,13 @@ cdef inline void add_parity(unsigned char* parity, const unsigned char* slot) no
         write_u64(parity + at, read_u64(parity + at) ^ read_u64(slot + at))
 
 
+cdef inline Py_ssize_t parity_place(
+    Py_ssize_t entry, Py_ssize_t count, Py_ssize_t lanes
+) noexcept nogil:
+    """Which of the parity slots behind `count` entries covers that entry."""
+    return (entry % lanes + lanes - count % lanes) % lanes
+
+
 def encode_log_header(log_id: int, seed: int, total: int) -> bytes:
     """The first 64 bytes of a log file."""
     start = struct.pack("<8sHHIQQ24x", b"NATSDOBS", LOG_VERSION, 0, log_id, seed, total)
@@ -138,7 +145,7 @@ cdef class EntryBuffer:
             check = slot_checksum(slot, seed, first_slot + at)
             write_u32(slot + 4, <uint32_t> check)
             digest = mix_chain(digest, check)
-            add_parity(parity + at % parity_count * SLOT_BYTES, slot)
+            add_parity(parity + parity_place(at, self.count, parity_count) * SLOT_BYTES, slot)
         for at in range(2):
             slot = parity + (parity_count + at) * SLOT_BYTES
             write_slot(
@@ -297,7 +304,8 @@ cdef class LogScan:
     ) except -1:
         """Whether all entries of a lane verify, one of them perhaps thanks to the parity."""
         cdef unsigned char parity[SLOT_BYTES]
-        cdef unsigned char* stored = self.slot(start + count + lane)
+        cdef Py_ssize_t place = start + count + parity_place(lane, count, lanes)
+        cdef unsigned char* stored = self.slot(place)
         cdef Py_ssize_t number, bad = -1, bad_count = 0
         memset(parity, 0, SLOT_BYTES)
         for number in range(start + lane, start + count, lanes):
@@ -308,7 +316,7 @@ cdef class LogScan:
                 bad_count += 1
         if bad_count == 0:
             if memcmp(parity, stored, SLOT_BYTES) != 0:
-                self.report(start + count + lane, 1, "parity does not fit", True)
+                self.report(place, 1, "parity does not fit", True)
             return True
         add_parity(parity, stored)
         self.kinds[bad] = kind_of(parity, self.seed, bad) if bad_count == 1 else 0

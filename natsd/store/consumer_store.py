@@ -136,7 +136,7 @@ class ConsumerStore(CommitSource):
     # Whole states: no entry says them
 
     def set_starting_sequence(self, stream: int) -> None:
-        """The first message to deliver is the one behind that stream sequence."""
+        """The first message to deliver is the one behind that stream sequence; none is pending."""
         self._begin_anew()
         self._tracker.set_starting(stream)
         self._changed()
@@ -270,6 +270,13 @@ class ConsumerStore(CommitSource):
     async def _checkpoint(self) -> None:
         try:
             await self._write_checkpoint()
+        except Exception as error:
+            self._anew = True
+            if is_out_of_space(error):
+                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.resumed)
+                self._fail(StoreFull(str(error)))
+            else:
+                self._fail(StoreReadOnly(str(error)))
         finally:
             self._quiet.set()
         if not self._is_durable():
@@ -282,16 +289,7 @@ class ConsumerStore(CommitSource):
         tracker.start_logging(count)
         self._anew = False
         following = self._log.generation.following(count, self._random)
-        try:
-            log = await self._volume.read(write_generation, disk, following, state)
-        except OSError as error:
-            self._anew = True
-            if is_out_of_space(error):
-                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.resumed)
-                self._fail(StoreFull(str(error)))
-            else:
-                self._fail(StoreReadOnly(str(error)))
-            return
+        log = await self._volume.read(write_generation, disk, following, state)
         replaced, self._log = self._log, log
         self._end, self._allocated = log.end, 0
         self._log_bytes_max = max(LOG_BYTES_MIN, LOG_STATE_FACTOR * len(state))
@@ -300,12 +298,8 @@ class ConsumerStore(CommitSource):
 
     async def _drop(self, log: OpenLog) -> None:
         """Remove a log that no checkpoint names any more."""
-        try:
-            await self._volume.committer.forget(log.generation.path)
-        except StoreReadOnly as error:
-            self._fail(error)
-        else:
-            await self._volume.read(remove_log, self._volume.disk, log)
+        await self._volume.committer.forget(log.generation.path)
+        await self._volume.read(remove_log, self._volume.disk, log)
 
     def _fail(self, error: StoreError) -> None:
         """Tell those who wait; the state in memory goes on, unlogged."""

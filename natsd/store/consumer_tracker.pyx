@@ -37,6 +37,7 @@ from natsd.store.errors import DamagedEncoding, MessageNotFound, NoAckPolicy, Ol
 cdef enum:
     POLICY_NONE = 0
     POLICY_EXPLICIT = 2
+    POLICY_MAX = 3
     CAPACITY_MIN = 16
     COMPACT_MIN = 64            # below that many items nothing is moved
     ENCODED_HEADER_BYTES = 64
@@ -45,6 +46,7 @@ cdef enum:
     ENCODING_VERSION = 1
 
 assert POLICY_NONE == AckPolicy.NONE and POLICY_EXPLICIT == AckPolicy.EXPLICIT
+assert POLICY_MAX == max(AckPolicy)
 
 
 cdef class ConsumerTracker:
@@ -189,9 +191,12 @@ cdef class ConsumerTracker:
     # Whole states: no entry says them, so the log must begin anew
 
     def set_starting(self, uint64_t stream) -> None:
-        """The first message to deliver is the one behind that stream sequence."""
+        """The first message to deliver is the one behind that stream sequence; none is pending."""
         assert not self.logging
         self.change_count += 1
+        self.head = self.tail = self.pending_count = 0
+        self.redelivered = {}
+        self.floor_consumer = self.delivered_consumer
         self.delivered_stream = self.floor_stream = stream
 
     def replace(self, state: ConsumerState) -> None:
@@ -338,13 +343,19 @@ cdef class ConsumerTracker:
         return encoded
 
     def decode(self, data: bytes) -> None:
-        """Become what `encode` wrote; raises DamagedEncoding, and the state is undefined then."""
+        """Become what `encode` wrote, its ack policy included, which no consumer ever changes.
+
+        Raises DamagedEncoding, and the state is undefined then.
+        """
         cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = len(data), rest
         cdef uint64_t pending, redelivered, stream, last
         assert not self.logging
         if size < ENCODED_HEADER_BYTES or read_u64(at) != ENCODING_VERSION:
             raise DamagedEncoding("consumer state of an unknown version")
+        if read_u64(at + 8) > POLICY_MAX:
+            raise DamagedEncoding("consumer state with an unknown ack policy")
+        self.ack_policy = <int> read_u64(at + 8)
         self.delivered_consumer, self.delivered_stream = read_u64(at + 16), read_u64(at + 24)
         self.floor_consumer, self.floor_stream = read_u64(at + 32), read_u64(at + 40)
         pending, redelivered = read_u64(at + 48), read_u64(at + 56)

@@ -155,17 +155,24 @@ def wrap(
     )
 
 
-def wrap_block(logical: Buffer, seed: int, seal: Seal | None = None) -> bytes:
-    """The file of a sealed block, compressed: its header in clear, the rest in envelopes."""
+def wrap_block(
+    logical: Buffer, seed: int, seal: Seal | None = None, *, compress: bool = True
+) -> bytes:
+    """The file of a whole block: its header in clear, the rest in envelopes."""
     view = memoryview(logical)
     rest = view[BLOCK_HEADER_BYTES:]
-    wrapped = wrap(rest, BLOCK_HEADER_BYTES, seed, seal, compress=True)
+    wrapped = wrap(rest, BLOCK_HEADER_BYTES, seed, seal, compress=compress)
     return bytes(view[:BLOCK_HEADER_BYTES]) + wrapped
 
 
 def unwrap(data: Buffer, seed: int, seal: Seal | None = None) -> Unwrapped:
     """Read the file of a wrapped block whose seed is known; see `find_seed` where it is not."""
     return _Unwrapping(data, seed, seal).run()
+
+
+def begins_with_envelope(data: Buffer) -> bool:
+    """Whether an envelope stands behind the block's header."""
+    return _parse_header(memoryview(data), BLOCK_HEADER_BYTES, None) is not None
 
 
 def find_seed(data: Buffer) -> int | None:

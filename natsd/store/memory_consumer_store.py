@@ -34,7 +34,7 @@ class MemoryConsumerStore:
         return self._tracker.state()
 
     def set_starting_sequence(self, stream: int) -> None:
-        """The first message to deliver is the one behind that stream sequence."""
+        """The first message to deliver is the one behind that stream sequence; none is pending."""
         self._tracker.set_starting(stream)
 
     def reset(self, stream: int = 0) -> None:
