@@ -15,6 +15,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from natsd.store.errors import StoreEOF
 from natsd.store.file_store import FileOptions, FileStore
+from natsd.store.index_db import INDEX_NAME
 from natsd.store.keys import OperatorKeys
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Discard, Limits
@@ -69,14 +70,34 @@ class FileModel(StoreModel):
         )
         await self.store.settle()
 
-    @rule()
-    def open_again(self) -> None:
+    @rule(scanned=st.booleans())
+    def open_again(self, scanned: bool) -> None:
         first = self.limits.first_sequence  # part of a stream's configuration: it does not change
         self.limits = replace(self.store.limits, first_sequence=first)
 
         async def again() -> None:
             await self.store.close()
             await self.volume.close()
+            if scanned and self.disk.exists(DIRECTORY / INDEX_NAME):
+                self.disk.unlink(DIRECTORY / INDEX_NAME)
+            await self.open_files()
+
+        self.run(again())
+        assert self.store.damage == []
+
+    @rule()
+    def write_index(self) -> None:
+        self.run(self.store.write_index())
+
+    @rule(seed=st.integers(0, 1000))
+    def lose_power(self, seed: int) -> None:
+        """All was synced, so all is there; whether index.db is found, old or new, or is not."""
+        first = self.limits.first_sequence
+        self.limits = replace(self.store.limits, first_sequence=first)
+
+        async def again() -> None:
+            await self.store.synced()
+            self.disk = self.disk.crash(seed)
             await self.open_files()
 
         self.run(again())
