@@ -96,7 +96,7 @@ class _ByIndex:
         reads = [(number, self._read(number, images.get(number))) for number in to_read]
         for number, read in reads:
             self._take_since(read, images.get(number))
-        self._check_floor()
+        self._check_since(reads, images)
         self._found.damage = decode_damage(self._image.damage, self._blocks.directory)
         self._load_subjects(subjects)
         stored = self._old_blocks(images, ids, to_read)
@@ -133,12 +133,24 @@ class _ByIndex:
         since.commit_number = scan.commit_number
         since.is_closed = scan.closed and not scan.torn_bytes
 
-    def _check_floor(self) -> None:
+    def _check_since(self, reads: list[tuple[int, Read]], images: dict[int, BlockImage]) -> None:
         since, image = self._since, self._image
+        if self._overlap(reads, images):
+            raise _Mismatch
         if since.commit_number < image.commit_number or since.last_sequence < image.last_sequence:
             raise _Mismatch  # cut back since, or not these blocks
         if since.floor < image.first_sequence and image.message_count:
             since.floor = image.first_sequence
+
+    def _overlap(self, reads: list[tuple[int, Read]], images: dict[int, BlockImage]) -> bool:
+        """Is a sequence used twice, after a cut?"""
+        last = 0
+        for number, read in reads:
+            base = read.scan.base_sequence
+            if base <= last or (number not in images and base <= self._image.last_sequence):
+                return True
+            last = read.scan.last_sequence
+        return False
 
     def _load_subjects(self, pieces: list[bytes]) -> None:
         index = SubjectIndex(self._image.births)
@@ -281,7 +293,7 @@ class _ByIndex:
             start = max(image.first_sequence, since.floor)
             found.first_sequence = found.dead.next_absent(start) or start
             found.dead.discard_range(0, found.first_sequence - 1)
-        found.first_time_ns = image.first_time_ns if image.message_count else 0
+        found.first_time_ns = image.first_time_ns if image.message_count and found.msgs else 0
         self._drop_empty()
         if found.blocks:
             set_slots(found.blocks[-1].block, found.subjects)

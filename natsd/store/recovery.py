@@ -97,7 +97,7 @@ class _Recovery:
         self._floor = 0
         self._has_mark = False  # some newer block has one: this one was written to its end
         self._upto = 0  # the first sequence of the block that was read before
-        self._shares: deque[tuple[StoredBlock, Future[BlockShare]]] = deque()
+        self._shares: deque[tuple[StoredBlock, int, Future[BlockShare]]] = deque()
         self._found = Recovered()
 
     def run(self, ids: list[int]) -> Recovered:
@@ -191,11 +191,15 @@ class _Recovery:
 
     def _add(self, path: Path, read: Read) -> None:
         stored = stored_block(self._blocks, path, read)
-        block = stored.block
+        block, found = stored.block, self._found
+        if 0 < self._upto <= block.base_sequence:
+            found.empty.append(path)  # the stream was cut, and went on in a newer block
+            return
         self._blocks.add(stored)
-        self._found.blocks.append(stored)
-        last = max(self._found.last_sequence, block.last_sequence)
-        self._found.last_sequence = last
+        found.blocks.append(stored)
+        if not self._upto:
+            found.last_sequence = block.last_sequence
+        last = self._upto - 1 if self._upto else block.last_sequence
         within = SequenceSet()
         within.add_range(block.base_sequence, max(block.base_sequence, block.last_sequence))
         erased = within.copy()
@@ -203,13 +207,16 @@ class _Recovery:
         erased.intersection_update(self._erased)
         for sequence in erased:
             if block.is_live(sequence):
-                self._found.unfinished_erasures.add(sequence)
+                found.unfinished_erasures.add(sequence)
         within.union_update(erased)
+        if 0 < self._upto <= block.last_sequence:
+            within.add_range(self._upto, block.last_sequence)  # cut off, and used again
+        self._upto = block.base_sequence
         future = self._pool.submit(BlockShare, block, within, self._floor)
-        self._shares.append((stored, future))
+        self._shares.append((stored, last, future))
 
     def _merge(self) -> None:
-        stored, future = self._shares.popleft()
+        stored, last, future = self._shares.popleft()
         share = future.result()
         found, block = self._found, stored.block
         share.merge_into(found.subjects, found.expiries)
@@ -219,10 +226,8 @@ class _Recovery:
         if share.first_sequence:
             found.first_sequence = share.first_sequence
             found.first_time_ns = share.first_time_ns
-        last = self._upto - 1 if self._upto else found.last_sequence
         if last >= block.base_sequence:
             note_gaps(block, block.base_sequence, last, found.dead)
-        self._upto = block.base_sequence
         if stored is not found.blocks[0]:
             block.seal()
             block.clear_cache()

@@ -39,6 +39,14 @@ async def everything(store: FileStore | MemStore) -> list[Any]:
         return found
 
 
+async def end_other_tasks() -> None:
+    """Those of a store whose disk is gone."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class FileModel(StoreModel):
     """Subclassed for each way to keep files."""
 
@@ -98,6 +106,7 @@ class FileModel(StoreModel):
         async def again() -> None:
             await self.store.synced()
             self.disk = self.disk.crash(seed)
+            await end_other_tasks()
             await self.open_files()
 
         self.run(again())
