@@ -30,7 +30,7 @@ from natsd.store.expiries cimport Expiries, Expiry
 from natsd.store.record cimport ERASED, RecordView, view_record
 from natsd.store.scan cimport Scan
 from natsd.store.sequence_set cimport SequenceSet
-from natsd.store.subject_index cimport BIRTH_LAST, Subject, SubjectIndex
+from natsd.store.subject_index cimport BIRTH_LAST, Subject, SubjectIndex, sequence_in
 from natsd.trie.epochs cimport Lease, enter, leave
 from natsd.trie.pattern cimport PATTERN_NO_MEMORY, PatternCursor
 from natsd.trie.record_trie cimport RecordTrie
@@ -149,8 +149,10 @@ cdef int merge_subject(
         record.last = span.last
         index.count += 1
     else:
-        record.first = min(record.first, span.first)
-        record.last = max(record.last, span.last)
+        if span.first < sequence_in(record.first):
+            record.first = span.first
+        if span.last > sequence_in(record.last):
+            record.last = span.last
     record.count += span.count
     index.trie.end_write(slot)
     return 0
