@@ -204,7 +204,8 @@ class StoredBlocks:
         logical = data if unwrapped is None else bytes(unwrapped.logical)
         if proven < 0:
             proven = len(logical) if unwrapped else len(logical.rstrip(b"\0"))
-        scan = Scan(logical, proven=min(proven, len(logical)), first_sequence=first_sequence)
+        logical = logical.ljust(proven, b"\0")  # what is cut off is damage like any other
+        scan = Scan(logical, proven=proven, first_sequence=first_sequence)
         return Read(scan, unwrapped)
 
     def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
