@@ -194,16 +194,25 @@ class StoredBlocks:
             file.close()
         return self.scan(data, stored.block.block_id, proven=proven)
 
-    def scan(self, data: bytes, block_id: int, *, proven: int = 0, first_sequence: int = 0) -> Read:
+    def scan(
+        self,
+        data: bytes,
+        block_id: int,
+        *,
+        proven: int = 0,
+        least: int = 0,
+        first_sequence: int = 0,
+    ) -> Read:
         """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
 
         `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
-        the zeros at the end.
+        the zeros at the end. `least`: no less than these.
         """
         unwrapped = self._unwrap(data, block_id)
         logical = data if unwrapped is None else bytes(unwrapped.logical)
         if proven < 0:
             proven = len(logical) if unwrapped else len(logical.rstrip(b"\0"))
+        proven = max(proven, least)
         logical = logical.ljust(proven, b"\0")  # what is cut off is damage like any other
         scan = Scan(logical, proven=proven, first_sequence=first_sequence)
         return Read(scan, unwrapped)
