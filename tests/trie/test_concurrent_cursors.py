@@ -5,10 +5,14 @@ order, with a content that was put there.
 """
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
+
+import pytest
 
 from natsd.trie.errors import StaleCursor
 from natsd.trie.in_memory_trie import InMemoryTrie
@@ -17,7 +21,16 @@ from natsd.trie.record_trie import RecordTrie
 from natsd.trie.views import entries, subtrie
 
 STABLE = [f"{region}.{n:03}.x".encode() for region in ("eu", "us") for n in range(0, 400, 2)]
-WRITES = 30_000
+WRITES = 60_000
+
+
+@pytest.fixture(autouse=True)
+def threads_take_turns_often() -> Iterator[None]:
+    """Every few writes; left alone, the writer would be done after two or three turns."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(20e-6)
+    yield
+    sys.setswitchinterval(interval)
 
 
 def other_keys(seed: int) -> Iterator[bytes]:
@@ -33,7 +46,7 @@ def record_of(n: int) -> bytes:
     return n.to_bytes(8, "big") * 2
 
 
-def write(trie: RecordTrie | InMemoryTrie[bytes], done: threading.Event) -> None:
+def write(trie: RecordTrie | InMemoryTrie[bytes]) -> None:
     rng = random.Random(7)
     present: set[bytes] = set()
     for n, key in enumerate(islice(other_keys(11), WRITES)):
@@ -45,7 +58,6 @@ def write(trie: RecordTrie | InMemoryTrie[bytes], done: threading.Event) -> None
             present.add(key)
         if n % 50 == 0:
             trie.put(STABLE[n % len(STABLE)], record_of(n))
-    done.set()
 
 
 def until(done: threading.Event, walk: Callable[[], None]) -> int:
@@ -68,7 +80,8 @@ def resumed(trie: RecordTrie | InMemoryTrie[bytes], pattern: str) -> Iterator[tu
     cursor = PatternCursor(trie, pattern)
     while True:
         try:
-            yield from cursor
+            while (entry := next(cursor, None)) is not None:
+                yield entry  # and here other threads may come, as they may not in `yield from`
             return
         except StaleCursor:
             cursor.resume()
@@ -78,11 +91,14 @@ def run(trie: RecordTrie | InMemoryTrie[bytes], walks: list[Callable[[], None]])
     for n, key in enumerate(STABLE):
         trie.put(key, record_of(n))
     done = threading.Event()
-    with ThreadPoolExecutor(len(walks) + 1) as threads:
+    with ThreadPoolExecutor(len(walks)) as threads:
         readers = [threads.submit(until, done, walk) for walk in walks]
-        writer = threads.submit(write, trie, done)
-        for each in [*readers, writer]:
-            each.result()
+        try:
+            write(trie)
+        finally:
+            done.set()
+        for reader in readers:
+            reader.result()
     trie.recycle()
     assert trie.usage().waiting == 0
 
@@ -97,6 +113,27 @@ def test_patterns_over_records() -> None:
         check(list(resumed(trie, ">")), STABLE)
 
     run(trie, [counted, listed])
+
+
+def test_a_cursor_is_used_by_one_thread_at_a_time() -> None:
+    """`count` lets other threads run; they may not use the cursor meanwhile."""
+    trie = RecordTrie(16)
+    for n in range(200_000):
+        trie.put(b"%d" % n, record_of(n))
+    cursor = PatternCursor(trie, ">")
+
+    def use() -> int:
+        found = 0
+        while True:
+            with suppress(RuntimeError):  # while another one counts
+                counted = cursor.count(1000)
+                if counted == 0:
+                    return found
+                found += counted
+
+    with ThreadPoolExecutor(3) as threads:
+        users = [threads.submit(use) for _ in range(3)]
+        assert sum(user.result() for user in users) == 200_000
 
 
 def test_walks_over_objects() -> None:

@@ -135,5 +135,5 @@ class CursorHistory(RuleBasedStateMachine):
         assert shown == self.keys
 
 
-CursorHistory.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+CursorHistory.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestCursorHistory = CursorHistory.TestCase
