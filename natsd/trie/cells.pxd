@@ -63,6 +63,7 @@ cdef inline uint32_t take_cell(Cells* cells) noexcept nogil:
         cells.free_count -= 1
         return offset
     offset = cells.top
+    assert offset < cells.end
     cells.top = offset + CELL_BYTES
     return offset
 

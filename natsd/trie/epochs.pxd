@@ -87,6 +87,7 @@ cdef void close_epochs(Epochs* epochs) noexcept nogil
 cdef inline void retire(Epochs* epochs, int32_t what) noexcept nogil:
     """Detached just now: what a reader may still be looking at. `reserve_retired` made room."""
     cdef Retired* place = &epochs.ring[(epochs.first + epochs.count) & (epochs.capacity - 1)]
+    assert epochs.count < epochs.capacity
     place.what = what
     place.epoch = <uint32_t> epochs.now
     epochs.count += 1
