@@ -1,0 +1,72 @@
+"""Worker threads that write and sync without the GIL; see commit_pool.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+
+cdef extern from "commit_steps.h" nogil:
+    ctypedef struct pthread_t:
+        pass
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+
+
+cdef struct Step:
+    int kind
+    int fd
+    const char* data          # to write; or the path of a directory to sync
+    size_t size
+    int64_t offset            # where to write or allocate; the size to truncate to
+
+
+cdef struct JobState:
+    JobState* next
+    PyObject* job             # the PoolJob, owned from submit to take_completed
+    Step* steps
+    int count
+    int capacity
+    int failed_step           # -1: all were done
+    int error                 # errno of that step; 0: it wrote too little
+    size_t written
+
+
+cdef struct JobList:
+    JobState* first
+    JobState* last
+
+
+cdef struct Pool:
+    pthread_mutex_t mutex
+    pthread_cond_t wake
+    JobList waiting
+    JobList done
+    pthread_t* threads
+    int threads_max
+    int thread_count
+    int waiting_count
+    int idle_count            # threads asleep, or about to wake for what is waiting
+    bint is_closing
+    int[2] bell
+
+
+cdef class PoolJob:
+    cdef JobState state
+    cdef bint is_submitted
+    cdef list buffers         # memoryviews that keep what is written in place
+    cdef list files           # what each step works on, for its error
+    cdef readonly object token
+    cdef readonly object error
+
+    cdef Step* add(self, int kind, object target) except NULL
+    cdef int finish(self) except -1
+
+
+cdef class CommitPool:
+    cdef Pool* pool
+    cdef readonly int in_flight
+    cdef object loop
+
+    cdef int start_thread(self) except -1
+    cdef void join(self) noexcept

@@ -1,0 +1,346 @@
+"""Worker threads that write and sync files without ever needing the GIL.
+
+    event loop                                   worker threads (up to `threads`, as needed)
+    submit(job) ──> waiting: job → job → job ──>  allocate, write, sync … of one job, in order
+    take_completed() <── done: job → job <──────  until a step fails
+          ^── the bell (eventfd, or a pipe) is readable while `done` holds something
+
+A Python thread that returns from `fdatasync` has to wait for the GIL, and a busy event loop gives
+it up every 5 ms only: that would be the latency of a commit. These threads never touch Python.
+
+Promise
+- The steps of a job run in order, in one thread; the first that fails ends the job. Jobs run side
+  by side, started in the order of `submit`.
+- What a job writes is held (and, a bytearray, kept from being resized) until the job is taken.
+- A write that the kernel cut short is a `ShortWrite`; nothing is tried a second time.
+- One thread owns the pool: `submit`, `take_completed`, `wait` and `close` are for that one only.
+- `close` ends only when all jobs that were submitted have run.
+"""
+
+import errno
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport strerror
+
+from natsd.store.disk import ShortWrite
+
+
+cdef extern from "commit_steps.h" nogil:
+    int step_allocate(int fd, int64_t offset, int64_t length)
+    int step_write(int fd, const char* data, size_t n, int64_t offset, size_t* written)
+    int step_datasync(int fd)
+    int step_sync_directory(const char* path)
+    int step_truncate(int fd, int64_t size)
+    int bell_open(int* ends)
+    void bell_ring(int* ends)
+    void bell_silence(int* ends)
+    void bell_wait(int* ends, int timeout_ms)
+    void bell_close(int* ends)
+    int worker_start(pthread_t* thread, void* (*work)(void*) noexcept nogil, void* argument)
+    int pthread_join(pthread_t thread, void** result)
+    int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)
+    int pthread_mutex_lock(pthread_mutex_t* mutex)
+    int pthread_mutex_unlock(pthread_mutex_t* mutex)
+    int pthread_mutex_destroy(pthread_mutex_t* mutex)
+    int pthread_cond_init(pthread_cond_t* condition, void* attributes)
+    int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex)
+    int pthread_cond_signal(pthread_cond_t* condition)
+    int pthread_cond_broadcast(pthread_cond_t* condition)
+    int pthread_cond_destroy(pthread_cond_t* condition)
+
+
+cdef enum StepKind:
+    ALLOCATE
+    WRITE
+    DATASYNC
+    SYNC_DIRECTORY
+    TRUNCATE
+
+
+cdef void append_job(JobList* jobs, JobState* job) noexcept nogil:
+    job.next = NULL
+    if jobs.first == NULL:
+        jobs.first = job
+    else:
+        jobs.last.next = job
+    jobs.last = job
+
+
+cdef JobState* pop_job(JobList* jobs) noexcept nogil:
+    cdef JobState* job = jobs.first
+    jobs.first = job.next
+    return job
+
+
+cdef int run_step(JobState* job, Step* step) noexcept nogil:
+    """0, an errno, or -1 for a short write."""
+    cdef int error
+    if step.kind == WRITE:
+        error = step_write(step.fd, step.data, step.size, step.offset, &job.written)
+        return -1 if error == 0 and job.written != step.size else error
+    if step.kind == DATASYNC:
+        return step_datasync(step.fd)
+    if step.kind == ALLOCATE:
+        return step_allocate(step.fd, step.offset, <int64_t>step.size)
+    if step.kind == SYNC_DIRECTORY:
+        return step_sync_directory(step.data)
+    return step_truncate(step.fd, step.offset)
+
+
+cdef void run_job(JobState* job) noexcept nogil:
+    cdef int i
+    cdef int result
+    for i in range(job.count):
+        result = run_step(job, &job.steps[i])
+        if result != 0:
+            job.failed_step = i
+            job.error = result if result > 0 else 0
+            return
+
+
+cdef void* work(void* argument) noexcept nogil:
+    """The life of a worker: jobs while there are any, then sleep; home when the pool closes."""
+    cdef Pool* pool = <Pool*>argument
+    cdef JobState* job
+    pthread_mutex_lock(&pool.mutex)
+    while True:
+        while pool.waiting.first == NULL and not pool.is_closing:
+            pool.idle_count += 1
+            pthread_cond_wait(&pool.wake, &pool.mutex)
+            pool.idle_count -= 1
+        if pool.waiting.first == NULL:
+            break
+        job = pop_job(&pool.waiting)
+        pool.waiting_count -= 1
+        pthread_mutex_unlock(&pool.mutex)
+        run_job(job)
+        pthread_mutex_lock(&pool.mutex)
+        if pool.done.first == NULL:
+            bell_ring(pool.bell)
+        append_job(&pool.done, job)
+    pthread_mutex_unlock(&pool.mutex)
+    return NULL
+
+
+cdef class PoolJob:
+    """Steps on files, in order; `error` tells afterwards how it went."""
+
+    def __cinit__(self, token):
+        self.token = token
+        self.state.failed_step = -1
+        self.buffers = []
+        self.files = []
+
+    def __dealloc__(self):
+        free(self.state.steps)
+
+    def allocate(self, file, int64_t offset, size_t length) -> None:
+        """Reserve space, where the file system can."""
+        cdef Step* step = self.add(ALLOCATE, file)
+        step.fd = file.fileno()
+        step.offset = offset
+        step.size = length
+
+    def write(self, file, data, int64_t offset) -> None:
+        """Write all of `data`, which must not change until the job is taken."""
+        cdef const unsigned char[::1] view = data
+        cdef Step* step = self.add(WRITE, file)
+        step.fd = file.fileno()
+        step.offset = offset
+        step.size = view.shape[0]
+        step.data = <const char*>&view[0] if view.shape[0] else NULL
+        self.buffers.append(view)
+
+    def datasync(self, file) -> None:
+        """Have what was written so far on disk."""
+        self.add(DATASYNC, file).fd = file.fileno()
+
+    def sync_directory(self, path) -> None:
+        """Have what was created, renamed and removed in that directory on disk."""
+        cdef bytes encoded = os.fsencode(path)
+        self.add(SYNC_DIRECTORY, path).data = PyBytes_AS_STRING(encoded)
+        self.buffers.append(encoded)
+
+    def truncate(self, file, int64_t size) -> None:
+        """Cut the file, or extend it by zeros."""
+        cdef Step* step = self.add(TRUNCATE, file)
+        step.fd = file.fileno()
+        step.offset = size
+
+    cdef Step* add(self, int kind, object target) except NULL:
+        cdef Step* grown
+        cdef int capacity = self.state.capacity
+        if self.is_submitted:
+            raise ValueError("the job was submitted already")
+        if self.state.count == capacity:
+            capacity = 4 if capacity == 0 else 2 * capacity
+            grown = <Step*>realloc(self.state.steps, capacity * sizeof(Step))
+            if grown == NULL:
+                raise MemoryError
+            self.state.steps = grown
+            self.state.capacity = capacity
+        self.files.append(target)
+        self.state.count += 1
+        self.state.steps[self.state.count - 1].kind = kind
+        return &self.state.steps[self.state.count - 1]
+
+    cdef int finish(self) except -1:
+        """The job is back: let its buffers go, and say what went wrong."""
+        cdef Step* step
+        self.buffers = []
+        if self.state.failed_step >= 0:
+            step = &self.state.steps[self.state.failed_step]
+            target = self.files[self.state.failed_step]
+            path = target if step.kind == SYNC_DIRECTORY else target.path
+            if self.state.error == 0:
+                self.error = ShortWrite(path, step.size, self.state.written)
+            else:
+                message = strerror(self.state.error).decode("utf-8", "replace")
+                self.error = OSError(self.state.error, message, str(path))
+        self.files = []
+        return 0
+
+    @property
+    def failed_sync(self) -> bool:
+        """Whether the step that failed was one that should have put bytes on disk."""
+        if self.state.failed_step < 0:
+            return False
+        return self.state.steps[self.state.failed_step].kind in (DATASYNC, SYNC_DIRECTORY)
+
+
+cdef class CommitPool:
+    """At most `threads` workers, and the jobs on their way through them."""
+
+    def __cinit__(self, int threads):
+        cdef int error
+        if threads < 1:
+            raise ValueError("a pool has at least one thread")
+        self.pool = <Pool*>calloc(1, sizeof(Pool))
+        if self.pool == NULL:
+            raise MemoryError
+        self.pool.threads = <pthread_t*>calloc(threads, sizeof(pthread_t))
+        error = errno.ENOMEM if self.pool.threads == NULL else bell_open(self.pool.bell)
+        if error:
+            free(self.pool.threads)
+            free(self.pool)
+            self.pool = NULL
+            raise OSError(error, os.strerror(error))
+        self.pool.threads_max = threads
+        pthread_mutex_init(&self.pool.mutex, NULL)
+        pthread_cond_init(&self.pool.wake, NULL)
+
+    def __dealloc__(self):
+        if self.pool == NULL:
+            return
+        self.join()
+        while self.pool.done.first != NULL:
+            Py_DECREF(<object>pop_job(&self.pool.done).job)
+        bell_close(self.pool.bell)
+        pthread_cond_destroy(&self.pool.wake)
+        pthread_mutex_destroy(&self.pool.mutex)
+        free(self.pool.threads)
+        free(self.pool)
+
+    @property
+    def thread_count(self) -> int:
+        """Threads that were started; none before there is work."""
+        return self.pool.thread_count
+
+    def fileno(self) -> int:
+        """Readable while there are jobs to be taken."""
+        return self.pool.bell[0]
+
+    def job(self, token: object = None) -> PoolJob:
+        """An empty job; `token` comes back with it."""
+        return PoolJob(token)
+
+    def submit(self, PoolJob job not None) -> None:
+        """Have the job done; it comes back from `take_completed`."""
+        cdef bint needs_thread
+        if job.is_submitted or self.pool.is_closing:
+            raise ValueError("the job was submitted already" if job.is_submitted
+                             else "the pool is closed")
+        job.is_submitted = True
+        job.state.job = <PyObject*>job
+        Py_INCREF(job)
+        self.in_flight += 1
+        pthread_mutex_lock(&self.pool.mutex)
+        append_job(&self.pool.waiting, &job.state)
+        self.pool.waiting_count += 1
+        needs_thread = (
+            self.pool.waiting_count > self.pool.idle_count
+            and self.pool.thread_count < self.pool.threads_max
+        )
+        pthread_cond_signal(&self.pool.wake)
+        pthread_mutex_unlock(&self.pool.mutex)
+        if needs_thread:
+            self.start_thread()
+
+    def take_completed(self) -> list[PoolJob]:
+        """The jobs that are done, in the order in which they ended."""
+        cdef JobList done
+        cdef PoolJob job
+        pthread_mutex_lock(&self.pool.mutex)
+        done = self.pool.done
+        self.pool.done.first = NULL
+        bell_silence(self.pool.bell)
+        pthread_mutex_unlock(&self.pool.mutex)
+        cdef list taken = []
+        while done.first != NULL:
+            job = <PoolJob>pop_job(&done).job
+            Py_DECREF(job)
+            job.finish()
+            taken.append(job)
+        self.in_flight -= <int>len(taken)
+        return taken
+
+    def wait(self, double timeout_s=-1) -> None:
+        """Sleep until a job is done, without an event loop; at once if one is, or none is out."""
+        cdef int timeout_ms = -1 if timeout_s < 0 else <int>(timeout_s * 1000)
+        if self.in_flight == 0:
+            return
+        with nogil:
+            bell_wait(self.pool.bell, timeout_ms)
+
+    def watch(self, loop, callback) -> None:
+        """Have the event loop call `callback()` whenever there are jobs to be taken."""
+        self.unwatch()
+        self.loop = loop
+        loop.add_reader(self.pool.bell[0], callback)
+
+    def unwatch(self) -> None:
+        """The event loop is no longer told."""
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.remove_reader(self.pool.bell[0])
+        self.loop = None
+
+    def close(self) -> None:
+        """Wait until everything submitted is done, and end the threads. The jobs can be taken."""
+        self.unwatch()
+        self.join()
+
+    cdef int start_thread(self) except -1:
+        cdef int error = worker_start(
+            &self.pool.threads[self.pool.thread_count], work, <void*>self.pool
+        )
+        if error == 0:
+            self.pool.thread_count += 1
+        elif self.pool.thread_count == 0:
+            raise OSError(error, os.strerror(error))
+        return 0
+
+    cdef void join(self) noexcept:
+        cdef int i
+        pthread_mutex_lock(&self.pool.mutex)
+        self.pool.is_closing = True
+        pthread_cond_broadcast(&self.pool.wake)
+        pthread_mutex_unlock(&self.pool.mutex)
+        with nogil:
+            for i in range(self.pool.thread_count):
+                pthread_join(self.pool.threads[i], NULL)
+        self.pool.thread_count = 0

@@ -1,0 +1,130 @@
+/* What a commit asks of the kernel, and how a worker thread wakes the event loop: the parts that differ between
+ * systems. Every step returns 0 or an errno; none of them touches Python. */
+#ifndef NATSD_COMMIT_STEPS_H
+#define NATSD_COMMIT_STEPS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/eventfd.h>
+#endif
+
+#define WORKER_STACK_BYTES (256 * 1024)
+
+/* An interrupted call goes on: signals are blocked in workers, but a debugger may still interrupt. */
+#define AGAIN(result, call) \
+    do { (result) = (call); } while ((result) < 0 && errno == EINTR)
+
+/* Where the file system cannot reserve, nothing is reserved: the write itself will find its space. */
+static inline int step_allocate(int fd, int64_t offset, int64_t length) {
+#ifdef __linux__
+    int error;
+    do { error = posix_fallocate(fd, offset, length); } while (error == EINTR);
+    return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL || error == ENODEV ? 0 : error;
+#else
+    return 0;
+#endif
+}
+
+/* A short write is visible as *written < n with no error. */
+static inline int step_write(int fd, const char *data, size_t n, int64_t offset, size_t *written) {
+    ssize_t result;
+    AGAIN(result, pwrite(fd, data, n, offset));
+    *written = result < 0 ? 0 : (size_t)result;
+    return result < 0 ? errno : 0;
+}
+
+static inline int step_sync(int fd) {
+    int result;
+#ifdef __APPLE__
+    AGAIN(result, fcntl(fd, F_FULLFSYNC)); /* its fsync leaves bytes in the drive's cache */
+#else
+    AGAIN(result, fsync(fd));
+#endif
+    return result < 0 ? errno : 0;
+}
+
+static inline int step_datasync(int fd) {
+#ifdef __linux__
+    int result;
+    AGAIN(result, fdatasync(fd));
+    return result < 0 ? errno : 0;
+#else
+    return step_sync(fd);
+#endif
+}
+
+static inline int step_sync_directory(const char *path) {
+    int error, fd;
+    AGAIN(fd, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd < 0) return errno;
+    error = step_sync(fd);
+    close(fd);
+    return error;
+}
+
+static inline int step_truncate(int fd, int64_t size) {
+    int result;
+    AGAIN(result, ftruncate(fd, size));
+    return result < 0 ? errno : 0;
+}
+
+/* A bell: readable once rung, until silenced. ends[0] is watched, ends[1] is rung. */
+static inline int bell_open(int ends[2]) {
+#ifdef __linux__
+    ends[0] = ends[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return ends[0] < 0 ? errno : 0;
+#else
+    if (pipe(ends) < 0) return errno;
+    for (int i = 0; i < 2; i++) {
+        fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+        fcntl(ends[i], F_SETFL, O_NONBLOCK);
+    }
+    return 0;
+#endif
+}
+
+static inline void bell_ring(int ends[2]) {
+    uint64_t one = 1; /* a full pipe is readable anyway */
+    ssize_t result;
+    AGAIN(result, write(ends[1], &one, sizeof one));
+}
+
+static inline void bell_silence(int ends[2]) {
+    uint64_t count[8];
+    ssize_t result;
+    AGAIN(result, read(ends[0], count, sizeof count));
+}
+
+static inline void bell_close(int ends[2]) {
+    close(ends[0]);
+    if (ends[1] != ends[0]) close(ends[1]);
+}
+
+static inline void bell_wait(int ends[2], int timeout_ms) {
+    struct pollfd watched = {ends[0], POLLIN, 0};
+    poll(&watched, 1, timeout_ms);
+}
+
+/* A thread that no signal is delivered to: signals belong to the main thread. */
+static inline int worker_start(pthread_t *thread, void *(*work)(void *), void *argument) {
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    int error;
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(thread, &attributes, work, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+#endif

@@ -1,0 +1,131 @@
+"""What a store can say instead of doing what it was asked.
+
+Every error that leaves `natsd.store` is one of these. `text` is what nats-server says in the same
+case, where it says something, so that an API answer can carry it on; `str(error)` may say more.
+
+    StoreError
+      StoreClosed  StoreReadOnly  StoreFull  StoreInUse
+      LimitExceeded        MaximumMessagesExceeded  MaximumBytesExceeded
+                           MaximumMessagesPerSubjectExceeded  MaximumMessageSizeExceeded
+      MessageNotFound      MessageDamaged  MessageErased
+      StoreEOF             past the last message
+      SequenceMismatch     a given sequence that is not the next one
+      TooManyResults  InvalidLimits
+      DamagedEncoding      a sequence set or a snapshot that does not verify
+
+Source: nats-server's store errors, and "Durability" of the design for StoreFull and StoreReadOnly.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StoreError(Exception):
+    """`str(error)` is `text`, unless more is known."""
+
+    text: ClassVar[str] = "store error"
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail or self.text)
+
+
+class StoreClosed(StoreError):
+    """Nothing can be asked of a store that was closed or destroyed."""
+
+    text = "store is closed"
+
+
+class StoreReadOnly(StoreError):
+    """A write or sync failed with EIO: what the disk holds is unknown until it is opened again."""
+
+    text = "store is read-only after a failed write"
+
+
+class StoreFull(StoreError):
+    """No space left: what was appended since the last commit is undone; later appends may pass."""
+
+    text = "no space left for the store"
+
+
+class StoreInUse(StoreError):
+    """Another process holds the store's directory."""
+
+    text = "store is in use by another process"
+
+
+class LimitExceeded(StoreError):
+    """An append that a limit forbids. The store is as it was."""
+
+
+class MaximumMessagesExceeded(LimitExceeded):
+    """Discard new, and `max_msgs` are there."""
+
+    text = "maximum messages exceeded"
+
+
+class MaximumBytesExceeded(LimitExceeded):
+    """Discard new, and `max_bytes` would be passed; or a message that alone passes it."""
+
+    text = "maximum bytes exceeded"
+
+
+class MaximumMessagesPerSubjectExceeded(LimitExceeded):
+    """Discard new per subject, and `max_msgs_per_subject` are there."""
+
+    text = "maximum messages per subject exceeded"
+
+
+class MaximumMessageSizeExceeded(LimitExceeded):
+    """Headers and payload together pass `max_msg_size`, or what a record can hold."""
+
+    text = "message size exceeds maximum allowed"
+
+
+class MessageNotFound(StoreError):
+    """No such message: never there, removed, or not for that subject."""
+
+    text = "no message found"
+
+
+class MessageDamaged(MessageNotFound):
+    """It was stored, and what the disk gives back does not verify. It is never served."""
+
+    text = "message damaged"
+
+    def __init__(self, sequence: int, path: str = "", offset: int = 0) -> None:
+        where = f" in {path} at byte {offset}" if path else ""
+        super().__init__(f"message {sequence} is damaged{where}")
+        self.sequence = sequence
+        self.path = path
+        self.offset = offset
+
+
+class StoreEOF(StoreError):
+    """There is no message at or after the one asked for."""
+
+    text = "stream store EOF"
+
+
+class SequenceMismatch(StoreError):
+    """A given sequence that is not above the last one."""
+
+    text = "expected sequence does not match store"
+
+
+class TooManyResults(StoreError):
+    """More matches than the caller allowed."""
+
+    text = "too many matching results for request"
+
+
+class InvalidLimits(StoreError, ValueError):
+    """Limits that contradict each other or the store's contents."""
+
+    text = "invalid limits"
+
+
+class DamagedEncoding(StoreError, ValueError):
+    """Bytes that should be an encoded sequence set or a snapshot, and are not."""
+
+    text = "stream state snapshot is corrupt"

@@ -1,0 +1,34 @@
+"""A set of sequences for compiled callers; the Python face is in sequence_set.pyi."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.store.sequence_page cimport Entry
+
+
+cdef class SequenceSet:
+    cdef Entry* entries         # sorted by page; a FULL one may span many
+    cdef uint32_t entry_count
+    cdef uint32_t capacity
+    cdef readonly uint64_t count
+
+    cdef uint32_t find_entry(self, uint64_t page) noexcept nogil
+    cdef Entry* open_entry(self, uint32_t at, uint64_t key) except NULL
+    cdef void close_entry(self, uint32_t at, uint32_t number) noexcept nogil
+    cdef int break_full(self, uint32_t at, uint64_t page) except -1
+    cdef void join_full(self, uint32_t at) noexcept nogil
+    cdef int64_t add_in_page(self, uint64_t page, uint32_t first, uint32_t last) except -1
+    cdef int64_t discard_in_page(self, uint64_t page, uint32_t first, uint32_t last) except -1
+    cdef uint64_t add_pages(self, uint64_t page, uint64_t upto) except? 0
+    cdef uint64_t discard_pages(self, uint64_t page, uint64_t upto) except? 0
+
+    # How many were added or removed. first <= last.
+    cdef uint64_t add_run(self, uint64_t first, uint64_t last) except? 0
+    cdef uint64_t discard_run(self, uint64_t first, uint64_t last) except? 0
+    cdef bint has(self, uint64_t sequence) noexcept nogil
+    # False: there is none at or after `sequence`; else `found` is it.
+    cdef bint find_present(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    cdef bint find_absent(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    # The run that holds or follows `sequence`, cut off below it.
+    cdef bint find_run(self, uint64_t sequence, uint64_t* first, uint64_t* last) noexcept nogil
+    cdef uint64_t count_through(self, uint64_t sequence) noexcept nogil
+    cdef void empty(self) noexcept nogil

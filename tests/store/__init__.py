@@ -1,0 +1,1 @@
+"""The store: sequence sets, records, blocks, logs, durability."""
