@@ -7,6 +7,7 @@ the rest; checksums are seeded per block, so that a payload cannot forge a recor
 increasing sequences; preallocated zeros mean the end."
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
@@ -291,6 +292,10 @@ def test_a_torn_commit_never_counts_later() -> None:
     written = torn_commit()
     written.reopen()
     assert written.block.void_previous
+    assert written.block.take_extent(5, 1) is not None
+    written.block.rolled_back()
+    assert written.block.take_extent(5, 1) is not None
+    written.block.rolled_back()
     written.put()
     written.commit(floor=1)
     assert not written.block.void_previous
@@ -303,6 +308,16 @@ def test_a_torn_commit_never_counts_later() -> None:
         assert scan.first_sequence == 1
         assert scan.sequences() == [1, 2, 3, 7, 8, 9, 11, 12]
         written.commit(floor=1, closing=True)
+
+
+def test_a_torn_commit_never_counts_although_proven_later() -> None:
+    """Its block takes no more messages, only the mark that the next commit writes in any case."""
+    written = torn_commit()
+    written.reopen()
+    assert written.block.size > written.block.durable_size
+    written.commit(floor=1)
+    scan = Scan(written.data, proven=len(written.data))
+    assert (removed(scan), scan.first_sequence) == ({1}, 1)
 
 
 def test_a_commit_that_was_proven_counts_although_damaged() -> None:
@@ -388,6 +403,15 @@ def test_a_block_without_header_goes_on() -> None:
 
 
 # Anything
+
+
+def test_scans_in_threads_do_not_wait_for_each_other() -> None:
+    """And find the same."""
+    written = small_file()
+    wounds = list(flipped_bits(written.data, 64, 300))
+    alone = [Scan(wound.data).damage for wound in wounds]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda wound: Scan(wound.data).damage, wounds)) == alone
 
 
 @given(st.binary(max_size=3000), st.booleans())
