@@ -343,6 +343,27 @@ def test_a_write_that_was_lost_is_noticed_by_the_chain() -> None:
     assert [found.what for found in scan.damage] == ["commit does not match its mark"]
 
 
+@pytest.mark.parametrize("number", [4, 5])
+def test_what_an_undone_commit_left_behind_a_newer_one_is_torn(number: int) -> None:
+    """It was not cut off in time; its records and its mark verify, and stand in their places."""
+    written = small_file(closed=False)
+    for _ in range(6):
+        written.put()
+    undone = written.block.take_extent(4, 1)
+    assert undone is not None
+    left = bytes(memoryview(undone))
+    written.block.rolled_back()
+    written.block.put(10, "orders.new", None, b"newer", 1)
+    newer = written.block.take_extent(number, 1)
+    assert newer is not None
+    committed = written.data + bytes(memoryview(newer))
+    scan = Scan(committed + left[newer.length :])
+    assert scan.sequences() == [1, 2, 3, 7, 8, 9, 10]
+    assert (scan.end, scan.last_sequence) == (len(committed), 10)
+    assert scan.torn_bytes > 0
+    assert scan.damage == []
+
+
 # What a payload cannot do
 
 
