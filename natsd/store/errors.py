@@ -9,6 +9,7 @@ case, where it says something, so that an API answer can carry it on; `str(error
                            MaximumMessagesPerSubjectExceeded  MaximumMessageSizeExceeded
       MessageNotFound      MessageDamaged  MessageErased
       StoreEOF             past the last message
+      BlockFull  BlockSealed  BlockUnreadable
       SequenceMismatch     a given sequence that is not the next one
       TooManyResults  InvalidLimits
       DamagedEncoding      a sequence set or a snapshot that does not verify
@@ -129,3 +130,21 @@ class DamagedEncoding(StoreError, ValueError):
     """Bytes that should be an encoded sequence set or a snapshot, and are not."""
 
     text = "stream state snapshot is corrupt"
+
+
+class BlockFull(StoreError):
+    """A block's bytes are numbered with 31 bits; the next one has room."""
+
+    text = "block is full"
+
+
+class BlockSealed(StoreError):
+    """The block has reached its size: what comes next goes into another."""
+
+    text = "block is sealed"
+
+
+class BlockUnreadable(StoreError):
+    """Neither the header of a block file nor a commit mark in it verifies: it is left as it is."""
+
+    text = "not a block file, or damaged beyond reading"

@@ -1,0 +1,24 @@
+"""What recovery says about bytes that should verify and do not."""
+
+from typing import NamedTuple
+
+
+class Damage(NamedTuple):
+    """One damaged stretch of a block: logical offset and length, and the messages it may have cost.
+
+    `first_sequence` to `last_sequence` are the sequences that are missing there; both are 0 where
+    no message is missing (a commit mark, say, of which there are two), and `last_sequence` alone
+    where nothing after the damage tells.
+    """
+
+    offset: int
+    length: int
+    first_sequence: int
+    last_sequence: int
+    what: str
+
+    def covers(self, sequence: int) -> bool:
+        """Whether a message of that sequence may have been here."""
+        if not self.first_sequence or sequence < self.first_sequence:
+            return False
+        return not self.last_sequence or sequence <= self.last_sequence

@@ -1,0 +1,560 @@
+"""Reads a whole block, trusting nothing: one linear pass over its bytes, without the GIL.
+
+    header │ record record MARK MARK │ record damaged record MARK MARK │ record rec~~ 000000000
+             └─── a commit ────┘  ×2   └── body bad: skipped ──┘         └─ torn: cut ┘ └ zeros
+
+Promise
+- Any bytes at all can be scanned; it takes time in proportion to their number. A record is taken
+  only if its header and its XXH64 verify with the block's seed, and its sequence is above all
+  before.
+- Where no header verifies, the walk goes on at the next byte where a record does. So one damaged
+  stretch costs the records it touches and no other, and each is noted with offset and sequences.
+- What follows the last mark was never acknowledged: cut, unless the caller has `proven` it to be on
+  disk (a sealed block, or what index.db covers); then it is damage, and what verifies is kept.
+- A last commit that is not whole and that nothing proves: its messages that verify are kept, none
+  of its removals is applied (`torn_commit`).
+- The caller cuts the file at `end`, and syncs that, before anything is written behind it.
+- The seed comes from the block's header; if that is damaged, from the marks. A mark counts only in
+  its own place: the bytes it covers end where it begins.
+
+Without the GIL, `self.x += 1` is written out: in a debug build it would look whether self is None.
+
+Source: "Recovery trusts nothing" of the design.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdlib cimport free
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memmove
+
+from natsd.store.array cimport array_add
+from natsd.store.block_index cimport (
+    NO_SLOT, OFFSET_MASK, REMOVED, index_add, index_cut, index_find, index_free, index_sequence,
+)
+from natsd.store.record cimport (
+    BLOCK_HEADER_BYTES, BLOCK_VERSION, CLOSING, ERASED, MARK, MARK_BYTES, MESSAGE,
+    RECORD_BYTES_MIN, RECORD_HEADER_BYTES, SKIP, TOMBSTONES, VOID_PREVIOUS, RecordView,
+    StoredMessage, body_is_whole, message_of, mix_chain, parse_block_header, parse_header,
+    parse_mark, read_u64, record_checksum, record_length_at, view_record,
+)
+
+from natsd.store.damage import Damage
+
+cdef enum:
+    LOGICAL_BYTES_MAX = 0x7fffffff
+    RELATIVE_MAX = 0xffffffff
+
+DAMAGE_TEXTS = (
+    "block header damaged",
+    "records damaged",
+    "record damaged",
+    "commit mark damaged",
+    "record out of order",
+    "commit does not match its mark",
+)
+
+
+cdef inline int interrupt(Scan scan, uint32_t at) noexcept nogil:
+    """Note that what stands here is no message."""
+    cdef uint32_t* slot = <uint32_t*> array_add(&scan.interruptions, sizeof(uint32_t))
+    if slot == NULL:
+        return -1
+    slot[0] = at
+    return 0
+
+
+cdef inline uint64_t extent_end(const Mark* mark) noexcept nogil:
+    return <uint64_t> mark.extent_start + mark.extent_length
+
+
+cdef inline bint in_place(const Mark* mark, uint32_t at) noexcept nogil:
+    """Whether it stands where it says, first or second of its pair."""
+    cdef uint64_t end = extent_end(mark)
+    return mark.extent_start >= BLOCK_HEADER_BYTES and (end == at or end + MARK_BYTES == at)
+
+
+cdef class Scan:
+    """What one block holds. Everything is known when the constructor returns.
+
+    `data` is the block's logical bytes. `proven` of them, from the start, are known to have been
+    synced; where there are fewer, the end is damaged. `first_sequence` is what a block whose header
+    is damaged began with, where the caller knows (0: what is missing before its first whole message
+    is not known more closely).
+    """
+
+    def __cinit__(self, bytes data not None, *, uint32_t proven=0, uint64_t first_sequence=0):
+        cdef int rc = 0
+        if max(len(data), proven) > LOGICAL_BYTES_MAX:
+            raise ValueError(f"a block of {max(len(data), proven)} bytes")
+        if len(data) < proven:
+            data = data.ljust(proven, b"\0")
+        self.data = data
+        self.bytes_at = <const unsigned char*> PyBytes_AS_STRING(data)
+        self.size = <uint32_t> len(data)
+        with nogil:
+            self.readable = self.open_header(first_sequence)
+            if self.readable:
+                rc = self.walk()
+            if rc >= 0:
+                rc = self.finish(<uint32_t> rc, proven)
+        if rc < 0:
+            raise MemoryError
+
+    def __dealloc__(self):
+        index_free(&self.index)
+        free(self.interruptions.items)
+        free(self.removals.items)
+        free(self.reserved.items)
+        free(self.damaged.items)
+
+    # The block's header
+
+    cdef bint open_header(self, uint64_t first_sequence) noexcept nogil:
+        """Find the seed; false if nothing tells it."""
+        self.header_is_whole = parse_block_header(self.bytes_at, self.size, &self.header)
+        if self.header_is_whole:
+            if self.header.version != BLOCK_VERSION:
+                return False
+            first_sequence = self.header.first_sequence
+        elif not self.find_seed(&self.header.seed, &self.header.block_id):
+            return False
+        self.header.first_sequence = first_sequence
+        self.index.base = first_sequence
+        self.last_sequence = first_sequence - 1 if first_sequence else 0
+        self.extent_start = BLOCK_HEADER_BYTES
+        self.extent_whole = True
+        return True
+
+    cdef bint find_seed(self, uint64_t* seed, uint32_t* block_id) noexcept nogil:
+        """The seed that marks in their place tell: one that the first record agrees with, or the
+        last mark's. What a payload tells is not in its place, or else not the last."""
+        cdef Mark mark
+        cdef RecordHeader first
+        cdef const unsigned char* records = self.bytes_at + BLOCK_HEADER_BYTES
+        cdef uint32_t at = BLOCK_HEADER_BYTES
+        cdef bint found = False
+        while at + MARK_BYTES <= self.size:
+            if read_u64(self.bytes_at + at) == 0:
+                at += 8         # the length of a mark is not 0, and begins it
+                continue
+            if parse_mark(self.bytes_at + at, self.size - at, &mark) and in_place(&mark, at):
+                found = True
+                seed[0] = mark.seed
+                block_id[0] = mark.block_id
+                if parse_header(records, self.size - BLOCK_HEADER_BYTES, mark.seed, &first):
+                    return True
+            at += 1
+        return found
+
+    cdef bint mark_is_ours(self, const Mark* mark, uint32_t at) noexcept nogil:
+        """Whether it was written for this block and this place, first or second of its pair."""
+        if mark.seed != self.header.seed or mark.block_id != self.header.block_id:
+            return False
+        if self.has_mark and mark.commit_number <= self.mark.commit_number and (
+            not self.is_twin(mark)
+        ):
+            return False        # of a commit that was undone, and its place written anew
+        return in_place(mark, at)
+
+    cdef bint is_twin(self, const Mark* mark) noexcept nogil:
+        """Whether it is the second mark of the last commit."""
+        return (
+            mark.commit_number == self.mark.commit_number
+            and mark.extent_start == self.mark.extent_start
+            and mark.extent_length == self.mark.extent_length
+            and mark.chain == self.mark.chain
+        )
+
+    # The walk
+
+    cdef int walk(self) noexcept nogil:
+        """Take every record that verifies. Returns where nothing more does; -1: out of memory."""
+        cdef uint32_t at = BLOCK_HEADER_BYTES
+        cdef uint32_t next_at
+        cdef RecordHeader header
+        cdef Mark mark
+        cdef const unsigned char* record
+        if not self.header_is_whole and (
+            self.note_damage(0, BLOCK_HEADER_BYTES, 0, 0, BAD_BLOCK_HEADER) < 0
+        ):
+            return -1
+        while at + RECORD_BYTES_MIN <= self.size:
+            record = self.bytes_at + at
+            if record[4] == MARK:
+                if parse_mark(record, self.size - at, &mark) and self.mark_is_ours(&mark, at):
+                    if self.take_mark(&mark, at) < 0:
+                        return -1
+                    at += MARK_BYTES
+                    continue
+            elif parse_header(record, self.size - at, self.header.seed, &header):
+                if header.length > self.size - at:
+                    return <int> at
+                if self.take_record(&header, at) < 0:
+                    return -1
+                at += header.length
+                continue
+            next_at = self.resync(at)
+            if next_at == 0:
+                return <int> at
+            if self.note_gap(at, next_at) < 0:
+                return -1
+            at = next_at
+        return <int> at
+
+    cdef int take_record(self, const RecordHeader* header, uint32_t at) noexcept nogil:
+        cdef Tombstones* removals
+        if not body_is_whole(self.bytes_at + at, header, self.header.seed):
+            self.extent_whole = False
+            if header.kind != MESSAGE or header.sequence <= self.last_sequence:
+                return self.note_damage(at, header.length, 0, 0, BAD_BODY)
+            self.last_sequence = header.sequence
+            return self.note_damage(
+                at, header.length, header.sequence, header.sequence, BAD_BODY
+            )
+        self.last_checksum = record_checksum(self.bytes_at + at)
+        self.extent_chain = mix_chain(self.extent_chain, self.last_checksum)
+        if header.kind == MESSAGE:
+            return self.take_message(header, at)
+        if interrupt(self, at) < 0:
+            return -1
+        if header.kind == SKIP:
+            return self.take_skip(header, at)
+        removals = <Tombstones*> array_add(&self.removals, sizeof(Tombstones))
+        if removals == NULL:
+            return -1
+        removals.offset = at + RECORD_HEADER_BYTES
+        removals.length = header.length - RECORD_BYTES_MIN
+        removals.erased = header.flags & ERASED
+        return 0
+
+    cdef int take_message(self, const RecordHeader* header, uint32_t at) noexcept nogil:
+        cdef uint32_t removed = 0
+        if self.index.count == 0 and not self.header.first_sequence:
+            self.index.base = header.sequence
+        if (
+            header.sequence <= self.last_sequence
+            or header.sequence - self.index.base > RELATIVE_MAX
+        ):
+            self.extent_whole = False
+            return self.note_damage(at, header.length, 0, 0, BAD_ORDER)
+        if header.flags & ERASED:
+            self.extent_altered = True
+            removed = REMOVED
+        else:
+            self.live_bytes = self.live_bytes + header.length
+            self.live_count = self.live_count + 1
+        self.last_sequence = header.sequence
+        return index_add(&self.index, header.sequence, at | removed, NO_SLOT)
+
+    cdef int take_skip(self, const RecordHeader* header, uint32_t at) noexcept nogil:
+        cdef uint64_t count = 0
+        cdef Skip* skip
+        if header.length == RECORD_BYTES_MIN + 8:
+            count = read_u64(self.bytes_at + at + RECORD_HEADER_BYTES)
+        if (
+            count == 0 or header.sequence <= self.last_sequence
+            or header.sequence + count < header.sequence
+        ):
+            self.extent_whole = False
+            return self.note_damage(at, header.length, 0, 0, BAD_ORDER)
+        skip = <Skip*> array_add(&self.reserved, sizeof(Skip))
+        if skip == NULL:
+            return -1
+        skip.offset = at
+        skip.sequence = header.sequence
+        skip.count = count
+        self.last_sequence = header.sequence + (count - 1)
+        return 0
+
+    cdef int take_mark(self, const Mark* mark, uint32_t at) noexcept nogil:
+        """A commit ends here, or its second mark is passed."""
+        if interrupt(self, at) < 0:
+            return -1
+        if self.has_mark and self.is_twin(mark):
+            self.extent_start = at + MARK_BYTES
+            self.end = at + MARK_BYTES
+            return 0
+        if mark.flags & VOID_PREVIOUS:
+            self.drop_tombstones(self.last_tombstones[0], self.last_tombstones[1])
+            self.tombstones_before = self.last_tombstones[0]
+            self.first_sequence = self.floor_before
+        if self.judge(mark) < 0:
+            return -1
+        self.floor_before = self.first_sequence
+        self.first_sequence = mark.first_sequence
+        self.last_sequence = max(self.last_sequence, mark.last_sequence)
+        self.committed_sequence = self.last_sequence
+        self.committed_checksum = self.last_checksum
+        self.last_tombstones[0] = self.tombstones_before
+        self.last_tombstones[1] = self.removals.count
+        self.mark = mark[0]
+        self.has_mark = True
+        self.chain = self.extent_chain = mark.chain
+        self.end = self.extent_start = at + MARK_BYTES
+        self.extent_whole = True
+        self.extent_altered = False
+        self.tombstones_before = self.removals.count
+        return 0
+
+    cdef int judge(self, const Mark* mark) noexcept nogil:
+        """Is the commit that ends with this mark whole?"""
+        if mark.extent_start != self.extent_start:
+            # The marks of the one before are gone, and so is what tells where this one began.
+            self.last_commit_whole = self.extent_verifies(mark)
+            return 0
+        self.last_commit_whole = self.extent_whole
+        if not self.extent_whole or self.extent_altered:
+            return 0
+        if mark.chain == self.extent_chain and mark.previous_chain == self.chain:
+            return 0
+        self.last_commit_whole = False
+        return self.note_damage(mark.extent_start, mark.extent_length, 0, 0, BAD_CHAIN)
+
+    cdef bint extent_verifies(self, const Mark* mark) noexcept nogil:
+        cdef RecordHeader header
+        cdef uint64_t chain = mark.previous_chain
+        cdef uint64_t at = mark.extent_start
+        cdef uint64_t end = extent_end(mark)
+        cdef const unsigned char* record
+        cdef bint altered = False
+        while at < end:
+            record = self.bytes_at + at
+            if not parse_header(record, end - at, self.header.seed, &header):
+                return False
+            if header.length > end - at or not body_is_whole(record, &header, self.header.seed):
+                return False
+            chain = mix_chain(chain, record_checksum(record))
+            if header.kind == MESSAGE and header.flags & ERASED:
+                altered = True
+            at += header.length
+        return altered or chain == mark.chain
+
+    # Damage
+
+    cdef bint verifies(self, uint32_t at, uint64_t* sequence) noexcept nogil:
+        """Whether a whole record stands here that can follow what was read so far."""
+        cdef RecordHeader header
+        cdef Mark mark
+        cdef uint64_t lowest = self.last_sequence + 1
+        cdef const unsigned char* record = self.bytes_at + at
+        if record[4] == MARK:
+            if not parse_mark(record, self.size - at, &mark) or not self.mark_is_ours(&mark, at):
+                return False
+            sequence[0] = mark.last_sequence + 1
+            return True
+        if not parse_header(record, self.size - at, self.header.seed, &header):
+            return False
+        sequence[0] = header.sequence
+        if header.kind == TOMBSTONES:
+            sequence[0] += 1
+        return (
+            sequence[0] >= lowest and header.length <= self.size - at
+            and body_is_whole(record, &header, self.header.seed)
+        )
+
+    cdef uint32_t resync(self, uint32_t at) noexcept nogil:
+        """The next place where a record verifies; 0: none."""
+        cdef uint64_t sequence
+        cdef unsigned char kind
+        cdef uint32_t last
+        if self.size < RECORD_BYTES_MIN:
+            return 0
+        last = self.size - RECORD_BYTES_MIN
+        at += 1
+        while at <= last:
+            if read_u64(self.bytes_at + at) == 0:
+                at += 5     # a length of four zero bytes begins at each of these
+                continue
+            kind = self.bytes_at[at + 4]
+            if MESSAGE <= kind <= MARK and self.verifies(at, &sequence):
+                return at
+            at += 1
+        return 0
+
+    cdef int note_gap(self, uint32_t at, uint32_t upto) noexcept nogil:
+        """No header verified from `at` on until `upto`: what is missing there?"""
+        cdef uint64_t sequence = 0
+        cdef Mark mark
+        if upto - at == MARK_BYTES:
+            if self.has_mark and at == extent_end(&self.mark) + MARK_BYTES:
+                self.extent_start = upto        # the second mark of the commit before
+                return self.note_damage(at, MARK_BYTES, 0, 0, BAD_MARK)
+            if parse_mark(self.bytes_at + upto, self.size - upto, &mark) and (
+                extent_end(&mark) == at
+            ):
+                return self.note_damage(at, MARK_BYTES, 0, 0, BAD_MARK)
+        self.extent_whole = False
+        self.verifies(upto, &sequence)
+        if sequence > self.last_sequence + 1:
+            return self.note_damage(
+                at, upto - at, self.last_sequence + 1, sequence - 1, BAD_RECORDS
+            )
+        return self.note_damage(at, upto - at, 0, 0, BAD_RECORDS)
+
+    cdef int note_damage(
+        self, uint32_t at, uint32_t length, uint64_t first, uint64_t last, int kind
+    ) noexcept nogil:
+        cdef Damaged* damaged = <Damaged*> array_add(&self.damaged, sizeof(Damaged))
+        if damaged == NULL:
+            return -1
+        damaged.offset = at
+        damaged.length = length
+        damaged.first_sequence = first
+        damaged.last_sequence = last
+        damaged.kind = kind
+        return interrupt(self, at) if at >= BLOCK_HEADER_BYTES and kind != BAD_CHAIN else 0
+
+    # The end
+
+    cdef int finish(self, uint32_t walked, uint32_t proven) noexcept nogil:
+        """Decide what of the end counts, and forget the rest."""
+        cdef uint32_t at
+        if not self.readable:
+            return 0
+        self.commit_number = self.mark.commit_number if self.has_mark else 0
+        self.closed = self.has_mark and (self.mark.flags & CLOSING) != 0
+        self.end = max(self.end, <uint32_t> BLOCK_HEADER_BYTES)
+        if walked > max(self.end, proven):
+            self.last_checksum = self.committed_checksum
+        if proven > self.end:
+            self.end = proven
+            self.last_commit_whole = True
+            if walked < proven and self.note_damage(
+                walked, proven - walked, self.last_sequence + 1, 0, BAD_RECORDS
+            ) < 0:
+                return -1
+        elif self.has_mark and not self.last_commit_whole and proven < self.end:
+            self.torn_commit = True
+            self.first_sequence = self.floor_before
+        self.cut()
+        if self.torn_commit:
+            self.drop_tombstones(self.last_tombstones[0], self.last_tombstones[1])
+        at = self.size
+        while at > self.end and self.bytes_at[at - 1] == 0:
+            at -= 1
+        self.torn_bytes = at - self.end if at > self.end else 0
+        return 0
+
+    cdef void cut(self) noexcept nogil:
+        """Forget what stands at `end` and behind it."""
+        cdef Tombstones* removals = <Tombstones*> self.removals.items
+        cdef Skip* skips = <Skip*> self.reserved.items
+        cdef Damaged* damaged = <Damaged*> self.damaged.items
+        cdef uint32_t* places = <uint32_t*> self.interruptions.items
+        cdef uint64_t last = 0
+        cdef uint32_t place = self.index.count
+        cdef uint32_t offset
+        while place:
+            place -= 1
+            offset = self.index.offsets[place]
+            if offset and (offset & OFFSET_MASK) < self.end:
+                last = index_sequence(&self.index, place)
+                break
+            if offset and not offset & REMOVED:
+                self.live_bytes = self.live_bytes - record_length_at(self.bytes_at + offset)
+                self.live_count = self.live_count - 1
+        index_cut(&self.index, self.end)
+        while self.removals.count and removals[self.removals.count - 1].offset >= self.end:
+            self.removals.count = self.removals.count - 1
+        while self.reserved.count and skips[self.reserved.count - 1].offset >= self.end:
+            self.reserved.count = self.reserved.count - 1
+        while self.damaged.count and damaged[self.damaged.count - 1].offset >= self.end:
+            self.damaged.count = self.damaged.count - 1
+        while self.interruptions.count and places[self.interruptions.count - 1] >= self.end:
+            self.interruptions.count = self.interruptions.count - 1
+        if self.reserved.count:
+            skips += self.reserved.count - 1
+            last = max(last, skips.sequence + (skips.count - 1))
+        if self.damaged.count:
+            last = max(last, damaged[self.damaged.count - 1].last_sequence)
+        if not self.has_mark and self.header.first_sequence:
+            last = max(last, self.header.first_sequence - 1)
+        self.last_sequence = max(last, self.committed_sequence)
+
+    cdef void drop_tombstones(self, uint32_t first, uint32_t upto) noexcept nogil:
+        cdef Tombstones* removals = <Tombstones*> self.removals.items
+        memmove(
+            &removals[first], &removals[upto], (self.removals.count - upto) * sizeof(Tombstones)
+        )
+        self.removals.count = self.removals.count - (upto - first)
+
+    cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil:
+        cdef RecordView view
+        view_record(self.bytes_at + (self.index.offsets[place] & OFFSET_MASK), &view)
+        length[0] = <uint16_t> view.subject_len
+        return view.subject
+
+    # For Python
+
+    @property
+    def block_id(self):
+        return self.header.block_id
+
+    @property
+    def seed(self):
+        return self.header.seed
+
+    @property
+    def version(self):
+        return self.header.version
+
+    @property
+    def created_ns(self):
+        return self.header.created_ns
+
+    @property
+    def base_sequence(self):
+        """What the block began with, as far as its header tells."""
+        return self.header.first_sequence
+
+    @property
+    def message_count(self):
+        """Messages that verify, removed ones too."""
+        return self.index.messages
+
+    @property
+    def damage(self) -> list[Damage]:
+        cdef Damaged* damaged = <Damaged*> self.damaged.items
+        return [
+            Damage(
+                damaged[i].offset, damaged[i].length, damaged[i].first_sequence,
+                damaged[i].last_sequence, DAMAGE_TEXTS[damaged[i].kind],
+            )
+            for i in range(self.damaged.count)
+        ]
+
+    @property
+    def tombstones(self) -> list[tuple[int, bool, bytes]]:
+        """Removals to apply: offset, whether the bytes are to be overwritten, encoded sequences."""
+        cdef Tombstones* removals = <Tombstones*> self.removals.items
+        return [
+            (
+                removals[i].offset, removals[i].erased,
+                self.data[removals[i].offset:removals[i].offset + removals[i].length],
+            )
+            for i in range(self.removals.count)
+        ]
+
+    @property
+    def skips(self) -> list[tuple[int, int]]:
+        """What was reserved without a message: sequence and count."""
+        cdef Skip* skips = <Skip*> self.reserved.items
+        return [(skips[i].sequence, skips[i].count) for i in range(self.reserved.count)]
+
+    def sequences(self) -> list[int]:
+        """Of the messages that verify and are not erased, ascending."""
+        cdef uint32_t place
+        return [
+            index_sequence(&self.index, place)
+            for place in range(self.index.count)
+            if self.index.offsets[place] and not self.index.offsets[place] & REMOVED
+        ]
+
+    def read(self, uint64_t sequence) -> StoredMessage | None:
+        """A message as it stands in the block, removals aside; None where there is none."""
+        cdef RecordView view
+        cdef int64_t place = index_find(&self.index, sequence)
+        if place < 0 or self.index.offsets[place] & REMOVED:
+            return None
+        view_record(self.bytes_at + self.index.offsets[place], &view)
+        return message_of(&view)
