@@ -107,13 +107,13 @@ class FileCommits(CommitSource):
     # What the store says and asks
 
     @property
-    def buffered_bytes(self) -> int:  # type: ignore[override]
+    def buffered_bytes(self) -> int:  # type: ignore[override]  # is only read
         """Appended and not committed."""
         active = self.log.active
         return 0 if active is None else active.size - active.durable_size
 
     @property
-    def buffered_msgs(self) -> int:  # type: ignore[override]
+    def buffered_msgs(self) -> int:  # type: ignore[override]  # is only read
         return max(0, self.log.last_sequence - self.durable_sequence)
 
     def changed(self) -> None:

@@ -113,7 +113,7 @@ class Machine:
     async def open(self) -> FileStore:
         loop = asyncio.get_running_loop()
         volume = Volume.open(self.disk, Path("/store"), self.chance.randbytes, loop=loop)
-        volume._readers = AtOnce()  # type: ignore[assignment]
+        volume._readers = AtOnce()  # type: ignore[assignment]  # a double
         random_bytes = self.chance.randbytes
         store = await FileStore.open(volume, DIRECTORY, self.limits, random_bytes, self.options)
         await store.settle()
@@ -122,7 +122,7 @@ class Machine:
     async def until_off(self, work: Coroutine[Any, Any, None]) -> None:
         """Let it go on until it is done or the power is gone."""
         task = asyncio.ensure_future(work)
-        while not task.done() and not self.disk.is_off:  # noqa: ASYNC110 (the power tells nobody)
+        while not task.done() and not self.disk.is_off:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         task.cancel()
         (result,) = await asyncio.gather(task, return_exceptions=True)
@@ -324,7 +324,7 @@ async def test_out_of_space_takes_back_and_goes_on(tmp_path: Path) -> None:
     store = await machine.open()
     store.append("a", None, b"kept", 1)
     await store.synced()
-    with pytest.raises(StoreFull):  # noqa: PT012 (it is full sooner or later)
+    with pytest.raises(StoreFull):  # noqa: PT012 - full sooner or later
         for number in range(2, 2000):
             store.append("a", None, bytes(100), number)
             await store.synced()
@@ -334,7 +334,7 @@ async def test_out_of_space_takes_back_and_goes_on(tmp_path: Path) -> None:
         store.append("a", None, b"refused at once", 3000)
     machine.disk.capacity_bytes = None
     store._commits._committer._look_for_space(store._commits._committer._attached[store._commits])
-    while store._commits.error is not None:  # noqa: ASYNC110 (a few turns of the loop)
+    while store._commits.error is not None:  # noqa: ASYNC110 - a few turns
         await asyncio.sleep(0)
     assert store.state() == before
     assert store.append("a", None, b"welcome", 4000) == before.last_sequence + 1
