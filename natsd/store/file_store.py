@@ -232,7 +232,9 @@ class FileStore(LogStore):
         self._volume.committer.detach(self._commits)
 
     async def destroy(self) -> None:
+        """See Store."""
         self._closed = True
+        self._log.refuse_changes(StoreClosed)
         if self._settling is not None:
             await self._settling
         with contextlib.suppress(StoreError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
@@ -27,6 +27,14 @@ from tests.store.plain_store import Plain, PlainStore
 from tests.store.test_file_store_model import DIRECTORY, KEYS, end_other_tasks, everything
 from tests.store.test_store_model import plain
 
+
+@pytest.fixture(autouse=True)
+def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """index.db is written in as many slices as there are subjects."""
+    monkeypatch.setattr("natsd.store.index_keeper.KEYS_PER_SLICE", 1)
+
+
+FIXTURE = [HealthCheck.function_scoped_fixture]
 OPTIONS = {
     "plain": FileOptions(block_bytes_max=700),
     "compressed": FileOptions(block_bytes_max=700, compress=True),
@@ -63,6 +71,7 @@ class History:
     appended: dict[int, Plain] = field(default_factory=dict)
     after: list[PlainStore] = field(default_factory=list)
     durable: int = 0
+    writing: asyncio.Future[None] | None = None
 
     def __post_init__(self) -> None:
         self.note()
@@ -162,8 +171,8 @@ async def run(store: FileStore, history: History, steps: list[tuple[Any, ...]]) 
             known = len(history.after) - 1
             await store.synced()
             history.durable = known
-        elif name == "index":
-            await store.write_index()
+        elif name == "index":  # while the stream goes on
+            history.writing = asyncio.ensure_future(store.write_index())
         else:
             for _ in range(arguments[0]):
                 await asyncio.sleep(0)
@@ -195,7 +204,7 @@ async def check_after_crash(machine: Machine, history: History, seed: int) -> No
     assert (found, state, subjects) == other
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, suppress_health_check=FIXTURE)
 @given(
     kind=st.sampled_from(list(OPTIONS)),
     limits=st.sampled_from(LIMITS),
@@ -275,7 +284,7 @@ async def run_in_spite_of_errors(
             errors.append(error)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, suppress_health_check=FIXTURE)
 @given(
     kind=st.sampled_from(list(OPTIONS)),
     steps=st.lists(operations, min_size=3, max_size=25),
