@@ -161,6 +161,12 @@ class FileStore(LogStore):
         """See Store."""
         return self._commits.durable_sequence
 
+    async def truncate(self, sequence: int) -> None:
+        """See Store. Sequences are used again: what was said of the old ones is on disk before."""
+        self._check_open()
+        await self._commits.synced()
+        await super().truncate(sequence)
+
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
         """The removal of all above `sequence` is on disk."""
         await self._care.cut(beyond, cut, sequence)

@@ -76,7 +76,8 @@ def main() -> int:
     while time.monotonic() < ends_at:
         rounds[count % len(rounds)]()
         count += 1
-        print(f"{count} rounds, {max(0, ends_at - time.monotonic()):.0f} s left", flush=True)
+        left_s = max(0.0, ends_at - time.monotonic())
+        sys.stderr.write(f"{count} rounds, {left_s:.0f} s left\n")
     return 0
 
 
