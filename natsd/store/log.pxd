@@ -64,6 +64,7 @@ cdef class MessageLog:
 
     # Blocks
     cdef MsgBlock begin_block(self, uint64_t sequence)
+    cdef MsgBlock writable_block(self, uint64_t sequence)
     cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size)
 
     # Appending. `sequence` 0: the next one. `is_checked`: discard new may refuse it.
@@ -85,9 +86,7 @@ cdef class MessageLog:
     cdef bint is_over(self) noexcept nogil
     cdef int enforce(self, uint64_t removals_max) except -1
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
-    cdef Outcome expire_oldest(self, int64_t now_ns) except? NEEDS_BLOCK
-    cdef Outcome expire_soonest(self, int64_t now_ns) except? NEEDS_BLOCK
-
+    cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1
     cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1
 
     # Searching. From and upto are inclusive; `found` is set with DONE.

@@ -115,10 +115,17 @@ cdef class MessageLog:
             self.journal.begun.append(block)
         return block
 
+    cdef MsgBlock writable_block(self, uint64_t sequence):
+        """The active one. After a rollback it may be one that is not in memory: it is left."""
+        cdef MsgBlock block = self.blocks.active
+        if block is None or not block.has_arrays:
+            return self.begin_block(sequence)
+        return block
+
     cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size):
         """Where a record of that size goes."""
-        cdef MsgBlock block = self.blocks.active
-        if block is None or sequence > block.last_sequence + GAP_MAX:
+        cdef MsgBlock block = self.writable_block(sequence)
+        if sequence > block.last_sequence + GAP_MAX:
             return self.begin_block(sequence)
         if block.room() < <int64_t> size and block.last_sequence >= block.base_sequence:
             return self.begin_block(sequence)
@@ -188,7 +195,7 @@ cdef class MessageLog:
         self.msgs += 1
         self.live_bytes += size
         if expires_ns > 0:
-            self.expiries.add(expires_ns, sequence, self.edges.first, self.dead)
+            self.note_expiry(expires_ns, sequence)
         if self.limit.max_msgs_per_subject:
             if self.subjects.record(slot).count > self.limit.max_msgs_per_subject:
                 self.thin(slot)
@@ -249,9 +256,7 @@ cdef class MessageLog:
             raise self.refusal()
         if count > SEQUENCE_LAST - self.edges.last:
             raise SequenceMismatch()
-        if self.blocks.active is None:
-            self.begin_block(sequence)
-        self.blocks.active.append_skip(sequence, count, self.edges.last_time_ns)
+        self.writable_block(sequence).append_skip(sequence, count, self.edges.last_time_ns)
         if self.msgs:
             self.dead.add_run(sequence, sequence + count - 1)
         self.edges.last = sequence + count - 1
@@ -415,6 +420,10 @@ cdef class MessageLog:
 
     # Expiry
 
+    cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1:
+        cdef list dropped = self.journal.expired if self.is_undoable else None
+        return self.expiries.add(at_ns, sequence, self.edges.first, self.dead, dropped)
+
     def next_expiry_ns(self):
         """Store.next_expiry_ns: a lower bound if the first message's time is not in memory."""
         cdef Expiry soonest
@@ -424,61 +433,6 @@ cdef class MessageLog:
         if self.expiries.peek(&soonest):
             at = soonest.at_ns if at is None else min(at, soonest.at_ns)
         return at
-
-    def expire(self, int64_t now_ns, uint64_t removals_max):
-        """Remove what is over age and what expires by itself: (removed, is all done)."""
-        cdef uint64_t removed = 0
-        cdef Outcome outcome = DONE
-        while removed < removals_max and outcome == DONE:
-            outcome = self.expire_oldest(now_ns)
-            removed += outcome == DONE
-        if outcome == GONE:
-            outcome = DONE
-            while removed < removals_max and outcome == DONE:
-                outcome = self.expire_soonest(now_ns)
-                removed += outcome == DONE
-        if outcome == NEEDS_BLOCK and removed == 0:
-            raise ColdBlock(self.wanted)
-        return removed, outcome == GONE
-
-    cdef Outcome expire_oldest(self, int64_t now_ns) except? NEEDS_BLOCK:
-        """Remove the first message that is over age; GONE: there is none."""
-        cdef RecordView view
-        cdef uint64_t sequence = 0
-        if self.limit.max_age_ns == 0 or self.msgs == 0:
-            return GONE
-        if not self.next_live(max(self.age_from, self.edges.first), &sequence):
-            return GONE
-        while True:
-            if self.view(sequence, &view) != DONE:
-                return NEEDS_BLOCK
-            if sequence == self.edges.first:
-                self.edges.first_time_ns = view.time_ns
-                self.edges.first_time_is_exact = True
-            if view.time_ns > now_ns - self.limit.max_age_ns:
-                return GONE
-            if view.expires_ns >= 0:
-                return self.remove(sequence, False)
-            self.age_from = sequence + 1        # never expires
-            if not self.next_live(self.age_from, &sequence):
-                return GONE
-
-    cdef Outcome expire_soonest(self, int64_t now_ns) except? NEEDS_BLOCK:
-        """Remove the message whose own time came first; GONE: none has."""
-        cdef Expiry soonest
-        cdef RecordView view
-        while self.expiries.peek(&soonest) and soonest.at_ns <= now_ns:
-            if self.is_here(soonest.sequence):
-                if self.view(soonest.sequence, &view) != DONE:
-                    return NEEDS_BLOCK
-                self.expiries.pop()
-                if view.expires_ns == soonest.at_ns:
-                    if self.is_undoable:
-                        self.journal.expired.append((soonest.at_ns, soonest.sequence))
-                    return self.remove(soonest.sequence, False)
-            else:
-                self.expiries.pop()
-        return GONE
 
     cdef bint is_here(self, uint64_t sequence) noexcept nogil:
         return (
@@ -726,6 +680,7 @@ cdef class MessageLog:
         else:
             self.dead.discard_run(sequence + 1, self.edges.last)
         self.edges.last = sequence
+        self.age_from = 0
         if self.is_here(sequence) and self.blocks.holding(sequence).view(sequence, &view) == FOUND:
             self.edges.last_time_ns = view.time_ns
         keep = 0
@@ -766,7 +721,7 @@ cdef class MessageLog:
         self.msgs += 1
         self.live_bytes += view.size
         if view.expires_ns > 0:
-            self.expiries.add(view.expires_ns, view.sequence, self.edges.first, self.dead)
+            self.note_expiry(view.expires_ns, view.sequence)
         return 0
 
     def adopt_unread(self, MsgBlock block not None):
@@ -786,7 +741,7 @@ cdef class MessageLog:
         self.dead = dead
 
     def add_expiry(self, int64_t at_ns, uint64_t sequence):
-        self.expiries.add(at_ns, sequence, self.edges.first, self.dead)
+        self.note_expiry(at_ns, sequence)
 
     def end_recovery(self, uint64_t last_sequence, int64_t last_time_ns):
         """The last sequence ever used, at least that of the blocks' messages, and its time."""

@@ -9,6 +9,7 @@ means that something is durable.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from natsd.store.block import MsgBlock
@@ -16,7 +17,7 @@ from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF
 from natsd.store.filter import Filter
 from natsd.store.log import MessageLog
 from natsd.store.record import StoredMessage
-from natsd.store.removal import Compact, Purge, RemoveAbove, Sweep, ThinSubjects
+from natsd.store.removal import Compact, Expire, Purge, RemoveAbove, Sweep, ThinSubjects
 from natsd.store.search import (
     LastMatch,
     MultiLast,
@@ -165,24 +166,13 @@ class LogStore:
 
     async def expire(self, now_ns: int) -> int:
         """See Store."""
-        total, done = 0, False
-        while not done:
-            self._check_open()
-            try:
-                removed, done = self._log.expire(now_ns, REMOVALS_PER_SLICE)
-            except ColdBlock as cold:
-                await self.fetch(cold.block)
-                continue
-            total += removed
-            if removed:
-                await self._breathe()
-        return total
+        operation = Expire(self._log, now_ns)
+        await self._run_change(operation)
+        return operation.result
 
     def _expire_some(self, now_ns: int) -> None:
-        try:
-            self._log.expire(now_ns, REMOVALS_PER_SLICE)
-        except ColdBlock:
-            return
+        with contextlib.suppress(ColdBlock):  # `expire` goes on with it
+            Expire(self._log, now_ns).step(SLICE)
 
     # What was put off
 

@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport index_seek, index_sequence
+from natsd.store.expiries cimport Expiry
 from natsd.store.filter cimport Filter
 from natsd.store.log cimport MessageLog
 from natsd.store.record cimport RecordView
@@ -184,6 +185,68 @@ cdef class RemoveAbove(Operation):
                 return True
             self.need(self.log.remove(last, False))
             self.removed += 1
+        return False
+
+
+cdef class Expire(Operation):
+    """What is over `max_age` at a given time, and what expires by itself by then.
+
+    Age is looked at from the front: it ends with the first message that is young enough. One that
+    never expires is passed over, once.
+    """
+
+    cdef int64_t now_ns
+
+    def __init__(self, MessageLog log not None, int64_t now_ns):
+        self.log = log
+        self.now_ns = now_ns
+        self.result = 0
+
+    cdef int begin(self) except -1:
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        for _ in range(budget // REMOVAL_COST + 1):
+            if not self.expire_oldest() and not self.expire_soonest():
+                return True
+            self.result += 1
+        return False
+
+    cdef bint expire_oldest(self) except? -1:
+        cdef MessageLog log = self.log
+        cdef RecordView view
+        cdef uint64_t sequence = 0
+        if log.limit.max_age_ns == 0:
+            return False
+        while log.next_live(max(log.age_from, log.edges.first), &sequence):
+            self.need(log.view(sequence, &view))
+            if sequence == log.edges.first:
+                log.edges.first_time_ns = view.time_ns
+                log.edges.first_time_is_exact = True
+            if view.time_ns > self.now_ns - log.limit.max_age_ns:
+                return False
+            if view.expires_ns >= 0:
+                self.need(log.remove(sequence, False))
+                return True
+            log.age_from = sequence + 1
+        return False
+
+    cdef bint expire_soonest(self) except? -1:
+        cdef MessageLog log = self.log
+        cdef Expiry soonest
+        cdef RecordView view
+        cdef bint is_due
+        while log.expiries.peek(&soonest) and soonest.at_ns <= self.now_ns:
+            is_due = log.is_here(soonest.sequence)
+            if is_due:
+                self.need(log.view(soonest.sequence, &view))
+                is_due = view.expires_ns == soonest.at_ns
+            log.expiries.pop()
+            if log.is_undoable:
+                log.journal.expired.append((soonest.at_ns, soonest.sequence))
+            if is_due:
+                self.need(log.remove(soonest.sequence, False))
+                return True
         return False
 
 

@@ -15,7 +15,7 @@ from natsd.store.filter import Filter
 from natsd.store.journaled_log import JournaledLog
 from natsd.store.loading import fill_slots
 from natsd.store.log import MessageLog
-from natsd.store.removal import Compact, Purge, Sweep
+from natsd.store.removal import Compact, Expire, Purge, Sweep
 from natsd.store.scan import Scan
 from natsd.store.search import NumPending, Operation, SubjectStates, read_batch
 from natsd.store.sequence_set import SequenceSet
@@ -179,13 +179,7 @@ class JournalModel(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        done = False
-        while not done:
-            try:
-                _, done = self.log.expire(self.now.last, 100)
-            except ColdBlock as cold:
-                self.files.fetch(cold.block, self.log)
-        self.now.expire(self.now.last)
+        assert self.do(Expire(self.log, self.now.last)) == self.now.expire(self.now.last)
 
     # Committing
 
