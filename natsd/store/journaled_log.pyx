@@ -60,6 +60,7 @@ cdef class JournaledLog(MessageLog):
         """
         cdef Sealed sealed
         assert self.sealed is None
+        self.is_told = False
         if not (force or closing or self.is_dirty):
             return []
         self.write_removals()

@@ -54,6 +54,9 @@ cdef class MessageLog:
     cdef readonly SequenceSet erasures      # those whose bytes are to be overwritten
     cdef readonly SequenceSet erased        # durably removed, to be overwritten now
     cdef readonly set sparse                # sealed blocks that became less than half full
+    cdef object listener                    # called without arguments, or None
+    cdef bint is_told                       # it was, since the last commit was taken
+    cdef public bint needs_care             # dead bytes to be given back, in a log without commits
     cdef object refusal                     # the error that every change is answered with, or None
     cdef readonly bint is_behind            # a limit is not enforced yet: `settle`
     cdef dict crowded                       # slot -> birth of subjects over their limit
@@ -76,6 +79,7 @@ cdef class MessageLog:
     cdef int refuse(self, int64_t slot, uint64_t size) except -1
     cdef int check_room(self, int64_t slot, uint64_t size) except -1
     cdef int end_at(self, uint64_t sequence, int64_t time_ns) except -1
+    cdef int tell(self) except -1
     cdef uint64_t skip_raw(self, uint64_t count) except 0
 
     # Removing. What NEEDS_BLOCK was not done.

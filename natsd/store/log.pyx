@@ -201,7 +201,23 @@ cdef class MessageLog:
                 self.thin(slot)
         if self.is_over():
             self.enforce(REMOVALS_MAX)
+        if self.needs_care or self.is_behind or not self.is_told:
+            self.tell()
         return sequence
+
+    def set_listener(self, listener):
+        """Called when there is something to commit for the first time since a commit was taken, and
+        when something was put off or is to be given back (`is_behind`, `needs_care`)."""
+        self.listener = listener
+        self.is_told = False
+
+    cdef int tell(self) except -1:
+        self.is_told = True
+        if self.listener is not None and (
+            self.is_undoable or self.needs_care or self.is_behind
+        ):
+            self.listener()
+        return 0
 
     cdef int refuse(self, int64_t slot, uint64_t size) except -1:
         """Discard new. A message of a subject that is full takes the place of one of its own."""
@@ -263,6 +279,8 @@ cdef class MessageLog:
         if self.msgs == 0:
             self.edges.first = self.edges.last + 1
             self.retire_blocks()
+        if not self.is_told:
+            self.tell()
         return self.edges.last
 
     # Removing
@@ -286,6 +304,7 @@ cdef class MessageLog:
         self.live_bytes -= size
         if erase:
             (self.erasures if self.is_undoable else self.erased).add_run(sequence, sequence)
+            self.needs_care = not self.is_undoable
         elif sequence != self.edges.first and self.is_undoable:
             self.tombstones.add_run(sequence, sequence)
         if sequence == self.edges.first:
@@ -305,6 +324,7 @@ cdef class MessageLog:
         block.mark_dead(sequence)
         if was_full and block.live_bytes * 2 < block.size and block is not self.blocks.active:
             self.sparse.add(block)
+            self.needs_care = not self.is_undoable
         return 0
 
     cdef int move_first(self) except -1:
@@ -351,6 +371,8 @@ cdef class MessageLog:
         outcome = self.remove(sequence, erase)
         if outcome == NEEDS_BLOCK:
             raise ColdBlock(self.wanted)
+        if outcome == DONE and (self.needs_care or not self.is_told):
+            self.tell()
         return outcome == DONE
 
     # Limits

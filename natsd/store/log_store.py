@@ -43,10 +43,17 @@ class LogStore:
 
     def __init__(self, log: MessageLog) -> None:
         self._log = log
+        log.set_listener(self._heard)
         self._filters: dict[str | tuple[str, ...], Filter] = {}
         self._thinning: ThinSubjects | None = None
         self._settling: asyncio.Task[None] | None = None
         self._closed = False
+
+    def _heard(self) -> None:
+        """The log has something to commit or to give back, or has put something off."""
+        self.changed()
+        if self._log.is_behind:
+            self._settle_soon()
 
     # What a kind of store adds
 
@@ -55,7 +62,8 @@ class LogStore:
         raise NotImplementedError
 
     def changed(self) -> None:
-        """Something was appended or removed."""
+        """Something was appended or removed. Called once for all that is done until the next
+        commit is taken, or oftener."""
 
     async def synced(self) -> None:
         """Returns once all that was done before the call is durable."""
@@ -82,19 +90,13 @@ class LogStore:
         expires_ns: int = 0,
     ) -> int:
         """See Store."""
-        appended = self._log.append(
+        return self._log.append(
             subject, headers, data, time_ns, sequence=sequence, expires_ns=expires_ns
         )
-        self.changed()
-        if self._log.is_behind:
-            self._settle_soon()
-        return appended
 
     def skip(self, count: int = 1) -> int:
         """See Store."""
-        last = self._log.skip(count)
-        self.changed()
-        return last
+        return self._log.skip(count)
 
     async def delete(self, sequence: int) -> bool:
         """See Store."""
@@ -107,13 +109,9 @@ class LogStore:
     async def _delete(self, sequence: int, *, erase: bool) -> bool:
         while True:
             try:
-                removed = self._log.delete(sequence, erase=erase)
+                return self._log.delete(sequence, erase=erase)
             except ColdBlock as cold:
                 await self.fetch(cold.block)
-                continue
-            if removed:
-                self.changed()
-            return removed
 
     async def purge(
         self, *, pattern: str | None = None, up_to_sequence: int = 0, keep: int = 0

@@ -204,4 +204,5 @@ cdef class SubjectIndex:
 
     @property
     def memory_bytes(self) -> int:
-        return self.trie.memory_bytes
+        usage = self.trie.usage()
+        return usage.cell_bytes + usage.slot_bytes + usage.bookkeeping_bytes
