@@ -320,7 +320,7 @@ cdef class MessageLog:
             if self.is_undoable:
                 self.subjects.bury(view.subject, view.subject_len)
             else:
-                self.subjects.forget(view.subject, view.subject_len)
+                self.subjects.forget(view.subject, view.subject_len, slot)
         block.mark_dead(sequence)
         if was_full and block.live_bytes * 2 < block.size and block is not self.blocks.active:
             self.sparse.add(block)

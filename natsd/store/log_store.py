@@ -26,6 +26,7 @@ from natsd.store.search import (
     Operation,
     SubjectStates,
     SubjectTotals,
+    last_of_subject,
     read_batch,
 )
 from natsd.store.snapshot import write_snapshot
@@ -273,15 +274,18 @@ class LogStore:
 
     def load_last_cached(self, subject: str) -> StoredMessage | None:
         """See Store."""
-        operation = LastMatch(self._log, self.filter_of(subject))
         try:
-            if not operation.step(SLICE):
-                return None
+            last = last_of_subject(self._log, subject)
+            if last is None:
+                operation = LastMatch(self._log, self.filter_of(subject))
+                if not operation.step(SLICE):
+                    return None
+                last = operation.result
         except ColdBlock:
             return None
-        if operation.result == 0:
+        if last == 0:
             raise MessageNotFound
-        return self._log.load(operation.result)
+        return self._log.load(last)
 
     async def load_last(self, subject: str) -> StoredMessage:
         """See Store."""

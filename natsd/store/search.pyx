@@ -17,7 +17,7 @@ Promise
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.subject cimport wire_text
+from natsd.core.subject cimport subject_is_literal, wire_bytes, wire_text
 from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_sequence
 from natsd.store.filter cimport Filter
@@ -361,7 +361,7 @@ cdef class SubjectTotals(Operation):
 
     cdef bint work(self, uint64_t budget) except? -1:
         cdef int64_t slot
-        for _ in range(budget // (4 * SUBJECT_COST) + 1):
+        for _ in range(budget // (10 * SUBJECT_COST) + 1):
             slot = self.matches.next()
             if slot < 0:
                 return True
@@ -396,7 +396,7 @@ cdef class SubjectStates(Operation):
             return False
         if not self.look_forward(budget) or not self.look_backward(budget):
             return False
-        return self.list_states(budget // (8 * SUBJECT_COST) + 1)
+        return self.list_states(budget // (16 * SUBJECT_COST) + 1)
 
     cdef bint collect_bounds(self, uint64_t subjects_max) except? -1:
         cdef int64_t slot
@@ -632,6 +632,21 @@ cdef class NextMatch(Operation):
             verdict = self.filter.matches(view.subject, view.subject_len)
             self.filter.learn(slot, birth, verdict)
         return verdict
+
+
+def last_of_subject(MessageLog log not None, subject) -> int | None:
+    """The last message of one subject, 0: none; None: `subject` is a pattern. Raises ColdBlock."""
+    cdef bytes name = wire_bytes(subject)
+    cdef int64_t slot
+    cdef uint64_t last = 0
+    if not subject_is_literal(name, len(name)):
+        return None
+    slot = log.subjects.find(name, len(name))
+    if slot < 0 or log.subjects.record(slot).count == 0:
+        return 0
+    if log.exact_last(slot, &last) != DONE:
+        raise ColdBlock(log.wanted)
+    return last
 
 
 def read_batch(

@@ -69,4 +69,4 @@ cdef class SubjectIndex:
     cdef int bury(self, const char* subject, Py_ssize_t length) except -1
     cdef uint32_t seal(self) noexcept
     cdef int forget_buried(self, uint32_t generation) except -1
-    cdef int forget(self, const char* subject, Py_ssize_t length) except -1
+    cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1

@@ -157,6 +157,7 @@ cdef class SubjectIndex:
 
     cdef int forget_buried(self, uint32_t generation) except -1:
         cdef bytes name
+        cdef int64_t slot
         cdef list names = []
         for name, buried in self.buried.items():
             if <int32_t> (<uint32_t> buried - generation) > 0:
@@ -164,15 +165,14 @@ cdef class SubjectIndex:
             names.append(name)
         for name in names:
             del self.buried[name]
-            self.forget(name, len(name))
+            slot = self.trie.find(name, len(name))
+            if slot >= 0 and self.record(slot).count == 0:
+                self.forget(name, len(name), slot)
         return 0
 
-    cdef int forget(self, const char* subject, Py_ssize_t length) except -1:
-        cdef const unsigned char* name = <const unsigned char*> subject
-        cdef int64_t slot = self.trie.find(name, length)
-        if slot < 0 or self.record(slot).count:
-            return 0
-        self.trie.remove(name, length)
+    cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1:
+        assert self.record(slot).count == 0
+        self.trie.remove(<const unsigned char*> subject, length)
         self.ghosts -= 1
         if slot == self.recent_slot:
             self.recent_slot = -1
