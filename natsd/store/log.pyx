@@ -657,7 +657,7 @@ cdef class MessageLog:
             old.blocks = self.blocks
             old.journal = self.journal
             self.replaced.append(old)
-        self.subjects = SubjectIndex(self.subjects.births)
+        self.subjects = SubjectIndex(self.subjects)
         self.dead = SequenceSet()
         self.blocks = BlockList()
         self.crowded.clear()

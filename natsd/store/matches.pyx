@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
-from natsd.core.subject cimport subject_is_literal, subject_matches
+from natsd.core.subject cimport subject_matches
 from natsd.store.filter cimport Filter, NatsPattern
 from natsd.store.subject_index cimport SubjectIndex
 from natsd.trie.pattern cimport PATTERN_END, PatternCursor
@@ -25,7 +25,7 @@ cdef class Matches:
         cdef NatsPattern* wanted
         while self.pattern < self.filter.count:
             wanted = &self.filter.each[self.pattern]
-            if subject_is_literal(wanted.text, wanted.length):
+            if wanted.is_literal:
                 self.name = wanted.text
                 self.name_len = wanted.length
                 slot = self.subjects.find(wanted.text, wanted.length)

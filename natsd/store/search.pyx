@@ -618,19 +618,18 @@ cdef class NextMatch(Operation):
         return self.scan.is_done
 
     cdef bint is_wanted(self, MsgBlock block, uint32_t place) except? -1:
-        cdef uint32_t slot = block.index.slots[place], birth
+        cdef uint32_t slot = block.index.slots[place]
         cdef RecordView view
         cdef int verdict
         if not is_live(block.index.offsets[place]):
             return False
-        birth = self.subjects.record(slot).birth
-        verdict = self.filter.known(slot, birth)
+        verdict = self.filter.known(self.subjects, slot)
         if verdict < 0:
             if block.view(index_sequence(&block.index, place), &view) != FOUND:
                 self.scan.at = index_sequence(&block.index, place)
                 raise ColdBlock(block)
             verdict = self.filter.matches(view.subject, view.subject_len)
-            self.filter.learn(slot, birth, verdict)
+            self.filter.learn(self.subjects, slot, verdict)
         return verdict
 
 

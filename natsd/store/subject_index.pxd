@@ -42,6 +42,8 @@ cdef class SubjectIndex:
     cdef readonly RecordTrie trie
     cdef readonly uint64_t count            # subjects with a message
     cdef readonly uint32_t births
+    # Slots given back so far: while it stays the same, each is still the same subject's.
+    cdef uint64_t frees
     cdef readonly uint64_t ghosts           # without one
     cdef dict buried                        # name of a ghost -> generation, in that order
     cdef uint32_t generation

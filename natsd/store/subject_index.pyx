@@ -24,10 +24,11 @@ cdef enum:
 
 
 cdef class SubjectIndex:
-    def __cinit__(self, uint32_t births=0):
-        """`births`: how many the index that this one replaces has seen."""
+    def __cinit__(self, SubjectIndex replaced=None):
         self.trie = RecordTrie(SUBJECT_BYTES)
-        self.births = births
+        if replaced is not None:
+            self.births = replaced.births
+            self.frees = replaced.frees + 1
         self.buried = {}
         self.recent_slot = -1
 
@@ -52,9 +53,10 @@ cdef class SubjectIndex:
 
     cdef int64_t place_slowly(self, const char* subject, uint32_t length) except -1:
         cdef bint created = False
-        cdef int64_t slot = self.trie.insert(<const unsigned char*> subject, length, &created)
+        cdef int64_t slot = self.trie.find(<const unsigned char*> subject, length)
         cdef Subject* record
-        if created:
+        if slot < 0:
+            slot = self.trie.insert(<const unsigned char*> subject, length, &created)
             self.births = self.births % BIRTH_LAST + 1
             record = self.record(slot)
             self.trie.begin_write(slot)
@@ -174,6 +176,7 @@ cdef class SubjectIndex:
         assert self.record(slot).count == 0
         self.trie.remove(<const unsigned char*> subject, length)
         self.ghosts -= 1
+        self.frees += 1
         if slot == self.recent_slot:
             self.recent_slot = -1
         return 0
