@@ -60,6 +60,7 @@ cdef class MessageLog:
     cdef object refusal                     # the error that every change is answered with, or None
     cdef readonly bint is_behind            # a limit is not enforced yet: `settle`
     cdef dict crowded                       # slot -> birth of subjects over their limit
+    cdef public bint is_overcrowded         # there are more of them: `ThinSubjects` finds them
     cdef uint64_t age_from                  # those before it never expire by age
 
     cdef int new_journal(self) except -1
@@ -90,6 +91,7 @@ cdef class MessageLog:
     cdef bint is_over(self) noexcept nogil
     cdef int enforce(self, uint64_t removals_max) except -1
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
+    cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK
     cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1
     cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1
 

@@ -51,7 +51,7 @@ cdef extern from "Python.h":
 cdef enum:
     GAP_MAX = 65_536            # missing sequences that one block spans
     REMOVALS_MAX = 64           # by one append
-    CROWDED_MAX = 65_536        # subjects that wait for a block
+    CROWDED_MAX = 65_536        # subjects that are remembered as waiting for a block
 
 
 cdef inline bint is_live(uint32_t offset) noexcept nogil:
@@ -407,16 +407,18 @@ cdef class MessageLog:
             if outcome == DONE:
                 outcome = self.remove(first, False)
             if outcome != DONE:
-                self.crowded[slot] = self.subjects.record(slot).birth
-                self.is_behind = True
-                return NEEDS_BLOCK
+                return self.put_off(slot)
             removals += 1
         return DONE
 
-    @property
-    def is_crowded(self):
-        """More subjects wait for a block than should: let `settle` come first."""
-        return len(self.crowded) >= CROWDED_MAX
+    cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK:
+        """That subject has too many messages; past CROWDED_MAX of them, all are to be looked at."""
+        if len(self.crowded) < CROWDED_MAX:
+            self.crowded[slot] = self.subjects.record(slot).birth
+        else:
+            self.is_overcrowded = True
+        self.is_behind = True
+        return NEEDS_BLOCK
 
     def settle(self, uint64_t removals_max):
         """Do what limits ask for and what was put off, some of it. True: nothing is left. Raises
@@ -745,25 +747,6 @@ cdef class MessageLog:
         if view.expires_ns > 0:
             self.note_expiry(view.expires_ns, view.sequence)
         return 0
-
-    def adopt_unread(self, MsgBlock block not None):
-        """Take in a block whose messages `set_contents` tells of."""
-        self.blocks.add(block)
-
-    def set_contents(self, state, SequenceSet dead not None):
-        """Msgs, bytes, edges and gaps, as a StoreState has them, of blocks that were not read.
-        Subjects and expiries are added by themselves."""
-        self.msgs = state.msgs
-        self.live_bytes = state.bytes
-        self.edges.last = state.last_sequence
-        self.edges.first = state.first_sequence if state.msgs else state.last_sequence + 1
-        self.edges.first_time_ns = state.first_time_ns
-        self.edges.last_time_ns = state.last_time_ns
-        self.edges.first_time_is_exact = True
-        self.dead = dead
-
-    def add_expiry(self, int64_t at_ns, uint64_t sequence):
-        self.note_expiry(at_ns, sequence)
 
     def end_recovery(self, uint64_t last_sequence, int64_t last_time_ns):
         """The last sequence ever used, at least that of the blocks' messages, and its time."""

@@ -30,7 +30,7 @@ from natsd.store.search import (
     read_batch,
 )
 from natsd.store.snapshot import write_snapshot
-from natsd.store.store import Limits, StoreState, SubjectState
+from natsd.store.store import Limits, Store, StoreState, SubjectState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
 REMOVALS_PER_SLICE = 5_000
@@ -39,7 +39,7 @@ FILTERS_MAX = 1024
 GHOSTS_MIN = 1024  # names without messages, before they are looked for
 
 
-class LogStore:
+class LogStore(Store):
     """Owns a MessageLog. Methods are those of Store."""
 
     def __init__(self, log: MessageLog) -> None:
@@ -57,6 +57,11 @@ class LogStore:
             self._settle_soon()
 
     # What a kind of store adds
+
+    @property
+    def durable_sequence(self) -> int:
+        """See Store."""
+        raise NotImplementedError
 
     async def fetch(self, block: MsgBlock) -> None:
         """Returns once the block's arrays and bytes are in memory."""
@@ -198,6 +203,9 @@ class LogStore:
     async def settle(self) -> None:
         """Do all that limits ask for and that was put off."""
         while not self._closed and (self._thinning is not None or self._log.is_behind):
+            if self._log.is_overcrowded:
+                self._log.is_overcrowded = False
+                self._thinning = ThinSubjects(self._log)
             try:
                 if self._thinning is not None and self._thinning.step(SLICE):
                     self._thinning = None

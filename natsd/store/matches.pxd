@@ -32,4 +32,4 @@ cdef class SlotMarks:
 
     cdef int mark(self, uint32_t slot) except -1
     cdef bint has(self, uint32_t slot) noexcept nogil
-    cdef void unmark(self, uint32_t slot) noexcept nogil
+    cdef void unmark(self, uint32_t slot) noexcept

@@ -107,6 +107,6 @@ cdef class SlotMarks:
     cdef bint has(self, uint32_t slot) noexcept nogil:
         return slot < self.capacity and (self.words[slot >> 6] >> (slot & 63)) & 1
 
-    cdef void unmark(self, uint32_t slot) noexcept nogil:
+    cdef void unmark(self, uint32_t slot) noexcept:
         self.words[slot >> 6] &= ~(<uint64_t> 1 << (slot & 63))
         self.count -= 1

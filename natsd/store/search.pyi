@@ -4,6 +4,7 @@ from natsd.store.record import StoredMessage
 from natsd.store.store import SubjectState
 
 class Operation:
+    result: object
     def step(self, budget: int) -> bool: ...
 
 class NextMatch(Operation):

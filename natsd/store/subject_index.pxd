@@ -60,11 +60,11 @@ cdef class SubjectIndex:
     cdef Subject* record(self, int64_t slot) noexcept nogil
 
     # A message of that subject was appended, removed, is there again after all.
-    cdef void note(self, int64_t slot, uint64_t sequence) noexcept nogil
-    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept nogil
-    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept nogil
-    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept nogil
-    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept nogil
+    cdef void note(self, int64_t slot, uint64_t sequence) noexcept
+    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept
+    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept
+    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept
+    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept
 
     # Ghosts. `bury` remembers the name of one; what was buried up to a generation is forgotten
     # once that can no more be undone. `forget` does it at once.

@@ -25,4 +25,4 @@ cdef class Journal:
     cdef Edges durable          # the edges at the durable point
 
     cdef int add(self, uint64_t sequence, uint32_t slot, uint32_t size) except -1
-    cdef void drop(self, size_t removals) noexcept nogil
+    cdef void drop(self, size_t removals) noexcept

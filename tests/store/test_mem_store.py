@@ -120,7 +120,7 @@ def test_slices_do_what_one_step_does(name: str) -> None:
     while not parts.step(1):
         steps += 1
     assert steps > 1 or name == "next_match"
-    assert parts.result == whole.result  # type: ignore[attr-defined]
+    assert parts.result == whole.result
     assert sliced.state(with_deleted=True) == at_once.state(with_deleted=True)
 
 
@@ -132,7 +132,7 @@ def test_an_operation_begins_anew_if_the_log_is_emptied(name: str) -> None:
     store._log.clear(301)
     while not operation.step(1):
         pass
-    result = operation.result  # type: ignore[attr-defined]
+    result = operation.result
     assert result in ([], {}, (0, 300))
 
 
