@@ -478,6 +478,8 @@ cdef class MessageLog:
         for at in range(self.blocks.place_of(sequence), self.blocks.count):
             if self.blocks.bases[at] > upto:
                 break
+            if not self.blocks.may_have(at, slot):
+                continue
             block = self.blocks.at(at)
             if not block.has_arrays:
                 self.wanted = block
@@ -507,6 +509,10 @@ cdef class MessageLog:
         at = self.blocks.place_of(sequence) + 1
         while at > 0:
             at -= 1
+            if not self.blocks.may_have(at, slot):
+                if self.blocks.bases[at] <= downto:
+                    break
+                continue
             block = self.blocks.at(at)
             if not block.has_arrays:
                 self.wanted = block
@@ -633,6 +639,11 @@ cdef class MessageLog:
             last_time_ns=self.edges.last_time_ns, num_subjects=self.subjects.count,
             num_deleted=self.dead.count, deleted=self.dead.copy() if with_deleted else None,
         )
+
+    @property
+    def presence_bytes(self):
+        """Held to know which blocks have which subjects."""
+        return self.blocks.presence_bytes()
 
     @property
     def all_blocks(self):

@@ -11,9 +11,9 @@ from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_
 from natsd.store.expiries cimport Expiry
 from natsd.store.filter cimport Filter
 from natsd.store.log cimport MessageLog
-from natsd.store.matches cimport SlotMarks
 from natsd.store.record cimport RecordView
 from natsd.store.search cimport Operation
+from natsd.store.slot_marks cimport SlotMarks
 from natsd.store.subject_index cimport Subject, sequence_in
 
 from natsd.store.errors import ColdBlock
@@ -100,6 +100,9 @@ cdef class Purge(Operation):
                 return self.finish()
             place = self.log.blocks.place_of(self.at)
             block = self.log.blocks.at(place)
+            if not self.log.blocks.may_have_any(place, self.marks):
+                self.leave(block)
+                continue
             if not block.has_arrays:
                 raise ColdBlock(block)
             used = self.purge_block(block, budget)

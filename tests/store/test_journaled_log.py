@@ -17,7 +17,7 @@ from natsd.store.loading import fill_slots
 from natsd.store.log import MessageLog
 from natsd.store.removal import Compact, Expire, Purge, Sweep
 from natsd.store.scan import Scan
-from natsd.store.search import NumPending, Operation, SubjectStates, read_batch
+from natsd.store.search import NextMatch, NumPending, Operation, SubjectStates, read_batch
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import Limits, SubjectState
 from tests.store.plain_store import PlainStore
@@ -291,3 +291,27 @@ def test_the_number_of_extents_is_that_of_the_blocks_since_the_last_commit() -> 
     log.committed()
     assert log.take(2) == []
     assert log.is_quiet
+
+
+def test_a_search_passes_blocks_without_the_subject_by() -> None:
+    """They need not be in memory."""
+    files = Files()
+    log = JournaledLog(Limits(), files.make_block)
+    for sequence in range(1, 101):
+        log.append("rare" if sequence in (1, 50, 100) else "often", None, b"x" * 100, sequence)
+    files.write([(block.block_id, each.offset, bytes(each)) for block, each in log.take(1)])
+    log.committed()
+    loaded = {log.block_with(1), log.block_with(50), log.block_with(100)}
+    for block in log.all_blocks:
+        if block not in loaded:
+            block.clear_cache()
+            block.drop_arrays()
+    log.delete(1)
+    next_match = NextMatch(log, Filter(["rare"]), 2)
+    pending = NumPending(log, Filter(["rare"]), 51)
+    states = SubjectStates(log, Filter(["rare"]))
+    assert next_match.step(1 << 30) and next_match.result == 50
+    assert pending.step(1 << 30) and pending.result == (1, 100)
+    assert states.step(1 << 30) and states.result == {"rare": SubjectState(2, 50, 100)}
+    with pytest.raises(ColdBlock):
+        NextMatch(log, Filter(["often"]), 2).step(1 << 30)
