@@ -314,4 +314,4 @@ def test_a_search_passes_blocks_without_the_subject_by() -> None:
     assert pending.step(1 << 30) and pending.result == (1, 100)
     assert states.step(1 << 30) and states.result == {"rare": SubjectState(2, 50, 100)}
     with pytest.raises(ColdBlock):
-        NextMatch(log, Filter(["often"]), 2).step(1 << 30)
+        NextMatch(log, Filter(["often"]), 8).step(1 << 30)
