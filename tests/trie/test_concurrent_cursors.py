@@ -80,7 +80,8 @@ def resumed(trie: RecordTrie | InMemoryTrie[bytes], pattern: str) -> Iterator[tu
     cursor = PatternCursor(trie, pattern)
     while True:
         try:
-            yield from cursor
+            while (entry := next(cursor, None)) is not None:
+                yield entry  # and here other threads may come, as they may not in `yield from`
             return
         except StaleCursor:
             cursor.resume()
