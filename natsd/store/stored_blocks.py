@@ -1,0 +1,283 @@
+"""The files of one stream's blocks: where each is, how its bytes are wrapped, what is committed.
+
+    000007.blk      plain: the logical bytes as they are (record.pxd)
+                    wrapped: the 64 bytes of the block's header, then envelopes (envelope.py)
+    000007.blk.new  what is to replace it, until it is renamed over it
+
+    block header's flags (bytes 10 and 11)   1 WRAPPED: envelopes follow
+
+Promise
+- A block's file is made when its first extent is to be written, and exists under its name once that
+  extent is committed. What it holds from `physical_end` on means nothing.
+- An encrypted stream has nothing in clear but the blocks' headers.
+- All that waits for the disk is marked: "Blocks." It may run in any thread; the rest belongs to the
+  store's thread. A file is read as far as it was committed when the reading was asked for.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from natsd.store.block import MsgBlock
+from natsd.store.block_extent import BlockExtent
+from natsd.store.disk import Disk, DiskFile
+from natsd.store.envelope import Seal, Unwrapped, find_seed, unwrap, wrap, wrap_block
+from natsd.store.extent import Extent, grown_allocation
+from natsd.store.keys import DataKey
+from natsd.store.record import checksum
+from natsd.store.scan import Scan
+
+HEADER_BYTES: Final = 64
+WRAPPED: Final = 1
+NEW_SUFFIX: Final = ".new"
+BLOCK_SUFFIX: Final = ".blk"
+_FLAGS = slice(10, 12)
+_CHECKED = slice(0, 56)
+_SEED = slice(16, 24)
+
+RandomBytes = Callable[[int], bytes]
+
+
+@dataclass(slots=True, eq=False)
+class StoredBlock:
+    """A block and its file. `physical_end`: so many bytes of the file are committed."""
+
+    block: MsgBlock
+    path: Path
+    is_wrapped: bool
+    physical_end: int = 0
+    allocated: int = 0
+    file: DiskFile | None = None
+    is_named: bool = False  # the directory on disk knows it
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again where it is needed."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A block as its file holds it. `unwrapped` knows where in the file logical bytes are."""
+
+    scan: Scan
+    unwrapped: Unwrapped | None
+
+    def physical_offset(self, logical_offset: int) -> int:
+        """Where in the file that logical byte is."""
+        if self.unwrapped is None:
+            return logical_offset
+        return self.unwrapped.physical_offset(logical_offset)
+
+
+def block_name(block_id: int) -> str:
+    """`000001.blk`."""
+    return f"{block_id:06d}{BLOCK_SUFFIX}"
+
+
+def block_id_of(name: str) -> int | None:
+    """The number of the block that a file of this name holds, or None."""
+    stem = name.removesuffix(BLOCK_SUFFIX)
+    if stem == name or not stem.isdecimal() or block_name(int(stem)) != name:
+        return None
+    return int(stem)
+
+
+class StoredBlocks:
+    """The block files in one directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        random_bytes: RandomBytes,
+        *,
+        block_bytes_max: int,
+        data_key: DataKey | None = None,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.random_bytes = random_bytes
+        self.block_bytes_max = block_bytes_max
+        self.data_key = data_key
+        self._stored: dict[int, StoredBlock] = {}
+        self.next_id = 1
+
+    def __getitem__(self, block: MsgBlock) -> StoredBlock:
+        return self._stored[block.block_id]
+
+    def find(self, block_id: int) -> StoredBlock | None:
+        return self._stored.get(block_id)
+
+    @property
+    def all(self) -> list[StoredBlock]:
+        """Every block that has or will have a file."""
+        return list(self._stored.values())
+
+    def seal(self, seed: int, block_id: int) -> Seal | None:
+        """What encrypts that block; None: nothing does."""
+        if self.data_key is None:
+            return None
+        return self.data_key.seal(seed, block_id, self.random_bytes)
+
+    def path_of(self, block_id: int) -> Path:
+        return self.directory / block_name(block_id)
+
+    # What there is
+
+    def create(self, base_sequence: int, created_ns: int) -> MsgBlock:
+        """A new block, in memory; its file is made by `open_file`."""
+        flags = 0 if self.data_key is None else WRAPPED
+        block = MsgBlock(
+            self.next_id,
+            int.from_bytes(self.random_bytes(8), "little"),
+            base_sequence,
+            self.block_bytes_max,
+            created_ns=created_ns,
+            flags=flags,
+        )
+        self.add(StoredBlock(block, self.path_of(block.block_id), bool(flags)))
+        return block
+
+    def add(self, stored: StoredBlock) -> None:
+        """A block that has a file already, or will have one."""
+        self._stored[stored.block.block_id] = stored
+        self.next_id = max(self.next_id, stored.block.block_id + 1)
+
+    def drop(self, stored: StoredBlock) -> None:
+        """The block is gone; its file is the caller's business."""
+        self._stored.pop(stored.block.block_id, None)
+
+    # Writing
+
+    def open_file(self, stored: StoredBlock) -> DiskFile:
+        """Open the file for writing, made where it is missing. Blocks."""
+        return self.disk.open(stored.path, create=True)
+
+    def extent(self, stored: StoredBlock, extent: BlockExtent) -> Extent:
+        """What is to be written to the file for a commit."""
+        assert stored.file is not None
+        data = memoryview(extent)
+        if stored.is_wrapped:
+            data = memoryview(self._wrapped(stored, extent, data))
+        offset = stored.physical_end
+        end = offset + data.nbytes
+        allocate_to = grown_allocation(end, self.block_bytes_max) if end > stored.allocated else 0
+        new_in = None if stored.is_named else self.directory
+        return Extent(stored.file, offset, data, allocate_to, new_in)
+
+    def _wrapped(self, stored: StoredBlock, extent: BlockExtent, data: memoryview) -> bytes:
+        block = stored.block
+        clear = data[: max(0, HEADER_BYTES - extent.offset)]
+        records = data[clear.nbytes :]
+        seal = self.seal(block.seed, block.block_id)
+        wrapped = wrap(records, extent.offset + clear.nbytes, block.seed, seal)
+        return bytes(clear) + wrapped
+
+    def written(self, stored: StoredBlock, extent: Extent) -> None:
+        """That extent is committed."""
+        stored.physical_end = extent.offset + memoryview(extent.data).nbytes
+        stored.allocated = max(stored.allocated, extent.allocate_to, stored.physical_end)
+        stored.is_named = True
+
+    # Reading
+
+    def read(self, stored: StoredBlock, physical_end: int, proven: int) -> Read:
+        """Read and verify what is committed of the block. Blocks."""
+        file = self.disk.open(stored.path, write=False)
+        try:
+            data = file.pread(physical_end, 0)
+        finally:
+            file.close()
+        return self.scan(data, stored.block.block_id, proven=proven)
+
+    def scan(self, data: bytes, block_id: int, *, proven: int = 0, first_sequence: int = 0) -> Read:
+        """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
+
+        `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
+        the zeros at the end.
+        """
+        unwrapped = self._unwrap(data, block_id)
+        logical = data if unwrapped is None else bytes(unwrapped.logical)
+        if proven < 0:
+            proven = len(logical) if unwrapped else len(logical.rstrip(b"\0"))
+        scan = Scan(logical, proven=min(proven, len(logical)), first_sequence=first_sequence)
+        return Read(scan, unwrapped)
+
+    def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
+        seed = header_seed(data)
+        if seed is None:
+            seed = find_seed(data)
+        elif not data[_FLAGS.start] & WRAPPED:
+            return None
+        if seed is None:
+            return None
+        return unwrap(data, seed, self.seal(seed, block_id))
+
+    # Replacing
+
+    def sealed_bytes(self, logical: bytes, block: MsgBlock, *, compress: bool) -> bytes:
+        """The file of a block that nothing is appended to any more. May take a while."""
+        if not compress and self.data_key is None:
+            return logical
+        seal = self.seal(block.seed, block.block_id)
+        head = with_flags(logical[:HEADER_BYTES], WRAPPED)
+        if compress:
+            return wrap_block(head + logical[HEADER_BYTES:], block.seed, seal)
+        return head + wrap(logical[HEADER_BYTES:], HEADER_BYTES, block.seed, seal)
+
+    def replace_file(self, path: Path, data: bytes, *, wipe: bool = False) -> None:
+        """Have these bytes stand under that name, now or after a crash the old ones.
+
+        `wipe`: overwrite those that stood there once nothing refers to them. Blocks.
+        """
+        new = path.with_name(path.name + NEW_SUFFIX)
+        with contextlib.closing(self.disk.open(new, create=True)) as file:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.fsync()
+        with contextlib.ExitStack() as stack:
+            if wipe:
+                old = stack.enter_context(contextlib.closing(self.disk.open(path)))
+            self.disk.rename(new, path)
+            self.disk.sync_dir(self.directory)
+            if wipe:
+                old.pwrite(self.random_bytes(old.size()), 0)
+                old.fdatasync()
+
+    def remove_files(self, paths: list[Path]) -> None:
+        """Unlink; on disk on return. Blocks."""
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                self.disk.unlink(path)
+        if paths:
+            self.disk.sync_dir(self.directory)
+
+
+def header_verifies(data: bytes) -> bool:
+    """Whether these bytes begin with a whole block header."""
+    return (
+        len(data) >= HEADER_BYTES
+        and checksum(data[_CHECKED]).to_bytes(8, "little") == data[_CHECKED.stop : HEADER_BYTES]
+    )
+
+
+def header_seed(data: bytes) -> int | None:
+    """The seed that a whole block header tells."""
+    return int.from_bytes(data[_SEED], "little") if header_verifies(data) else None
+
+
+def header_flags(data: bytes) -> int:
+    """The flags that a whole block header tells."""
+    return int.from_bytes(data[_FLAGS], "little")
+
+
+def with_flags(header: bytes, flags: int) -> bytes:
+    """A block header with other flags."""
+    changed = bytearray(header[:HEADER_BYTES])
+    changed[_FLAGS] = (int.from_bytes(header[_FLAGS], "little") | flags).to_bytes(2, "little")
+    changed[_CHECKED.stop :] = checksum(bytes(changed[_CHECKED])).to_bytes(8, "little")
+    return bytes(changed)
