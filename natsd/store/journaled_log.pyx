@@ -92,6 +92,7 @@ cdef class JournaledLog(MessageLog):
         """
         cdef Sealed sealed
         assert self.sealed is None
+        self.is_told = False
         if not (force or closing or self.is_dirty):
             return []
         self.write_removals()
@@ -135,10 +136,8 @@ cdef class JournaledLog(MessageLog):
         return extents
 
     cdef int write_removals(self) except -1:
-        cdef MsgBlock block = self.blocks.active
+        cdef MsgBlock block = self.writable_block(self.edges.last + 1)
         cdef int64_t time_ns = self.edges.last_time_ns
-        if block is None:
-            block = self.begin_block(self.edges.last + 1)
         if self.tombstones.count:
             block.append_tombstones(self.tombstones.encode(), False, time_ns)
             self.tombstones.empty()
@@ -176,11 +175,14 @@ cdef class JournaledLog(MessageLog):
         Blocks that began since, whose files are to be unlinked."""
         cdef Replaced old
         begun = []
+        expired = []
         self.sealed = None
         for old in self.replaced[1:]:
             begun += old.journal.begun
+            expired += old.journal.expired
         if self.replaced:
             begun += self.journal.begun
+            expired += self.journal.expired
             old = self.replaced[0]
             self.replaced.clear()
             self.subjects = old.subjects
@@ -191,6 +193,7 @@ cdef class JournaledLog(MessageLog):
             self.journal = old.journal
             self.blocks = old.blocks
         begun = self.journal.begun + begun
+        self.journal.expired += expired
         self.blocks.set(self.journal.retired + self.blocks.blocks)
         self.undo_journal()
         self.undo_appends()
@@ -224,7 +227,7 @@ cdef class JournaledLog(MessageLog):
             self.live_bytes += removal.size
         for at_ns, sequence in self.journal.expired:
             if sequence <= durable.last:
-                self.expiries.add(at_ns, sequence, durable.first, self.dead)
+                self.expiries.add(at_ns, sequence, durable.first, self.dead, None)
         return 0
 
     cdef int undo_appends(self) except -1:

@@ -31,6 +31,7 @@ class MemStore(LogStore):
         self._block_count = 0
         self._block_bytes = block_bytes
         super().__init__(MessageLog(limits, self._make_block))
+        self.append = self._log.append  # type: ignore[method-assign]  # half the time of a call
 
     def _make_block(self, base_sequence: int) -> MsgBlock:
         """Seeds keep payloads from passing for records when a file is scanned; nobody scans
@@ -46,6 +47,7 @@ class MemStore(LogStore):
     def changed(self) -> None:
         """Give back what removals left behind."""
         log = self._log
+        log.needs_care = False
         if log.erased:
             self._overwrite_erased()
         while log.sparse:

@@ -132,7 +132,9 @@ cdef class BlockShare:
         if slot == PATTERN_NO_MEMORY:
             raise MemoryError()
         for at in range(self.expiry_count):
-            expiries.add(self.expiries[at].at_ns, self.expiries[at].sequence, 0, none_dead)
+            expiries.add(
+                self.expiries[at].at_ns, self.expiries[at].sequence, 0, none_dead, None
+            )
 
 
 cdef int merge_subject(
@@ -196,7 +198,7 @@ def unnote_removed(
         if record.count:
             index.unnote(slot, sequence)
         if record.count == 0:
-            index.forget(view.subject, view.subject_len)
+            index.forget(view.subject, view.subject_len, slot)
     return messages, live_bytes
 
 
@@ -330,4 +332,4 @@ def load_expiries(Expiries expiries not None, bytes data not None) -> None:
         raise DamagedEncoding("expiries are cut short")
     for at in range(0, len(data), sizeof(Expiry)):
         memcpy(&item, <const char*> data + at, sizeof(Expiry))
-        expiries.add(item.at_ns, item.sequence, 0, none_dead)
+        expiries.add(item.at_ns, item.sequence, 0, none_dead, None)

@@ -24,10 +24,11 @@ cdef enum:
 
 
 cdef class SubjectIndex:
-    def __cinit__(self, uint32_t births=0):
-        """`births`: how many the index that this one replaces has seen."""
+    def __cinit__(self, uint32_t births=0, uint64_t frees=0):
+        """The numbers go on where those of the index that this one replaces ended."""
         self.trie = RecordTrie(SUBJECT_BYTES)
         self.births = births
+        self.frees = frees
         self.buried = {}
         self.recent_slot = -1
 
@@ -52,9 +53,10 @@ cdef class SubjectIndex:
 
     cdef int64_t place_slowly(self, const char* subject, uint32_t length) except -1:
         cdef bint created = False
-        cdef int64_t slot = self.trie.insert(<const unsigned char*> subject, length, &created)
+        cdef int64_t slot = self.trie.find(<const unsigned char*> subject, length)
         cdef Subject* record
-        if created:
+        if slot < 0:
+            slot = self.trie.insert(<const unsigned char*> subject, length, &created)
             self.births = self.births % BIRTH_LAST + 1
             record = self.record(slot)
             if self.frozen != NULL:
@@ -100,7 +102,7 @@ cdef class SubjectIndex:
 
     # Messages come and go
 
-    cdef void note(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void note(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         if self.frozen != NULL:
             self.keep(slot)
@@ -113,7 +115,7 @@ cdef class SubjectIndex:
         record.last = sequence
         self.trie.end_write(slot)
 
-    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         assert record.count > 0
         if self.frozen != NULL:
@@ -133,7 +135,7 @@ cdef class SubjectIndex:
                 record.first = record.last = record.first if is_exact(record.first) else record.last
         self.trie.end_write(slot)
 
-    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         if self.frozen != NULL:
             self.keep(slot)
@@ -149,7 +151,7 @@ cdef class SubjectIndex:
         record.count += 1
         self.trie.end_write(slot)
 
-    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         if self.frozen != NULL:
             self.keep(slot)
@@ -159,7 +161,7 @@ cdef class SubjectIndex:
             record.last = sequence
         self.trie.end_write(slot)
 
-    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         if self.frozen != NULL:
             self.keep(slot)
@@ -184,6 +186,7 @@ cdef class SubjectIndex:
 
     cdef int forget_buried(self, uint32_t generation) except -1:
         cdef bytes name
+        cdef int64_t slot
         cdef list names = []
         for name, buried in self.buried.items():
             if <int32_t> (<uint32_t> buried - generation) > 0:
@@ -191,44 +194,21 @@ cdef class SubjectIndex:
             names.append(name)
         for name in names:
             del self.buried[name]
-            self.forget(name, len(name))
+            slot = self.trie.find(name, len(name))
+            if slot >= 0 and self.record(slot).count == 0:
+                self.forget(name, len(name), slot)
         return 0
 
-    cdef int forget(self, const char* subject, Py_ssize_t length) except -1:
-        cdef const unsigned char* name = <const unsigned char*> subject
-        cdef int64_t slot = self.trie.find(name, length)
-        if slot < 0 or self.record(slot).count:
-            return 0
-        self.trie.remove(name, length)
+    cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1:
+        assert self.record(slot).count == 0
+        self.trie.remove(<const unsigned char*> subject, length)
         self.ghosts -= 1
+        self.frees += 1
         if slot == self.recent_slot:
             self.recent_slot = -1
         return 0
 
-    # Taking in what was written down, and writing down
-
-    def put_record(self, bytes subject not None, uint64_t first, uint64_t last, uint64_t count):
-        """A subject that is not there yet; an edge may have its BOUND bit."""
-        cdef int64_t slot = self.place(subject, <uint32_t> len(subject))
-        cdef Subject* record = self.record(slot)
-        assert record.count == 0 and count > 0
-        self.trie.begin_write(slot)
-        record.first = first
-        record.last = last
-        record.count = count
-        self.trie.end_write(slot)
-        self.count += 1
-        self.ghosts -= 1
-
-    def get_record(self, bytes subject not None):
-        """(first, last, count, birth), BOUND bits included; None: no message has it."""
-        cdef int64_t slot = self.find(subject, len(subject))
-        cdef Subject* record
-        if slot < 0 or self.record(slot).count == 0:
-            return None
-        record = self.record(slot)
-        return record.first, record.last, record.count, record.birth
-
     @property
     def memory_bytes(self) -> int:
-        return self.trie.memory_bytes
+        usage = self.trie.usage()
+        return usage.cell_bytes + usage.slot_bytes + usage.bookkeeping_bytes

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,10 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     """`await open_store(max_msgs=3)`: closed when the test ends."""
     opened: list[LogStore] = []
 
-    async def open_one(**limits: object) -> LogStore:
+    async def open_one(**limits: Any) -> LogStore:
         directory = tmp_path / str(len(opened))
         directory.mkdir()
-        store = await STORE_KINDS[request.param](directory, Limits(**limits))  # type: ignore[arg-type]
+        store = await STORE_KINDS[request.param](directory, Limits(**limits))
         opened.append(store)
         return store
 

@@ -4,6 +4,7 @@ Reference: §6 (JetStream) and nats-server's memory store, whose answers these a
 """
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ class TestAppending:
         store = await open_store()
         fill(store, "a", "b")
         await store.synced()
-        assert store.durable_sequence == 2  # type: ignore[attr-defined]
+        assert store.durable_sequence == 2
 
     async def test_a_given_sequence_may_leave_a_gap(self, open_store: OpenStore) -> None:
         store = await open_store()
@@ -165,9 +166,9 @@ class TestDiscardNew:
             {"first_sequence": -1},
         ],
     )
-    def test_limits_that_make_no_sense(self, limits: dict[str, object]) -> None:
+    def test_limits_that_make_no_sense(self, limits: dict[str, Any]) -> None:
         with pytest.raises(InvalidLimits):
-            Limits(**limits)  # type: ignore[arg-type]
+            Limits(**limits)
 
 
 class TestExpiry:
