@@ -214,7 +214,8 @@ class BlockCare:
             stored = self._blocks.find(block.block_id)
             if self._is_closing or stored is None or stored.block is not block:
                 continue
-            if block.durable_size >= SMALL_BLOCK_BYTES or block.message_count == 0:
+            worth_it = min(SMALL_BLOCK_BYTES, block.max_bytes // 4)
+            if block.durable_size >= worth_it or block.message_count == 0:
                 await self._compact(stored)
         self._log.sparse.clear()
 

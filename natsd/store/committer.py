@@ -46,7 +46,7 @@ from natsd.store.sync_pass import Outcome, SyncPass
 
 THREADS = 4
 ROUND_SOURCES_MAX = 256
-JOURNAL_EXTENT_BYTES_MAX = 64 << 10  # to write more than this twice costs more than a sync
+JOURNAL_EXTENT_BYTES_MAX = 16 << 10  # what is larger is synced in its file, not written twice
 PROBE_S = 1.0
 BUFFERED_BYTES_MAX = 128 << 20
 BUFFERED_MSGS_MAX = 100_000
@@ -75,7 +75,7 @@ class Attached:
     state: State = State.IDLE
     error: StoreError | None = None  # why it is FULL or DEAD
     commits: int = 0
-    probe: Extent | None = None  # what found no space
+    probe: tuple[DiskFile, int, int] | None = None  # where how many bytes found no space
     is_probing: bool = False
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
@@ -244,7 +244,12 @@ class Committer:
 
     def _take(self, attached: Attached) -> Extent | None:
         self._dirty.pop(attached.source, None)
-        extent = attached.source.take_extent()
+        try:
+            extent = attached.source.take_extent()
+        except Exception as error:
+            _logger.exception("a store failed to say what it has to write")
+            self._kill(attached, error)
+            return None
         if extent is not None:
             attached.state = State.OUT
         return extent
@@ -409,7 +414,7 @@ class Committer:
             self._kill(attached, job.error)
         elif attached.state is State.OUT:
             attached.state = State.FULL
-            attached.probe = extent
+            attached.probe = extent.file, extent.offset, memoryview(extent.data).nbytes
             attached.error = StoreFull(str(error))
             self._answer(attached, partial(attached.source.failed, attached.error))
             self._wake(attached)
@@ -418,13 +423,12 @@ class Committer:
 
     def _look_for_space(self, attached: Attached) -> None:
         """Try to reserve what could not be written."""
-        extent = attached.probe
         if self._is_closed or attached.is_probing:
             return
-        if attached.state is State.FULL and extent is not None:
+        if attached.state is State.FULL and attached.probe is not None:
             attached.is_probing = True
             job = self._workers.job(partial(self._looked_for_space, attached))
-            job.allocate(extent.file, extent.offset, memoryview(extent.data).nbytes)
+            job.allocate(*attached.probe)
             self._workers.submit(job)
 
     def _looked_for_space(self, attached: Attached, job: CommitJob) -> None:
@@ -452,7 +456,7 @@ class Committer:
         if attached is not None:
             self._kill(attached, error)
 
-    def _kill(self, attached: Attached, error: OSError) -> None:
+    def _kill(self, attached: Attached, error: Exception) -> None:
         if attached.state is State.DEAD:
             return
         _logger.error("a store is read-only until it is opened again: %s", error)
@@ -577,6 +581,7 @@ class Committer:
             self._settle(file, partial(self._forget_settled, path, then))
 
     def _forget_settled(self, path: Path, then: Outcome, error: Exception | None) -> None:
+        self._owners.pop(path, None)
         if error is not None or self._journal is None:
             then(error)
         else:

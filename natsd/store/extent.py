@@ -13,8 +13,8 @@ A store that has something to write calls `Committer.dirty(source)`. When its tu
 Promise
 - At most one extent of a source is out at a time; each is answered by exactly one of `committed`
   and `failed`, on the thread that runs the committer.
-- The committer holds a reference to `data` until the answer, and reads it in another thread: the
-  bytes must neither move nor change until then.
+- The committer reads `data` in another thread until the answer: the bytes must neither move nor
+  change. It lets go of its reference a little after the answer.
 - On `failed(StoreFull)` the file was cut back to `offset`: it is as it was before the extent. The
   committer looks for space by itself and calls `resumed()` once there is some; until then it takes
   nothing.

@@ -101,7 +101,7 @@ class JournalDriver:
             needs_all = self._checkpoint_all_waiters or (used and not self._journal.is_usable)
             if needs_all and not self.is_writing:
                 self._start_checkpoint(used)
-            elif self._journal.full_segments:
+            elif self._journal.is_usable and self._journal.full_segments:
                 self._start_checkpoint(self._journal.full_segments)
         if self._forgets and not self.is_writing:
             self._write_forgets()
@@ -197,6 +197,8 @@ class JournalDriver:
         elif self._journal.is_usable:
             self._tell_waiters()
             self._checkpoint_over()
+        elif self.is_writing:
+            self._checkpoint_over()  # once more when that is over, which may speak of other files
         elif list(segments) == self._journal.used_segments:
             self._remove()
             self._checkpoint_over()

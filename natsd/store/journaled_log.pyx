@@ -14,7 +14,7 @@ Promise
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
-from natsd.store.undo cimport Edges, Journal, Removal
+from natsd.store.undo_journal cimport Edges, Journal, Removal
 from natsd.store.log cimport SEQUENCE_LAST, MessageLog, Replaced
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
@@ -181,7 +181,10 @@ cdef class JournaledLog(MessageLog):
             if removal.sequence > durable.last:
                 continue
             block = self.blocks.holding(removal.sequence)
-            if not block.mark_live(removal.sequence):
+            if block.has_arrays:
+                block.mark_live(removal.sequence)
+                block.set_slot(removal.sequence, removal.slot)
+            else:
                 block.dead.discard_run(removal.sequence, removal.sequence)
             self.dead.discard_run(removal.sequence, removal.sequence)
             self.subjects.renote(removal.slot, removal.sequence)

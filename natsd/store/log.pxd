@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from natsd.store.block cimport MsgBlock
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries
-from natsd.store.undo cimport Edges, Journal
+from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport SubjectIndex
@@ -87,6 +87,8 @@ cdef class MessageLog:
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
     cdef Outcome expire_oldest(self, int64_t now_ns) except? NEEDS_BLOCK
     cdef Outcome expire_soonest(self, int64_t now_ns) except? NEEDS_BLOCK
+
+    cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1
 
     # Searching. From and upto are inclusive; `found` is set with DONE.
     cdef Outcome find_slot(

@@ -30,7 +30,7 @@ from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries, Expiry
-from natsd.store.undo cimport Edges, Journal
+from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport (
     RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, message_of, record_size,
 )
@@ -767,6 +767,69 @@ cdef class MessageLog:
         if self.blocks.active is not None and self.blocks.active.last_sequence > sequence:
             return beyond, self.blocks.active
         return beyond, None
+
+    # Recovery: a new log gets the blocks there are, in order, and then its edges
+
+    def begin_at(self, uint64_t first):
+        """All below `first` is gone, whatever the blocks have."""
+        assert self.msgs == 0 and self.blocks.count == 0
+        self.edges.first = first
+        self.edges.last = first - 1
+
+    def adopt(self, MsgBlock block not None):
+        """Take in a block's messages that were not removed. It has arrays and bytes."""
+        cdef RecordView view
+        cdef uint64_t sequence = block.next_live(0)
+        self.blocks.add(block)
+        while sequence:
+            if sequence <= self.edges.last:
+                block.mark_dead(sequence)       # below `begin_at`, or a second of that sequence
+            elif block.view(sequence, &view) == FOUND:
+                self.adopt_message(block, &view)
+            sequence = block.next_live(sequence + 1)
+
+    cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1:
+        cdef int64_t slot = self.subjects.place(view.subject, view.subject_len)
+        block.set_slot(view.sequence, <uint32_t> slot)
+        self.subjects.note(slot, view.sequence)
+        self.end_at(view.sequence, view.time_ns)
+        self.msgs += 1
+        self.live_bytes += view.size
+        if view.expires_ns > 0:
+            self.expiries.add(view.expires_ns, view.sequence, self.edges.first, self.dead)
+        return 0
+
+    def adopt_unread(self, MsgBlock block not None):
+        """Take in a block whose messages `set_contents` tells of."""
+        self.blocks.add(block)
+
+    def set_contents(self, state, SequenceSet dead not None):
+        """Msgs, bytes, edges and gaps, as a StoreState has them, of blocks that were not read.
+        Subjects and expiries are added by themselves."""
+        self.msgs = state.msgs
+        self.live_bytes = state.bytes
+        self.edges.last = state.last_sequence
+        self.edges.first = state.first_sequence if state.msgs else state.last_sequence + 1
+        self.edges.first_time_ns = state.first_time_ns
+        self.edges.last_time_ns = state.last_time_ns
+        self.edges.first_time_is_exact = True
+        self.dead = dead
+
+    def add_expiry(self, int64_t at_ns, uint64_t sequence):
+        self.expiries.add(at_ns, sequence, self.edges.first, self.dead)
+
+    def end_recovery(self, uint64_t last_sequence, int64_t last_time_ns):
+        """The last sequence ever used, at least that of the blocks' messages, and its time."""
+        if last_sequence > self.edges.last:
+            if self.msgs:
+                self.dead.add_run(self.edges.last + 1, last_sequence)
+            else:
+                self.edges.first = last_sequence + 1
+            self.edges.last = last_sequence
+        self.edges.last_time_ns = max(last_time_ns, self.edges.last_time_ns)
+        self.is_behind = self.is_over()
+        self.new_journal()
+        self.retire_blocks()
 
     # What JournaledLog answers otherwise
 

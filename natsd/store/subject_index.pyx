@@ -205,6 +205,30 @@ cdef class SubjectIndex:
             self.recent_slot = -1
         return 0
 
+    # Taking in what was written down, and writing down
+
+    def put_record(self, bytes subject not None, uint64_t first, uint64_t last, uint64_t count):
+        """A subject that is not there yet; an edge may have its BOUND bit."""
+        cdef int64_t slot = self.place(subject, <uint32_t> len(subject))
+        cdef Subject* record = self.record(slot)
+        assert record.count == 0 and count > 0
+        self.trie.begin_write(slot)
+        record.first = first
+        record.last = last
+        record.count = count
+        self.trie.end_write(slot)
+        self.count += 1
+        self.ghosts -= 1
+
+    def get_record(self, bytes subject not None):
+        """(first, last, count, birth), BOUND bits included; None: no message has it."""
+        cdef int64_t slot = self.find(subject, len(subject))
+        cdef Subject* record
+        if slot < 0 or self.record(slot).count == 0:
+            return None
+        record = self.record(slot)
+        return record.first, record.last, record.count, record.birth
+
     @property
     def memory_bytes(self) -> int:
         return self.trie.memory_bytes

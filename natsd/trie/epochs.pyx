@@ -11,13 +11,12 @@ from natsd.trie.atomics cimport (
 
 cdef enum:
     RING_MIN = 16
-    LOOK_MIN = 8
 
 
 cdef void open_epochs(Epochs* epochs, uint32_t garbage_limit) noexcept nogil:
     memset(epochs, 0, sizeof(Epochs))
     epochs.now = 1
-    epochs.look_at = LOOK_MIN
+    epochs.look_at = 1
     epochs.garbage_limit = garbage_limit
 
 

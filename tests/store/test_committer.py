@@ -178,37 +178,46 @@ async def test_a_detached_source_is_forgotten(tmp_path: Path) -> None:
 
 
 class Broken(CommitSource):
-    """A store with a bug."""
+    """A store with bugs."""
 
-    def __init__(self, extent: Extent) -> None:
-        self.extent: Extent | None = extent
+    def __init__(self, extent: Extent | None) -> None:
+        self.extent = extent
+        self.failures = 0
 
     def take_extent(self) -> Extent | None:
-        extent, self.extent = self.extent, None
-        return extent
+        if self.extent is None:
+            raise RuntimeError("a bug")
+        return self.extent
 
     def committed(self) -> None:
-        raise RuntimeError("a bug")
-
-    def failed(self, error: Exception) -> None:
         raise RuntimeError("another bug")
 
+    def failed(self, error: Exception) -> None:
+        self.failures += 1
+        raise RuntimeError("one more")
 
+
+@pytest.mark.parametrize("count", [1, 10])
 async def test_a_broken_store_keeps_no_other_from_its_answer(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, eventually: Eventually
+    count: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, eventually: Eventually
 ) -> None:
     committer = new_committer(tmp_path)
-    sources = open_pieces(committer, DISK, tmp_path, 3)
-    broken = Broken(Extent(DISK.open(tmp_path / "broken", create=True), 0, b"x"))
-    committer.attach(broken)
-    for source in [broken, *sources]:
-        if isinstance(source, Pieces):
-            source.append()
+    sources = open_pieces(committer, DISK, tmp_path, count)
+    file = DISK.open(tmp_path / "broken", create=True)
+    broken = [Broken(Extent(file, 0, b"x")), Broken(None)]
+    for one in broken:
+        committer.attach(one)
+        committer.dirty(one)
+    for source in sources:
+        source.append()
         committer.dirty(source)
     await eventually(lambda: all(source.acknowledged == 1 for source in sources))
     await eventually(lambda: "failed to take the answer" in caplog.text)
+    assert "failed to say what it has to write" in caplog.text
+    assert [one.failures for one in broken] == [0, 1]
     await committer.close()
     close_files(sources)
+    file.close()
 
 
 @pytest.fixture

@@ -89,6 +89,14 @@ def test_subjects_of_a_stream(pattern: str, count: int) -> None:
     assert (len(found), found) == (count, expected(ORDERS, pattern))
 
 
+@given(st.dictionaries(st.binary(max_size=4), st.integers()), st.integers(0, 5))
+def test_no_pattern_matches_every_key(content: dict[bytes, int], slice_size: int) -> None:
+    cursor = PatternCursor(trie_of(content), None)
+    found = list(islice(cursor, slice_size))
+    cursor.resume()
+    assert found + list(cursor) == sorted(content.items())
+
+
 def test_records_come_as_copies() -> None:
     trie = RecordTrie(4)
     trie.put(b"a.b", b"1234")

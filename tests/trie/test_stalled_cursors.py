@@ -8,6 +8,7 @@ say so for a trie of tractor, tree and trie, to which traverse, trespass and tru
         └─i─e
 """
 
+import gc
 from typing import Any
 
 import pytest
@@ -113,6 +114,19 @@ def test_what_is_deleted_ahead_is_gone_what_was_entered_stays() -> None:
     assert rest_of(before) == [b"tree", b"trie"]
 
 
+def test_what_is_deleted_from_a_node_that_was_entered() -> None:
+    """A Sparse node loses a child by a copy; a Split's slot is cleared."""
+    trie = sample()
+    cursor = stalled_at(trie, b"tra")
+    trie.delete(b"trie")
+    assert rest_of(cursor) == [b"tractor", b"tree", b"trie"]
+
+    trie = trie_of({bytes([byte]): byte for byte in range(0x40, 0x50)})
+    cursor = stalled_at(trie, b"\x48")
+    trie.delete(b"\x4a")
+    assert [key[0] for key in rest_of(cursor)] == [0x48, 0x49, *range(0x4B, 0x50)]
+
+
 def test_an_object_stays_as_long_as_a_cursor_stands_on_it() -> None:
     trie = sample()
     value = object()
@@ -168,5 +182,27 @@ def test_a_cursor_gives_back_what_it_held() -> None:
         pass
     closed.close()
     del collected, half
+    trie.recycle()
+    assert trie.usage().waiting == 0
+
+
+def test_a_cursor_in_a_cycle_is_collected_before_its_trie() -> None:
+    """Its lease points into the trie: neither may be taken apart while the other needs it."""
+
+    class Knot(TrieCursor):
+        me: Any
+
+    trie = trie_of({b"key.%d" % i: i for i in range(20)})
+    knot = Knot(trie)
+    knot.me = knot
+    del knot, trie
+    gc.collect()
+
+    trie = sample()
+    knot = Knot(trie)
+    knot.me = knot
+    trie.delete(b"tree")
+    del knot
+    gc.collect()
     trie.recycle()
     assert trie.usage().waiting == 0
