@@ -14,8 +14,9 @@ from natsd.store.record cimport MARK, record_length_at
 def piece_bounds(records: memoryview, piece_bytes: int) -> list:
     """Bounds (start, end) of pieces that together are `records`, in order.
 
-    A piece is at most `piece_bytes` long, or one record. Up to two marks at the end have a piece
-    each. `records` must be whole records, as this process wrote them; none gives no piece.
+    A piece is at most `piece_bytes` long, or one record; marks that follow go with it. Up to two
+    marks at the end have a piece each. `records` must be whole records, as this process wrote them;
+    none gives no piece.
     """
     cdef const unsigned char[::1] view = records
     cdef Py_ssize_t size = view.shape[0], limit = piece_bytes
@@ -27,12 +28,12 @@ def piece_bounds(records: memoryview, piece_bytes: int) -> list:
         assert 0 < length <= size - at
         if view[at + 4] != MARK:
             mark = mark_before = size
+            if at > start and at + length - start > limit:
+                bounds.append((start, at))
+                start = at
         else:
             mark_before = mark
             mark = at
-        if at > start and at + length - start > limit:
-            bounds.append((start, at))
-            start = at
         at += length
     for at in (mark_before, mark):
         if start < at < size:

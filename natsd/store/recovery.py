@@ -196,18 +196,7 @@ class _Recovery:
         self._found.damage.append(FoundDamage(path, 0, size, first, last, "block unreadable"))
 
     def _note_damage(self, path: Path, read: Read) -> None:
-        scan = read.scan
-        for found in scan.damage:
-            self._found.damage.append(
-                FoundDamage(
-                    path,
-                    read.physical_offset(found.offset),
-                    found.length,
-                    found.first_sequence,
-                    found.last_sequence,
-                    found.what,
-                )
-            )
+        self._found.damage += [FoundDamage(path, *found) for found in read.damage]
 
     def _note_lost(self, image: StoreImage, ids: list[int]) -> None:
         """Nothing was committed after index.db: what it tells and is not there is lost."""

@@ -22,6 +22,7 @@ from typing import Final
 
 from natsd.store.block import MsgBlock
 from natsd.store.block_extent import BlockExtent
+from natsd.store.damage import Damage
 from natsd.store.disk import Disk, DiskFile
 from natsd.store.envelope import Seal, Unwrapped, find_seed, unwrap, wrap, wrap_block
 from natsd.store.extent import Extent, grown_allocation
@@ -61,10 +62,15 @@ class StoredBlock:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block as its file holds it. `unwrapped` knows where in the file logical bytes are."""
+    """A block as its file holds it. `unwrapped` knows where in the file logical bytes are.
+
+    `damage` is the scan's, with offsets and lengths in the file, and that of envelopes;
+    `scan.damage` speaks of logical bytes.
+    """
 
     scan: Scan
     unwrapped: Unwrapped | None
+    damage: list[Damage]
 
     def physical_offset(self, logical_offset: int) -> int:
         """Where in the file that logical byte is."""
@@ -201,11 +207,19 @@ class StoredBlocks:
         the zeros at the end.
         """
         unwrapped = self._unwrap(data, block_id)
-        logical = data if unwrapped is None else bytes(unwrapped.logical)
-        if proven < 0:
-            proven = len(logical) if unwrapped else len(logical.rstrip(b"\0"))
-        scan = Scan(logical, proven=min(proven, len(logical)), first_sequence=first_sequence)
-        return Read(scan, unwrapped)
+        if unwrapped is None:
+            if proven < 0:
+                proven = len(data.rstrip(b"\0"))
+            scan = Scan(data, proven=min(proven, len(data)), first_sequence=first_sequence)
+            return Read(scan, None, scan.damage)
+        logical = bytes(unwrapped.logical)
+        is_proven = proven < 0 or proven > len(logical)
+        proven = len(logical) if is_proven else proven
+        scan = Scan(logical, proven=proven, first_sequence=first_sequence)
+        damage = located(scan.damage, unwrapped)
+        if is_proven and unwrapped.torn:
+            damage.append(_lost_end(scan, unwrapped, len(data)))
+        return Read(scan, unwrapped, damage)
 
     def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
         seed = header_seed(data)
@@ -255,6 +269,26 @@ class StoredBlocks:
                 self.disk.unlink(path)
         if paths:
             self.disk.sync_dir(self.directory)
+
+
+def located(damage: list[Damage], unwrapped: Unwrapped) -> list[Damage]:
+    """Where damage of logical bytes is in the file, and envelopes that gave nothing; in order."""
+    found = []
+    for logical in damage:
+        start, end = unwrapped.physical_range(logical.offset, logical.length)
+        found.append(logical._replace(offset=start, length=end - start))
+    for hole in unwrapped.damage:
+        end = hole.offset + hole.length
+        if not any(f.offset < end and hole.offset < f.offset + f.length for f in found):
+            found.append(Damage(hole.offset, hole.length, 0, 0, hole.what))
+    return sorted(found)
+
+
+def _lost_end(scan: Scan, unwrapped: Unwrapped, file_bytes: int) -> Damage:
+    """What follows the last whole envelope of a block that was written to its end."""
+    length = file_bytes - unwrapped.physical_end
+    first = 0 if scan.closed else scan.last_sequence + 1
+    return Damage(unwrapped.physical_end, length, first, 0, "envelopes damaged")
 
 
 def header_verifies(data: bytes) -> bool:

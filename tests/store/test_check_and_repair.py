@@ -34,6 +34,7 @@ CONSUMER = "A/streams/ORDERS/obs/worker"
 CLEAR = OperatorKeys()
 KEY = OperatorKeys(b"operator's key", cipher=Cipher.AES_256_GCM)
 MESSAGES = 300
+LAST_ENVELOPE_BYTES = 48 + 104 + 16  # header, a mark, tag
 
 
 @dataclass
@@ -287,7 +288,8 @@ async def test_flipped_bits_anywhere_are_found_and_cost_what_is_told(
             report = check_volume(disk, tmp_path, made.operator, os.urandom)
             findings = [f for f in report.findings if f.file == str(path)]
             assert findings == report.findings
-            assert findings or not files[path][wound.first], f"{wound.what} of {path}"
+            if not findings:  # it is part of the end, and that may be torn
+                assert wound.first > len(files[path].rstrip(b"\0")) - LAST_ENVELOPE_BYTES
             told = [f for f in findings if f.offset <= wound.first < f.offset + max(f.length, 1)]
             assert told or not findings or path.name == "index.db"
             repaired = repair_volume(disk, tmp_path, made.operator, os.urandom)
