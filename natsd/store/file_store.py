@@ -255,7 +255,7 @@ def _open_files(
 
 
 def _adopt(log: JournaledLog, found: Recovered) -> None:
-    log.adopt(
+    log.take_over(
         [stored.block for stored in found.blocks],
         found.subjects,
         found.dead,

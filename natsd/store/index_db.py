@@ -7,12 +7,12 @@
     section    a record (record.pxd) with the file's seed: its sequence counts the sections from 1,
                its subject names the section, its payload is the body
 
-    "state"    commit u64 │ first u64 │ last u64 │ last_time_ns i64 │ births u32 │ messages u64
-    "blocks"   per block: id u32 │ flags u32 │ seed u64 │ base u64 │ last u64 │ skipped u64
-               │ commit u64 │ chain u64 │ first_time_ns i64 │ last_time_ns i64 │ live_bytes u64
-               │ messages u32 │ size u32
+    "state"    commit u64 │ first u64 │ last u64 │ first_time_ns i64 │ last_time_ns i64
+               │ births u32 │ messages u64 │ live bytes u64
+    "blocks"   as rebuild.pyx packs them
     "deleted"  an encoded SequenceSet: all from first to last that have no message
     "expiries" { expires_ns i64 │ sequence u64 }…, the messages with an expiry of their own
+    "damage"   JSON, what is known to be damaged
     "subjects" as subject_snapshot.pyx writes them, in several sections
     "end"      how many sections came before it, u64
 
@@ -29,8 +29,8 @@ Source: "Durability" of the design; nats-server 2.14 reference 11.2 (its index.d
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
 
 from natsd.store.envelope import Seal, unwrap, wrap
 from natsd.store.errors import DamagedEncoding
@@ -42,12 +42,22 @@ HEADER_BYTES: Final = 64
 MAGIC: Final = b"NATSDIDX"
 VERSION: Final = 1
 WRAPPED: Final = 1
-BLOCKS_PER_SECTION: Final = 512
+OPEN: Final = 2
 
 _HEADER = struct.Struct("<8sHHIQ32x")
 _CHECKSUM = struct.Struct("<Q")
-_STATE = struct.Struct("<QQQqIQ")
-_BLOCK = struct.Struct("<IIQQQQQQqqQII")
+_STATE = struct.Struct("<QQQqqIQQ")
+_STATE_FIELDS = (
+    "commit_number",
+    "first_sequence",
+    "last_sequence",
+    "first_time_ns",
+    "last_time_ns",
+    "births",
+    "message_count",
+    "live_bytes",
+)
+_BLOCK = struct.Struct("<IIQQQIIQQQQ")
 _COUNT = struct.Struct("<Q")
 _LENGTH = struct.Struct("<I")
 
@@ -64,8 +74,7 @@ class DamagedIndex(DamagedEncoding):
         self.offset = offset
 
 
-@dataclass(frozen=True, slots=True)
-class BlockImage:
+class BlockImage(NamedTuple):
     """One block at the commit. `size` is in logical bytes, up to the end of its last commit."""
 
     block_id: int
@@ -73,14 +82,17 @@ class BlockImage:
     seed: int
     base_sequence: int
     last_sequence: int
-    max_skip_sequence: int
+    size: int
+    message_count: int
+    live_bytes: int
     commit_number: int
     chain: int
-    first_time_ns: int
-    last_time_ns: int
-    live_bytes: int
-    message_count: int
-    size: int
+    last_checksum: int
+
+    @property
+    def is_open(self) -> bool:
+        """More may have been written to it."""
+        return bool(self.flags & OPEN)
 
 
 @dataclass(slots=True)
@@ -90,12 +102,20 @@ class StoreImage:
     commit_number: int = 0
     first_sequence: int = 0
     last_sequence: int = 0
+    first_time_ns: int = 0
     last_time_ns: int = 0
     births: int = 0
     message_count: int = 0
-    blocks: list[BlockImage] = field(default_factory=list)
+    live_bytes: int = 0
+    packed_blocks: bytes = b""
     deleted: bytes = b""
     expiries: bytes = b""
+    damage: bytes = b""
+
+    @property
+    def blocks(self) -> list[BlockImage]:
+        """Oldest first."""
+        return list(map(BlockImage._make, _BLOCK.iter_unpack(self.packed_blocks)))
 
 
 class IndexWriter:
@@ -109,19 +129,15 @@ class IndexWriter:
 
     def begin(self, image: StoreImage) -> bytes:
         """The header and all but the subjects."""
-        state = _STATE.pack(
-            image.commit_number,
-            image.first_sequence,
-            image.last_sequence,
-            image.last_time_ns,
-            image.births,
-            image.message_count,
+        state = _STATE.pack(*(getattr(image, name) for name in _STATE_FIELDS))
+        sections = (
+            ("state", state),
+            ("blocks", image.packed_blocks),
+            ("deleted", image.deleted),
+            ("expiries", image.expiries),
+            ("damage", image.damage),
         )
-        pieces = [self._header(), self._section("state", state)]
-        pieces += [self._section("blocks", body) for body in _packed_blocks(image.blocks)]
-        pieces.append(self._section("deleted", image.deleted))
-        pieces.append(self._section("expiries", image.expiries))
-        return b"".join(pieces)
+        return self._header() + b"".join(self._section(name, body) for name, body in sections)
 
     def subjects(self, body: bytes) -> bytes:
         """Some of the subjects."""
@@ -205,44 +221,17 @@ def _take_section(section: StoredMessage, image: StoreImage, subjects: list[byte
     body = section.data
     match section.subject:
         case "state":
-            (
-                image.commit_number,
-                image.first_sequence,
-                image.last_sequence,
-                image.last_time_ns,
-                image.births,
-                image.message_count,
-            ) = _STATE.unpack(body)
+            for name, value in zip(_STATE_FIELDS, _STATE.unpack(body), strict=True):
+                setattr(image, name, value)
         case "blocks":
-            image.blocks += [BlockImage(*fields) for fields in _BLOCK.iter_unpack(body)]
+            image.packed_blocks = body
         case "deleted":
             image.deleted = body
         case "expiries":
             image.expiries = body
+        case "damage":
+            image.damage = body
         case "subjects":
             subjects.append(body)
         case _:
             raise DamagedIndex(0, f"section {section.subject!r} is not known")
-
-
-def _packed_blocks(blocks: list[BlockImage]) -> Iterator[bytes]:
-    for start in range(0, len(blocks), BLOCKS_PER_SECTION):
-        yield b"".join(_packed_block(block) for block in blocks[start : start + BLOCKS_PER_SECTION])
-
-
-def _packed_block(block: BlockImage) -> bytes:
-    return _BLOCK.pack(
-        block.block_id,
-        block.flags,
-        block.seed,
-        block.base_sequence,
-        block.last_sequence,
-        block.max_skip_sequence,
-        block.commit_number,
-        block.chain,
-        block.first_time_ns,
-        block.last_time_ns,
-        block.live_bytes,
-        block.message_count,
-        block.size,
-    )

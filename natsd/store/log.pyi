@@ -61,7 +61,7 @@ class MessageLog:
     def block_with(self, sequence: int) -> MsgBlock | None: ...
     @property
     def active(self) -> MsgBlock | None: ...
-    def adopt(
+    def take_over(
         self,
         blocks: list[MsgBlock],
         subjects: SubjectIndex,

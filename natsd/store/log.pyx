@@ -670,7 +670,7 @@ cdef class MessageLog:
         """The block that is appended to, or None."""
         return self.blocks.active
 
-    def adopt(
+    def take_over(
         self, list blocks not None, SubjectIndex subjects not None, SequenceSet dead not None,
         Expiries expiries not None, *, uint64_t first_sequence, uint64_t last_sequence,
         int64_t first_time_ns, int64_t last_time_ns, uint64_t msgs, uint64_t live_bytes,

@@ -1,19 +1,23 @@
 """What a stream keeps in memory about its messages, rebuilt from the blocks that hold them.
 
-    block (scanned) ──▶ BlockSummary: subjects of its live messages in a trie of its own, expiries,
+    block (scanned) ──▶ BlockShare: subjects of its live messages in a trie of its own, expiries,
                         times; in any thread, without the GIL
                             │ merge_into
                             ▼
                         the stream's SubjectIndex ──▶ slots: each message's place in that index
 
+    block, for index.db   id u32 │ flags u32 (1 sealed, 2 open) │ seed u64 │ base u64 │ last u64
+                          │ size u32 │ messages u32 │ live bytes u64 │ commit u64 │ chain u64
+                          │ last checksum u64           open: index.db does not speak for its end
+
 Promise
-- A summary is a block's share of the index: merged in any order, they add up to the whole.
-- `BlockSummary` and `look_up_slots` read a block or scan that nobody else has yet, and let go of
+- A share of one block and those of the others, merged in any order, add up to the whole.
+- `BlockShare` and `look_up_slots` read a block or scan that nobody else has yet, and let go of
   the GIL. `look_up_slots` may run while the index is being written: a name that is not found has
   no live message any more.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
@@ -37,22 +41,27 @@ cdef enum:
     EXPIRIES_MIN = 64
 
 
-cdef class BlockSummary:
+cdef class BlockShare:
     """Reads a block with all of its bytes and arrays in memory. Marks what is in `removed` or below
-    `floor` as dead in it first."""
+    `floor` as dead in it first. What stands before `from_offset` is no part of the share."""
 
-    def __cinit__(self, MsgBlock block not None, SequenceSet removed not None, uint64_t floor):
+    def __cinit__(
+        self, MsgBlock block not None, SequenceSet removed not None, uint64_t floor,
+        uint32_t from_offset=0,
+    ):
         if not block.has_arrays or block.cache_start:
             raise ValueError("the block is not in memory")
         self.subjects = RecordTrie(sizeof(Span))
         with nogil:
-            self.read(block, removed, floor)
+            self.read(block, removed, floor, from_offset)
 
     def __dealloc__(self):
         free(self.expiries)
 
-    cdef int read(self, MsgBlock block, SequenceSet removed, uint64_t floor) except -1 nogil:
-        cdef uint32_t place = 0
+    cdef int read(
+        self, MsgBlock block, SequenceSet removed, uint64_t floor, uint32_t from_offset
+    ) except -1 nogil:
+        cdef uint32_t place = 0, offset
         cdef uint64_t sequence
         cdef RecordView view
         cdef bint any_removed = removed.count != 0
@@ -63,9 +72,12 @@ cdef class BlockSummary:
             sequence = index_sequence(&block.index, place)
             if sequence < floor or (any_removed and removed.has(sequence)):
                 block.mark_dead(sequence)
-            view_record(block.data + (block.index.offsets[place] & OFFSET_MASK), &view)
+            offset = block.index.offsets[place]
+            view_record(block.data + (offset & OFFSET_MASK), &view)
             self.last_time_ns = view.time_ns
-            if not block.index.offsets[place] & REMOVED:
+            if from_offset <= offset < REMOVED:
+                self.count += 1
+                self.live_bytes += view.size
                 if self.first_sequence == 0:
                     self.first_sequence = sequence
                     self.first_time_ns = view.time_ns
@@ -142,6 +154,87 @@ cdef int merge_subject(
     record.count += span.count
     index.trie.end_write(slot)
     return 0
+
+
+def unnote_removed(
+    MsgBlock block not None, SubjectIndex index not None, SequenceSet removed not None,
+    SequenceSet dead not None, uint64_t first_sequence, uint64_t floor, uint32_t upto_offset,
+) -> tuple[int, int]:
+    """Take what has gone since off an index: messages before `upto_offset` that are in `removed`
+    or below `floor`, and were there before: not in `dead`, not below `first_sequence`. How many
+    they are, and their bytes. A subject that the index does not know had gone entirely.
+
+    Only before anything newer is merged.
+    """
+    cdef uint32_t place
+    cdef uint64_t sequence, messages = 0, live_bytes = 0
+    cdef RecordView view
+    cdef int64_t slot
+    cdef Subject* record
+    for place in range(block.index.count):
+        if block.index.offsets[place] == 0:
+            continue
+        if (block.index.offsets[place] & OFFSET_MASK) >= upto_offset:
+            break
+        sequence = index_sequence(&block.index, place)
+        if sequence < first_sequence or dead.has(sequence):
+            continue
+        if sequence >= floor and not removed.has(sequence):
+            continue
+        view_record(block.data + (block.index.offsets[place] & OFFSET_MASK), &view)
+        messages += 1
+        live_bytes += view.size
+        slot = index.find(view.subject, view.subject_len)
+        if slot < 0:
+            continue
+        record = index.record(slot)
+        if record.count:
+            index.unnote(slot, sequence)
+        if record.count == 0:
+            index.forget(view.subject, view.subject_len)
+    return messages, live_bytes
+
+
+# Blocks, for index.db
+
+cdef enum:
+    BLOCK_SEALED = 1
+    BLOCK_OPEN = 2
+
+cdef packed struct BlockNumbers:
+    uint32_t block_id
+    uint32_t flags
+    uint64_t seed
+    uint64_t base_sequence
+    uint64_t last_sequence
+    uint32_t size
+    uint32_t message_count
+    uint64_t live_bytes
+    uint64_t commit_number
+    uint64_t chain
+    uint64_t last_checksum
+
+
+def pack_blocks(tuple blocks not None) -> bytes:
+    """What index.db says of each block, as it is now, in flight or not."""
+    cdef MsgBlock block
+    cdef BlockNumbers* numbers
+    cdef bytes packed = PyBytes_FromStringAndSize(NULL, len(blocks) * sizeof(BlockNumbers))
+    numbers = <BlockNumbers*> PyBytes_AS_STRING(packed)
+    for block in blocks:
+        numbers.block_id = block.block_id
+        numbers.flags = BLOCK_SEALED if block.sealed else BLOCK_OPEN
+        numbers.seed = block.seed
+        numbers.base_sequence = block.base_sequence
+        numbers.last_sequence = block.last_sequence
+        numbers.size = block.size
+        numbers.message_count = block.message_count
+        numbers.live_bytes = block.live_bytes
+        numbers.commit_number = block.commit_number
+        numbers.chain = block.chain
+        numbers.last_checksum = block.last_checksum
+        numbers += 1
+    return packed
 
 
 # The slots of a block's messages

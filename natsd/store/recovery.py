@@ -1,8 +1,8 @@
 """What a stream's files hold after whatever happened, found by reading them.
 
-    newest block ──▶ scan ──▶ its removals, the floor ──▶ summary of what lives ──▶ merged
-                     scan ──▶      (in this order)        summary                   (in any)
-    oldest block ──▶ scan ──▶                             summary
+    newest block ──▶ scan ──▶ its removals, the floor ──▶ share of what lives ──▶ merged
+                     scan ──▶      (in this order)        share                   (in any)
+    oldest block ──▶ scan ──▶                             share
                      threads       one                    threads                   one
 
 Promise
@@ -10,7 +10,7 @@ Promise
   stream begins. What follows the last mark of the newest block was never acknowledged, and is cut.
 - What a block with a successor, or index.db, proves to have been written and does not verify is
   damage: kept in `damage` with file, offset and sequences, and no message of it is served.
-- Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and summaries run in threads
+- Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and shares run in threads
   and without the GIL.
 - Nothing is removed or cut before all was read. Leftovers of replacements (`*.new`) go.
 - All of this blocks: it belongs into a thread.
@@ -28,7 +28,7 @@ from pathlib import Path
 from natsd.store.block import MsgBlock
 from natsd.store.expiries import Expiries
 from natsd.store.index_db import BlockImage, StoreImage
-from natsd.store.rebuild import BlockSummary, note_gaps, set_slots
+from natsd.store.rebuild import BlockShare, note_gaps, set_slots
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import (
     NEW_SUFFIX,
@@ -125,16 +125,16 @@ class _Recovery:
         self._floor = 0
         self._has_mark = False  # some newer block has one: this one was written to its end
         self._upto = 0  # the first sequence of the block that was read before
-        self._summaries: deque[tuple[StoredBlock, Future[BlockSummary]]] = deque()
+        self._shares: deque[tuple[StoredBlock, Future[BlockShare]]] = deque()
         self._found = Recovered()
 
     def run(self, ids: list[int]) -> Recovered:
         found = self._found
         for block_id, read in self._reads(ids):
             self._take(block_id, read)
-            while len(self._summaries) > WINDOW:
+            while len(self._shares) > WINDOW:
                 self._merge()
-        while self._summaries:
+        while self._shares:
             self._merge()
         if self._image is not None and self._image.commit_number >= found.commit_number:
             self._note_lost(self._image, ids)
@@ -246,20 +246,20 @@ class _Recovery:
             if block.is_live(sequence):
                 self._found.unfinished_erasures.add(sequence)
         within.union_update(erased)
-        future = self._pool.submit(BlockSummary, block, within, self._floor)
-        self._summaries.append((stored, future))
+        future = self._pool.submit(BlockShare, block, within, self._floor)
+        self._shares.append((stored, future))
 
     def _merge(self) -> None:
-        stored, future = self._summaries.popleft()
-        summary = future.result()
+        stored, future = self._shares.popleft()
+        share = future.result()
         found, block = self._found, stored.block
-        summary.merge_into(found.subjects, found.expiries)
+        share.merge_into(found.subjects, found.expiries)
         found.msgs += block.message_count
         found.live_bytes += block.live_bytes
-        found.last_time_ns = found.last_time_ns or summary.last_time_ns
-        if summary.first_sequence:
-            found.first_sequence = summary.first_sequence
-            found.first_time_ns = summary.first_time_ns
+        found.last_time_ns = found.last_time_ns or share.last_time_ns
+        if share.first_sequence:
+            found.first_sequence = share.first_sequence
+            found.first_time_ns = share.first_time_ns
         last = self._upto - 1 if self._upto else found.last_sequence
         if last >= block.base_sequence:
             note_gaps(block, block.base_sequence, last, found.dead)
