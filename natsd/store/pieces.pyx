@@ -6,16 +6,16 @@ compression takes; now it takes less than 1 ms (`wrap_block`, Xeon 2 GHz, Novemb
 
 cimport cython
 
-from natsd.store.record cimport MARK, record_length_at
+from natsd.store.record cimport MARK, RECORD_BYTES_MIN, record_length_at
 
 
-@cython.boundscheck(False)    # `at` stays below `size`, and a record is longer than its header
+@cython.boundscheck(False)    # of what follows `at`, RECORD_BYTES_MIN are checked to be there
 @cython.wraparound(False)
 def piece_bounds(records: memoryview, piece_bytes: int) -> list:
     """Bounds (start, end) of pieces that together are `records`, in order.
 
     A piece is at most `piece_bytes` long, or one record; marks that follow go with it. Up to two
-    marks at the end have a piece each. `records` must be whole records, as this process wrote them;
+    marks at the end have a piece each. `records` must be whole records, or ValueError is raised;
     none gives no piece.
     """
     cdef const unsigned char[::1] view = records
@@ -24,8 +24,9 @@ def piece_bounds(records: memoryview, piece_bytes: int) -> list:
     cdef Py_ssize_t mark = size, mark_before = size     # where the marks at the end begin
     cdef list bounds = []
     while at < size:
-        length = record_length_at(&view[at])
-        assert 0 < length <= size - at
+        length = record_length_at(&view[at]) if size - at >= RECORD_BYTES_MIN else 0
+        if not RECORD_BYTES_MIN <= length <= size - at:
+            raise ValueError(f"no whole record at byte {at}")
         if view[at + 4] != MARK:
             mark = mark_before = size
             if at > start and at + length - start > limit:

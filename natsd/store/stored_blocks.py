@@ -24,7 +24,15 @@ from natsd.store.block import MsgBlock
 from natsd.store.block_extent import BlockExtent
 from natsd.store.damage import Damage
 from natsd.store.disk import Disk, DiskFile
-from natsd.store.envelope import Seal, Unwrapped, find_seed, unwrap, wrap, wrap_block
+from natsd.store.envelope import (
+    Seal,
+    Unwrapped,
+    begins_with_envelope,
+    find_seed,
+    unwrap,
+    wrap,
+    wrap_block,
+)
 from natsd.store.extent import Extent, grown_allocation
 from natsd.store.keys import DataKey
 from natsd.store.record import checksum
@@ -222,14 +230,20 @@ class StoredBlocks:
         return Read(scan, unwrapped, damage)
 
     def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
+        """None: the file is the logical bytes; in an encrypted stream none is."""
+        seed = self._seed_of_wrapped(data)
+        if seed is None and self.data_key is None:
+            return None
+        return unwrap(data, seed or 0, self.seal(seed or 0, block_id))
+
+    def _seed_of_wrapped(self, data: bytes) -> int | None:
         seed = header_seed(data)
-        if seed is None:
-            seed = find_seed(data)
-        elif not data[_FLAGS.start] & WRAPPED:
+        if seed is not None:
+            return seed if data[_FLAGS.start] & WRAPPED else None
+        # The header is damaged. A payload may hold envelopes, so the block's own marks come first.
+        if not begins_with_envelope(data) and Scan(data).readable:
             return None
-        if seed is None:
-            return None
-        return unwrap(data, seed, self.seal(seed, block_id))
+        return find_seed(data)
 
     # Replacing
 

@@ -2,11 +2,19 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from natsd.store.pieces import piece_bounds
 from natsd.store.record import KIND_MARK, encode
+
+
+def test_what_is_no_record_is_refused() -> None:
+    whole = encode(1, 1, "a", None, b"", 0)
+    for records in (bytes(100), whole[:-1], whole + b"\1", whole + bytes(60)):
+        with pytest.raises(ValueError, match="no whole record"):
+            piece_bounds(memoryview(records), 100)
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.booleans()), max_size=30), st.integers(1, 2000))
