@@ -25,6 +25,7 @@ from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.errors import StoreError
 from natsd.store.file_commits import Durable, FileCommits
+from natsd.store.index_keeper import IndexKeeper
 from natsd.store.journaled_log import JournaledLog
 from natsd.store.rebuild import look_up_slots
 from natsd.store.record import OVERHEAD_BYTES
@@ -42,9 +43,10 @@ Job = Callable[[], Awaitable[None]]
 
 
 class BlockCare:
-    """Made by FileStore, for as long as it is open; `commits` is set right after."""
+    """Made by FileStore, for as long as it is open; `commits` and `index` are set right after."""
 
     commits: FileCommits
+    index: IndexKeeper
 
     def __init__(
         self,
@@ -76,8 +78,13 @@ class BlockCare:
             if self._blocks.find(stored.block.block_id) is stored:
                 self.later(partial(self._seal, stored))
         if durable.erased:
-            self.later(partial(self.erase, durable.erased))
+            self.later(partial(self.erase, durable.erased, durable.number))
         self.look_for_sparse()
+
+    def committed(self) -> None:
+        """Something was committed: time for index.db?"""
+        if self.index.is_due:
+            self.later(self.index.write)
 
     def look_for_sparse(self) -> None:
         """Removals may have left blocks half empty."""
@@ -158,8 +165,8 @@ class BlockCare:
 
     # Erasing
 
-    async def erase(self, sequences: SequenceSet) -> None:
-        """Overwrite the bytes of these messages; that they are gone is on disk."""
+    async def erase(self, sequences: SequenceSet, number: int) -> None:
+        """Overwrite the bytes of these messages; that they are gone is on disk with that commit."""
         by_block: dict[int, list[int]] = {}
         for sequence in sequences:
             block = self._log.block_with(sequence)
@@ -170,6 +177,7 @@ class BlockCare:
             if stored is not None:
                 await self._erase_in(stored, erased)
         await self._volume.committer.wipe_journal()
+        self.commits.erasing.discard(number)
 
     async def _erase_in(self, stored: StoredBlock, sequences: list[int]) -> None:
         block = stored.block

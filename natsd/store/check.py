@@ -34,11 +34,11 @@ from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.disk import Disk
 from natsd.store.doubled_file import decode_doubled, read_file
 from natsd.store.errors import ConsumerStateDamaged, EncryptionError
+from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
 from natsd.store.journal_replay import replay
 from natsd.store.keys import KEY_FILE, MAGIC, DataKey, OperatorKeys, Random, open_data_key
 from natsd.store.overlay_disk import OverlayDisk
-from natsd.store.recovery import FoundDamage
 from natsd.store.stored_blocks import BLOCK_SUFFIX, StoredBlocks, block_id_of
 from natsd.store.volume import LOCK_NAME
 

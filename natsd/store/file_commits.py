@@ -56,6 +56,8 @@ class Aftermath(Protocol):
 
     def on_disk(self, durable: Durable) -> None: ...
 
+    def committed(self) -> None: ...
+
 
 @dataclass(slots=True)
 class _Commit:
@@ -96,6 +98,7 @@ class FileCommits(CommitSource):
         self._wants_mark = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._orphans: list[StoredBlock] = []  # began and were taken back
+        self.erasing: set[int] = set()  # commits whose erasures are not finished
         self.at_commit: Callable[[int], None] | None = None  # called once, as one is taken
 
     # What the store says and asks
@@ -195,6 +198,7 @@ class FileCommits(CommitSource):
     def _begin(self) -> None:
         number = self.number + 1
         closing = self._is_closing and self._wants_mark
+        erases = bool(self.log.erasures)
         taken = self.log.take(number, force=self._wants_mark, closing=closing)
         if not taken:
             return
@@ -202,7 +206,9 @@ class FileCommits(CommitSource):
         commit = _Commit(number, self.log.last_sequence)
         commit.parts.extend(Part(self.blocks[block], extent) for block, extent in taken)
         self._commit = commit
-        if self.at_commit is not None:
+        if erases:
+            self.erasing.add(number)
+        if self.at_commit is not None and not self.erasing:
             at_commit, self.at_commit = self.at_commit, None
             at_commit(number)
 
@@ -239,6 +245,7 @@ class FileCommits(CommitSource):
         waiter = self._waiters.pop(commit.number, None)
         if waiter is not None:
             waiter.set_result(None)
+        self._aftermath.committed()
         if self.log.is_dirty:
             self.changed()
 
@@ -258,6 +265,7 @@ class FileCommits(CommitSource):
         for waiter in waiters.values():
             waiter.set_exception(error)
         self.at_commit = None
+        self.erasing.discard(self.number + 1)
         if commit is not None and not isinstance(error, StoreReadOnly):
             self._cut_back(commit)
 

@@ -19,6 +19,7 @@ Promise
 Source: nats-server's filestore for what the operations mean; "Durability" of the design.
 """
 
+import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, field
@@ -36,11 +37,15 @@ from natsd.store.errors import (
     StoreError,
 )
 from natsd.store.file_commits import FileCommits
+from natsd.store.found_damage import FoundDamage
+from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
+from natsd.store.index_keeper import IndexKeeper
+from natsd.store.index_recovery import recover_by_index
 from natsd.store.journaled_log import JournaledLog
 from natsd.store.keys import OperatorKeys, create_data_key, open_data_key
 from natsd.store.log_store import LogStore
 from natsd.store.record import StoredMessage
-from natsd.store.recovery import FoundDamage, Recovered, recover
+from natsd.store.recovery import Recovered, recover
 from natsd.store.store import Limits
 from natsd.store.stored_blocks import RandomBytes, Read, StoredBlock, StoredBlocks
 from natsd.store.volume import Volume
@@ -95,7 +100,10 @@ class FileStore(LogStore):
         self._cache = BlockCache(volume, log, blocks, self._note_lost)
         self._care = BlockCare(volume, log, blocks, self._cache, compress=options.compress)
         self._commits = FileCommits(volume, log, blocks, self._care, number=recovered.commit_number)
-        self._care.commits = self._commits
+        self._index = IndexKeeper(
+            volume, log, blocks, self._commits, self.damage, asyncio.get_running_loop().time
+        )
+        self._care.commits, self._care.index = self._commits, self._index
         volume.committer.attach(self._commits, always_sync=options.always_sync)
 
     @classmethod
@@ -127,7 +135,11 @@ class FileStore(LogStore):
         if recovered.blocks and not recovered.is_closed:
             await self._commits.mark()
         if recovered.unfinished_erasures:
-            self._care.later(partial(self._care.erase, recovered.unfinished_erasures))
+            number = self._commits.number
+            self._commits.erasing.add(number)
+            self._care.later(partial(self._care.erase, recovered.unfinished_erasures, number))
+        if len(recovered.blocks) > 1 and not recovered.used_index:
+            self._care.later(self._index.write)
         if self._log.is_behind:
             self._settle_soon()
 
@@ -172,6 +184,11 @@ class FileStore(LogStore):
             self._check_damage(sequence)
             raise
 
+    async def write_index(self) -> None:
+        """Write index.db now, as of the next commit. Raises StoreError, `OSError`."""
+        self._check_open()
+        await self._index.write()
+
     # Trouble
 
     def _note_lost(self, stored: StoredBlock, read: Read, lost: list[int]) -> None:
@@ -199,6 +216,8 @@ class FileStore(LogStore):
         try:
             await self._commits.close()
             await self._care.finished()
+            if self._blocks.all:
+                await self._index.write()
         finally:
             await self._let_go()
 
@@ -251,7 +270,23 @@ def _open_files(
         block_bytes_max=block_bytes_for(limits, options),
         data_key=key,
     )
-    return blocks, recover(blocks, None)
+    image, subjects = _read_index(blocks)
+    by_index = recover_by_index(blocks, image, subjects) if image else None
+    return blocks, by_index or recover(blocks, image)
+
+
+def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:
+    """What index.db says, if it says anything."""
+    path = blocks.directory / INDEX_NAME
+    if not blocks.disk.exists(path):
+        return None, []
+    with contextlib.closing(blocks.disk.open(path, write=False)) as file:
+        data = file.pread(file.size(), 0)
+    try:
+        return read_index(data, blocks.seal(seed_of(data), 0))
+    except DamagedIndex as error:
+        _logger.warning("%s: %s; the blocks are scanned", path, error)
+        return None, []
 
 
 def _adopt(log: JournaledLog, found: Recovered) -> None:

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from natsd.store.block import MsgBlock
 from natsd.store.expiries import Expiries
+from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import BlockImage, StoreImage
 from natsd.store.rebuild import BlockShare, note_gaps, set_slots
 from natsd.store.sequence_set import SequenceSet
@@ -42,37 +43,7 @@ from natsd.store.subject_index import SubjectIndex
 
 WINDOW = 8  # blocks that are being read and summed up
 THREADS_MAX = 4
-
-
-@dataclass(frozen=True, slots=True)
-class FoundDamage:
-    """Bytes of a file that should verify and do not; `str` is one line about it.
-
-    Messages `first_sequence` to `last_sequence` are lost; both are 0 where none is.
-    """
-
-    path: Path
-    offset: int
-    length: int
-    first_sequence: int
-    last_sequence: int
-    what: str
-
-    def covers(self, sequence: int) -> bool:
-        """Whether a message of that sequence may have been here."""
-        if not self.first_sequence or sequence < self.first_sequence:
-            return False
-        return not self.last_sequence or sequence <= self.last_sequence
-
-    def __str__(self) -> str:
-        where = f"{self.path}: {self.what} at byte {self.offset} ({self.length} bytes)"
-        if not self.first_sequence:
-            return where
-        if not self.last_sequence:
-            return f"{where}, messages from {self.first_sequence} on"
-        if self.last_sequence == self.first_sequence:
-            return f"{where}, message {self.first_sequence}"
-        return f"{where}, messages {self.first_sequence} to {self.last_sequence}"
+TO_BE_CUT = -1  # what `allocated` says of a file with a torn end
 
 
 @dataclass(slots=True)
@@ -90,6 +61,7 @@ class Recovered:
     msgs: int = 0
     live_bytes: int = 0
     commit_number: int = 0
+    used_index: bool = False
     is_closed: bool = False  # cleanly: nothing needs a mark
     damage: list[FoundDamage] = field(default_factory=list)
     unfinished_erasures: SequenceSet = field(default_factory=SequenceSet)
@@ -125,7 +97,7 @@ class _Recovery:
         self._floor = 0
         self._has_mark = False  # some newer block has one: this one was written to its end
         self._upto = 0  # the first sequence of the block that was read before
-        self._shares: deque[tuple[StoredBlock, Future[BlockShare]]] = deque()
+        self._shares: deque[tuple[StoredBlock, int, Future[BlockShare]]] = deque()
         self._found = Recovered()
 
     def run(self, ids: list[int]) -> Recovered:
@@ -156,17 +128,12 @@ class _Recovery:
             yield number, read.result()
 
     def _read(self, block_id: int, has_successor: bool) -> Read:
-        file = self._blocks.disk.open(self._blocks.path_of(block_id), write=False)
-        try:
-            data = file.pread(file.size(), 0)
-        finally:
-            file.close()
-        image = self._images.get(block_id)
-        if image is not None and image.seed != (header_seed(data) or image.seed):
-            image = None  # rewritten since
-        proven = -1 if has_successor else image.size if image else 0
-        base = image.base_sequence if image else 0
-        return self._blocks.scan(data, block_id, proven=proven, first_sequence=base)
+        return read_block(
+            self._blocks,
+            block_id,
+            image=self._images.get(block_id),
+            proven=-1 if has_successor else 0,
+        )
 
     def _take(self, block_id: int, read: Read) -> None:
         scan = read.scan
@@ -221,22 +188,16 @@ class _Recovery:
     # What lives
 
     def _add(self, path: Path, read: Read) -> None:
-        scan = read.scan
-        block = MsgBlock.from_scan(scan, self._blocks.block_bytes_max)
-        stored = StoredBlock(
-            block,
-            path,
-            read.unwrapped is not None or self._blocks.data_key is not None,
-            physical_end=read.physical_offset(scan.end),
-            is_named=True,
-        )
-        stored.allocated = stored.physical_end
-        if scan.torn_bytes or (read.unwrapped is not None and read.unwrapped.torn):
-            stored.allocated = -1  # to be cut
+        stored = stored_block(self._blocks, path, read)
+        block, found = stored.block, self._found
+        if 0 < self._upto <= block.base_sequence:
+            found.empty.append(path)  # the stream was cut, and went on in a newer block
+            return
         self._blocks.add(stored)
-        self._found.blocks.append(stored)
-        last = max(self._found.last_sequence, block.last_sequence)
-        self._found.last_sequence = last
+        found.blocks.append(stored)
+        if not self._upto:
+            found.last_sequence = block.last_sequence
+        last = self._upto - 1 if self._upto else block.last_sequence
         within = SequenceSet()
         within.add_range(block.base_sequence, max(block.base_sequence, block.last_sequence))
         erased = within.copy()
@@ -244,13 +205,16 @@ class _Recovery:
         erased.intersection_update(self._erased)
         for sequence in erased:
             if block.is_live(sequence):
-                self._found.unfinished_erasures.add(sequence)
+                found.unfinished_erasures.add(sequence)
         within.union_update(erased)
+        if 0 < self._upto <= block.last_sequence:
+            within.add_range(self._upto, block.last_sequence)  # cut off, and used again
+        self._upto = block.base_sequence
         future = self._pool.submit(BlockShare, block, within, self._floor)
-        self._shares.append((stored, future))
+        self._shares.append((stored, last, future))
 
     def _merge(self) -> None:
-        stored, future = self._shares.popleft()
+        stored, last, future = self._shares.popleft()
         share = future.result()
         found, block = self._found, stored.block
         share.merge_into(found.subjects, found.expiries)
@@ -260,10 +224,8 @@ class _Recovery:
         if share.first_sequence:
             found.first_sequence = share.first_sequence
             found.first_time_ns = share.first_time_ns
-        last = self._upto - 1 if self._upto else found.last_sequence
         if last >= block.base_sequence:
             note_gaps(block, block.base_sequence, last, found.dead)
-        self._upto = block.base_sequence
         if stored is not found.blocks[0]:
             block.seal()
             block.clear_cache()
@@ -289,17 +251,50 @@ class _Recovery:
             if found.msgs == 0:
                 found.dead.clear()
             set_slots(found.blocks[-1].block, found.subjects)
-        self._cut()
+        cut_torn(self._blocks, found)
 
-    def _cut(self) -> None:
-        """What follows the last commit must be zeros, or it may look like more one day."""
-        self._blocks.remove_files(self._found.empty)
-        for stored in self._found.blocks:
-            if stored.allocated < 0:
-                stored.allocated = stored.physical_end
-                file = self._blocks.disk.open(stored.path)
-                try:
-                    file.truncate(stored.physical_end)
-                    file.fsync()
-                finally:
-                    file.close()
+
+def read_block(
+    blocks: StoredBlocks, block_id: int, *, image: BlockImage | None = None, proven: int = 0
+) -> Read:
+    """Read a block's file and verify it, whatever is in there. `image` is what is known of it, if
+    that is the same block. Blocks."""
+    file = blocks.disk.open(blocks.path_of(block_id), write=False)
+    try:
+        data = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    if image is None or image.seed != (header_seed(data) or image.seed):
+        return blocks.scan(data, block_id, proven=proven)
+    size = image.size if proven >= 0 else proven
+    return blocks.scan(data, block_id, proven=size, first_sequence=image.base_sequence)
+
+
+def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:
+    """The block that was read, with all of it in memory."""
+    scan, unwrapped = read.scan, read.unwrapped
+    is_torn = scan.torn_bytes or (unwrapped is not None and unwrapped.torn)
+    end = read.physical_offset(scan.end)
+    return StoredBlock(
+        MsgBlock.from_scan(scan, blocks.block_bytes_max),
+        path,
+        unwrapped is not None or blocks.data_key is not None,
+        physical_end=end,
+        allocated=TO_BE_CUT if is_torn else end,
+        is_named=True,
+    )
+
+
+def cut_torn(blocks: StoredBlocks, found: Recovered) -> None:
+    """Remove the files that hold nothing; and what follows a last commit, which must be zeros, or
+    it may look like more one day. Blocks."""
+    blocks.remove_files(found.empty)
+    for stored in found.blocks:
+        if stored.allocated == TO_BE_CUT:
+            stored.allocated = stored.physical_end
+            file = blocks.disk.open(stored.path)
+            try:
+                file.truncate(stored.physical_end)
+                file.fsync()
+            finally:
+                file.close()

@@ -34,12 +34,13 @@ from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.disk import Disk, make_directories
 from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled, replace_file
 from natsd.store.errors import ConsumerStateDamaged, EncryptionError
+from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import INDEX_NAME
 from natsd.store.journal import SEGMENT_NAMES
 from natsd.store.journal_replay import replay
 from natsd.store.keys import KEY_FILE, MAGIC, OperatorKeys, Random, open_data_key
 from natsd.store.overlay_disk import OverlayDisk
-from natsd.store.recovery import FoundDamage, Recovered
+from natsd.store.recovery import Recovered
 from natsd.store.rewrite import rewrite
 from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet

@@ -318,6 +318,11 @@ def header_seed(data: bytes) -> int | None:
     return int.from_bytes(data[_SEED], "little") if header_verifies(data) else None
 
 
+def header_flags(data: bytes) -> int:
+    """The flags that a whole block header tells."""
+    return int.from_bytes(data[_FLAGS], "little")
+
+
 def with_flags(header: bytes, flags: int) -> bytes:
     """A block header with other flags."""
     changed = bytearray(header[:HEADER_BYTES])

@@ -15,6 +15,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from natsd.store.errors import StoreEOF
 from natsd.store.file_store import FileOptions, FileStore
+from natsd.store.index_db import INDEX_NAME
 from natsd.store.keys import OperatorKeys
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Discard, Limits
@@ -36,6 +37,14 @@ async def everything(store: FileStore | MemStore) -> list[Any]:
             found += await store.read_batch(start, 1 << 20, 1 << 30)
     except StoreEOF:
         return found
+
+
+async def end_other_tasks() -> None:
+    """Those of a store whose disk is gone."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class FileModel(StoreModel):
@@ -69,14 +78,35 @@ class FileModel(StoreModel):
         )
         await self.store.settle()
 
-    @rule()
-    def open_again(self) -> None:
+    @rule(scanned=st.booleans())
+    def open_again(self, scanned: bool) -> None:
         first = self.limits.first_sequence  # part of a stream's configuration: it does not change
         self.limits = replace(self.store.limits, first_sequence=first)
 
         async def again() -> None:
             await self.store.close()
             await self.volume.close()
+            if scanned and self.disk.exists(DIRECTORY / INDEX_NAME):
+                self.disk.unlink(DIRECTORY / INDEX_NAME)
+            await self.open_files()
+
+        self.run(again())
+        assert self.store.damage == []
+
+    @rule()
+    def write_index(self) -> None:
+        self.run(self.store.write_index())
+
+    @rule(seed=st.integers(0, 1000))
+    def lose_power(self, seed: int) -> None:
+        """All was synced, so all is there; whether index.db is found, old or new, or is not."""
+        first = self.limits.first_sequence
+        self.limits = replace(self.store.limits, first_sequence=first)
+
+        async def again() -> None:
+            await self.store.synced()
+            self.disk = self.disk.crash(seed)
+            await end_other_tasks()
             await self.open_files()
 
         self.run(again())
