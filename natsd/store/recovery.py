@@ -267,7 +267,9 @@ def read_block(
     if image is None or image.seed != (header_seed(data) or image.seed):
         return blocks.scan(data, block_id, proven=proven)
     size = image.size if proven >= 0 else proven
-    return blocks.scan(data, block_id, proven=size, first_sequence=image.base_sequence)
+    return blocks.scan(
+        data, block_id, proven=size, size_min=image.size, first_sequence=image.base_sequence
+    )
 
 
 def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:
