@@ -27,7 +27,7 @@ from natsd.store.block_index cimport (
     NO_SLOT, OFFSET_MASK, REMOVED, BlockIndex, index_next_live, index_seek, index_sequence,
 )
 from natsd.store.expiries cimport Expiries, Expiry
-from natsd.store.record cimport RecordView, view_record
+from natsd.store.record cimport ERASED, RecordView, view_record
 from natsd.store.scan cimport Scan
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport BIRTH_LAST, Subject, SubjectIndex
@@ -162,7 +162,8 @@ def unnote_removed(
 ) -> tuple[int, int]:
     """Take what has gone since off an index: messages before `upto_offset` that are in `removed`
     or below `floor`, and were there before: not in `dead`, not below `first_sequence`. How many
-    they are, and their bytes. A subject that the index does not know had gone entirely.
+    they are, and their bytes. A subject that the index does not know had gone entirely. Raises
+    DamagedEncoding where one of them was erased.
 
     Only before anything newer is merged.
     """
@@ -182,6 +183,8 @@ def unnote_removed(
         if sequence >= floor and not removed.has(sequence):
             continue
         view_record(block.data + (block.index.offsets[place] & OFFSET_MASK), &view)
+        if view.flags & ERASED:
+            raise DamagedEncoding("a message was erased since: nothing tells its subject")
         messages += 1
         live_bytes += view.size
         slot = index.find(view.subject, view.subject_len)
