@@ -53,7 +53,9 @@ cdef class MsgBlock:
 
     cdef uint64_t chain
     cdef uint64_t last_checksum             # of the last record that is no mark; 0: none
-    cdef readonly bint void_previous        # the last commit on disk is torn: its removals are void
+    # The last commit on disk is torn: its removals are void, which the next mark says. So that
+    # there is one, an empty record of removals waits for it.
+    cdef readonly bint void_previous
     cdef readonly bint sealed               # nothing but removals is to be written any more
     cdef list damage_found
 
@@ -102,6 +104,7 @@ cdef class MsgBlock:
     cdef uint32_t size_at(self, uint32_t place) noexcept nogil
     cdef void note_record(self, uint64_t checksum, size_t size) noexcept nogil
     cdef int interrupt(self) except -1
+    cdef int void_torn(self) except -1
     cdef SequenceSet find_dead(self)
     cdef int note_skip(self, uint64_t sequence, uint64_t count) except -1
     cdef Point point(self) noexcept nogil

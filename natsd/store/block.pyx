@@ -48,6 +48,8 @@ cdef enum:
     LOGICAL_BYTES_MAX = 0x7fffffff
     RELATIVE_MAX = 0xffffffff
 
+cdef uint64_t SEQUENCE_LIMIT = 0xffffffffffffffff   # so that one more than a sequence is one too
+
 
 cdef class MsgBlock:
     """A new block, which begins with `base_sequence`; `seed` is random, 64 bits."""
@@ -109,6 +111,7 @@ cdef class MsgBlock:
         self.durable = self.point()
         self.adopt_arrays(scan)
         self.adopt_bytes(scan)
+        self.void_torn()
         return self
 
     # Bytes
@@ -219,7 +222,7 @@ cdef class MsgBlock:
         assert self.has_arrays
         if size > RECORD_BYTES_MAX:
             raise MaximumMessageSizeExceeded
-        if sequence <= self.last_sequence or (
+        if sequence <= self.last_sequence or sequence == SEQUENCE_LIMIT or (
             self.index.count and sequence - self.index.base > RELATIVE_MAX
         ):
             raise SequenceMismatch(f"sequence {sequence} after {self.last_sequence}")
@@ -255,7 +258,7 @@ cdef class MsgBlock:
         cdef size_t size = record_size(0, 0, 8, False)
         cdef unsigned char[8] body
         cdef unsigned char* to
-        if sequence <= self.last_sequence or count == 0 or sequence + (count - 1) < sequence:
+        if sequence <= self.last_sequence or count == 0 or sequence + count < sequence:
             raise SequenceMismatch(f"{count} sequences from {sequence} on")
         write_u64(body, count)
         to = self.reserve(sequence, size)
@@ -464,6 +467,11 @@ cdef class MsgBlock:
         self.chain = self.durable.chain
         self.commit_number = self.durable.commit_number
         self.last_checksum = self.durable.last_checksum
+        return self.void_torn()
+
+    cdef int void_torn(self) except -1:
+        if self.void_previous:
+            self.append_tombstones(SequenceSet().encode(), False, 0)
         return 0
 
     # Arrays and cache, dropped and loaded

@@ -1,6 +1,6 @@
 """See scan.pyx."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from natsd.store.array cimport Array
 from natsd.store.block_index cimport BlockIndex
@@ -71,6 +71,9 @@ cdef class Scan:
     cdef uint32_t last_tombstones[2]        # those of the last commit: from, to
     cdef uint64_t committed_sequence
     cdef uint64_t committed_checksum
+
+    # The subject of the message at that place of the index, which must be no hole, nor erased.
+    cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil
 
     cdef bint open_header(self, uint64_t first_sequence) noexcept nogil
     cdef bint find_seed(self, uint64_t* seed, uint32_t* block_id) noexcept nogil

@@ -13,6 +13,7 @@ Promise
   disk (a sealed block, or what index.db covers); then it is damage, and what verifies is kept.
 - A last commit that is not whole and that nothing proves: its messages that verify are kept, none
   of its removals is applied (`torn_commit`).
+- The caller cuts the file at `end`, and syncs that, before anything is written behind it.
 - The seed comes from the block's header; if that is damaged, from the marks. A mark counts only in
   its own place: the bytes it covers end where it begins.
 
@@ -23,6 +24,7 @@ Source: "Recovery trusts nothing" of the design.
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport free
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from natsd.store.array cimport array_add
@@ -251,7 +253,7 @@ cdef class Scan:
             count = read_u64(self.bytes_at + at + RECORD_HEADER_BYTES)
         if (
             count == 0 or header.sequence <= self.last_sequence
-            or header.sequence + (count - 1) < header.sequence
+            or header.sequence + count < header.sequence
         ):
             self.extent_whole = False
             return self.note_damage(at, header.length, 0, 0, BAD_ORDER)
@@ -314,6 +316,7 @@ cdef class Scan:
         cdef uint64_t at = mark.extent_start
         cdef uint64_t end = extent_end(mark)
         cdef const unsigned char* record
+        cdef bint altered = False
         while at < end:
             record = self.bytes_at + at
             if not parse_header(record, end - at, self.header.seed, &header):
@@ -321,8 +324,10 @@ cdef class Scan:
             if header.length > end - at or not body_is_whole(record, &header, self.header.seed):
                 return False
             chain = mix_chain(chain, record_checksum(record))
+            if header.kind == MESSAGE and header.flags & ERASED:
+                altered = True
             at += header.length
-        return chain == mark.chain
+        return altered or chain == mark.chain
 
     # Damage
 
@@ -472,6 +477,12 @@ cdef class Scan:
             &removals[first], &removals[upto], (self.removals.count - upto) * sizeof(Tombstones)
         )
         self.removals.count = self.removals.count - (upto - first)
+
+    cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil:
+        cdef RecordView view
+        view_record(self.bytes_at + (self.index.offsets[place] & OFFSET_MASK), &view)
+        length[0] = <uint16_t> view.subject_len
+        return view.subject
 
     # For Python
 

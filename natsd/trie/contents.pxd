@@ -60,6 +60,7 @@ cdef inline int32_t take_slot(Contents* contents) noexcept nogil:
     cdef unsigned char* address
     if slot == NO_FREE_SLOT:
         slot = contents.top
+        assert slot < contents.end
         contents.top = slot + 1
         return <int32_t> slot           # of a fresh segment, which is zero
     address = slot_address(contents, slot)

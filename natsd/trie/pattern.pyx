@@ -148,7 +148,9 @@ cdef class PatternCursor:
         self.known = 0
         self.unread = self.key_len < 0
         result = self._return_to_key()
-        if not self.pinned:
+        if result < 0:
+            self._leave()
+        elif not self.pinned:
             rest(self.lease)
         return result
 

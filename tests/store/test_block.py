@@ -73,7 +73,9 @@ def test_sequences_increase() -> None:
     with pytest.raises(SequenceMismatch):
         block.put(1 + 2**32, "a", None, b"", 1)
     with pytest.raises(SequenceMismatch):
-        block.skip(4, 2**64 - 1)
+        block.skip(4, 2**64 - 4)
+    with pytest.raises(SequenceMismatch):
+        new_block().put(2**64 - 1, "a", None, b"", 1)
     assert block.live_sequences() == [1, 2, 3]
 
 

@@ -7,6 +7,7 @@ the rest; checksums are seeded per block, so that a payload cannot forge a recor
 increasing sequences; preallocated zeros mean the end."
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
@@ -291,6 +292,10 @@ def test_a_torn_commit_never_counts_later() -> None:
     written = torn_commit()
     written.reopen()
     assert written.block.void_previous
+    assert written.block.take_extent(5, 1) is not None
+    written.block.rolled_back()
+    assert written.block.take_extent(5, 1) is not None
+    written.block.rolled_back()
     written.put()
     written.commit(floor=1)
     assert not written.block.void_previous
@@ -303,6 +308,16 @@ def test_a_torn_commit_never_counts_later() -> None:
         assert scan.first_sequence == 1
         assert scan.sequences() == [1, 2, 3, 7, 8, 9, 11, 12]
         written.commit(floor=1, closing=True)
+
+
+def test_a_torn_commit_never_counts_although_proven_later() -> None:
+    """Its block takes no more messages, only the mark that the next commit writes in any case."""
+    written = torn_commit()
+    written.reopen()
+    assert written.block.size > written.block.durable_size
+    written.commit(floor=1)
+    scan = Scan(written.data, proven=len(written.data))
+    assert (removed(scan), scan.first_sequence) == ({1}, 1)
 
 
 def test_a_commit_that_was_proven_counts_although_damaged() -> None:
@@ -326,6 +341,27 @@ def test_a_write_that_was_lost_is_noticed_by_the_chain() -> None:
     scan = Scan(written.data + bytes(memoryview(stale))[:-MARKS_BYTES] + marks)
     assert scan.torn_commit
     assert [found.what for found in scan.damage] == ["commit does not match its mark"]
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_what_an_undone_commit_left_behind_a_newer_one_is_torn(number: int) -> None:
+    """It was not cut off in time; its records and its mark verify, and stand in their places."""
+    written = small_file(closed=False)
+    for _ in range(6):
+        written.put()
+    undone = written.block.take_extent(4, 1)
+    assert undone is not None
+    left = bytes(memoryview(undone))
+    written.block.rolled_back()
+    written.block.put(10, "orders.new", None, b"newer", 1)
+    newer = written.block.take_extent(number, 1)
+    assert newer is not None
+    committed = written.data + bytes(memoryview(newer))
+    scan = Scan(committed + left[newer.length :])
+    assert scan.sequences() == [1, 2, 3, 7, 8, 9, 10]
+    assert (scan.end, scan.last_sequence) == (len(committed), 10)
+    assert scan.torn_bytes > 0
+    assert scan.damage == []
 
 
 # What a payload cannot do
@@ -388,6 +424,15 @@ def test_a_block_without_header_goes_on() -> None:
 
 
 # Anything
+
+
+def test_scans_in_threads_do_not_wait_for_each_other() -> None:
+    """And find the same."""
+    written = small_file()
+    wounds = list(flipped_bits(written.data, 64, 300))
+    alone = [Scan(wound.data).damage for wound in wounds]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda wound: Scan(wound.data).damage, wounds)) == alone
 
 
 @given(st.binary(max_size=3000), st.booleans())

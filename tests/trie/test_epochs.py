@@ -180,3 +180,12 @@ def test_a_cursor_keeps_its_trie() -> None:
     del trie
     gc.collect()
     assert cursor.advance_to_content() == len(b"orders.0")
+
+
+def test_what_a_long_reader_made_wait_leaves_no_trace() -> None:
+    trie = sample()
+    with trie.cursor():
+        churn(trie, 1000)
+        assert trie.usage().bookkeeping_bytes > 8 * 1024
+    trie.recycle()
+    assert trie.usage().bookkeeping_bytes < 8 * 1024

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.trie.errors import ConcurrentWrite, TrieFull
@@ -141,6 +141,7 @@ def fail_at(key_value: Any) -> Callable[[Any, Any], Any]:
     return transform
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.binary(max_size=6), st.integers(0, 9)),
     st.dictionaries(st.binary(max_size=6), st.integers(0, 99), min_size=1),
@@ -186,6 +187,7 @@ KEYS = st.lists(st.sampled_from([b"a", b"b", b"c.", b"\0", b"\xff", b"orders."])
 ) | st.binary(max_size=40)
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(KEYS, st.integers(), max_size=40),
     st.dictionaries(KEYS, st.integers(), max_size=40),
@@ -200,6 +202,7 @@ def test_apply_is_what_a_dict_does(base: Content, mutation: Content) -> None:
     check(trie)
 
 
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(KEYS, st.binary(min_size=4, max_size=4), max_size=30), max_size=5))
 def test_tries_of_blocks_are_merged_without_the_interpreter(blocks: list[Content]) -> None:
     """Recovery: a trie per block, merged in order."""

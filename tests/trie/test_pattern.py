@@ -38,6 +38,7 @@ def automaton_matches(pattern: Pattern, subject: bytes) -> bool:
     return pattern.accepts(state)
 
 
+@settings(deadline=None)
 @given(PATTERNS, SUBJECTS)
 def test_the_automaton_reads_what_the_pattern_matches(pattern: str, subject: str) -> None:
     assert automaton_matches(Pattern(pattern), subject.encode()) == matches(subject, pattern)
@@ -55,6 +56,7 @@ def expected(content: dict[bytes, Any], pattern: str) -> list[tuple[bytes, Any]]
     return sorted((key, value) for key, value in content.items() if matches(key, pattern))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(SUBJECTS.map(str.encode), st.integers(), max_size=40), PATTERNS)
 def test_matches_are_found_in_order(content: dict[bytes, int], pattern: str) -> None:
     trie = trie_of(content)
@@ -89,6 +91,7 @@ def test_subjects_of_a_stream(pattern: str, count: int) -> None:
     assert (len(found), found) == (count, expected(ORDERS, pattern))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.binary(max_size=4), st.integers()), st.integers(0, 5))
 def test_no_pattern_matches_every_key(content: dict[bytes, int], slice_size: int) -> None:
     cursor = PatternCursor(trie_of(content), None)
@@ -126,7 +129,7 @@ def write_some(
         now[key] = 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(SLICES, STREAM_PATTERNS, st.booleans(), st.data())
 def test_a_cursor_resumes_behind_its_last_match(
     slices: list[int], pattern: str, close: bool, data: st.DataObject
@@ -147,7 +150,7 @@ def test_a_cursor_resumes_behind_its_last_match(
     assert list(cursor) == behind
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(SLICES, STREAM_PATTERNS, st.data())
 def test_a_cursor_goes_on_while_keys_come_and_go(
     slices: list[int], pattern: str, data: st.DataObject

@@ -96,7 +96,9 @@ def test_no_record_is_seen_half_written() -> None:
                 assert len(set(struct.unpack("=3QI", record))) == 1
         with trie.cursor() as cursor:
             while cursor.advance_to_content() >= 0:
-                assert len(set(struct.unpack("=3QI", cursor.content()))) == 1
+                content = cursor.content()
+                assert isinstance(content, bytes)
+                assert len(set(struct.unpack("=3QI", content))) == 1
 
     while_writing(write, read)
     check(trie)

@@ -1,5 +1,6 @@
 """A trie of records of fixed width."""
 
+import random
 import struct
 
 import pytest
@@ -105,3 +106,24 @@ def test_a_record_is_never_seen_half_written_new_or_not() -> None:
     with trie.cursor() as later:
         later.advance()
         assert later.content() == b"full"
+
+
+def test_a_trie_of_many_segments() -> None:
+    """Small segments come from the heap, large ones are mapped."""
+    seeded = random.Random(3)
+    records = {
+        b"orders.%d.item.%d" % (seeded.randrange(1000), seeded.randrange(10**8)): bytes([i % 251])
+        * 28
+        for i in range(60_000)
+    }
+    trie = RecordTrie(28)
+    for key, record in records.items():
+        trie.put(key, record)
+    usage = trie.usage()
+    assert min(usage.cell_bytes, usage.slot_bytes) > 1 << 20
+    assert all(trie.get(key) == record for key, record in records.items())
+    assert len(trie) == len(records)
+    for key in records:
+        assert trie.delete(key)
+    trie.recycle()
+    assert (trie.usage().cells, trie.usage().slots) == (0, 0)

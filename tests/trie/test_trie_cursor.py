@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.trie.in_memory_trie import InMemoryTrie
@@ -82,6 +82,7 @@ CONTENTS = (
 )
 
 
+@settings(deadline=None)
 @given(CONTENTS, st.booleans(), st.data())
 def test_every_move_is_that_of_the_plain_walk(
     content: dict[bytes, int], reverse: bool, data: st.DataObject

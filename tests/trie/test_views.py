@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.core.subject import matches
@@ -33,6 +33,7 @@ def in_order(model: dict[bytes, Any], reverse: bool) -> list[tuple[bytes, Any]]:
     return sorted(model.items(), reverse=reverse)
 
 
+@settings(deadline=None)
 @given(TRIES, st.booleans(), st.booleans())
 def test_entries_are_in_the_order_of_their_keys(
     content: DictTrie, real: bool, reverse: bool
@@ -71,6 +72,7 @@ def between(
     )
 
 
+@settings(deadline=None)
 @given(TRIES, BOUNDS, BOUNDS, st.booleans(), st.booleans(), st.booleans(), st.booleans())
 def test_slices(
     content: DictTrie,
@@ -87,6 +89,7 @@ def test_slices(
     assert list(entries(view, reverse=reverse)) == in_order(expected, reverse)
 
 
+@settings(deadline=None)
 @given(st.lists(TRIES, max_size=4), st.booleans(), st.booleans())
 def test_unions(contents: list[DictTrie], reverse: bool, real: bool) -> None:
     expected: dict[bytes, list[int]] = {}
@@ -102,6 +105,7 @@ def test_unions(contents: list[DictTrie], reverse: bool, real: bool) -> None:
     assert list(found) == sorted(expected, reverse=reverse)
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(SUBJECTS, st.integers()).map(DictTrie), PATTERNS, st.booleans(), st.booleans()
 )
@@ -134,6 +138,7 @@ def same_place(cursor: Cursor, plain: Cursor) -> bool:
     )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(VIEWS)), TRIES, TRIES, st.booleans(), st.booleans(), st.data())
 def test_views_move_as_plain_tries_do(
     name: str, one: DictTrie, other: DictTrie, reverse: bool, real: bool, data: st.DataObject
@@ -162,6 +167,7 @@ def test_views_move_as_plain_tries_do(
         assert same_place(cursor, plain)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(VIEWS)), TRIES, TRIES, TRIES)
 def test_views_can_be_merged_into_a_trie(
     name: str, one: DictTrie, other: DictTrie, target: DictTrie
