@@ -138,7 +138,8 @@ cdef class EntryBuffer:
         cdef Py_ssize_t at
         cdef uint64_t check, digest = 0
         cdef uint8_t flags = CLOSING if closing else 0
-        memcpy(to, self.slots, self.count * SLOT_BYTES)
+        if self.count:
+            memcpy(to, self.slots, self.count * SLOT_BYTES)
         memset(parity, 0, parity_count * SLOT_BYTES)
         for at in range(self.count):
             slot = to + at * SLOT_BYTES

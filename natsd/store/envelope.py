@@ -123,6 +123,22 @@ class Unwrapped:
             return span.physical + span.physical_length
         return span.physical
 
+    def physical_range(self, logical_offset: int, length: int) -> tuple[int, int]:
+        """Where in the file these logical bytes are: from the beginning of the first envelope that
+        holds any of them, or gave nothing of them, to the end of the last."""
+        logical_end = logical_offset + length
+        if logical_end <= BLOCK_HEADER_BYTES:
+            return logical_offset, logical_end
+        places = [(s.logical, s.logical_length, s.physical, s.physical_length) for s in self.spans]
+        places += [(d.logical_offset, d.logical_length, d.offset, d.length) for d in self.damage]
+        touched = [
+            (physical, physical + physical_length)
+            for logical, logical_length, physical, physical_length in places
+            if logical < logical_end and logical_offset < logical + logical_length
+        ]
+        start = min((start for start, _ in touched), default=self.physical_end)
+        return start, max((end for _, end in touched), default=start)
+
 
 @dataclass(frozen=True, slots=True)
 class _Header:

@@ -198,8 +198,8 @@ class FileStore(LogStore):
 
     def _note_lost(self, stored: StoredBlock, read: Read, lost: list[int]) -> None:
         """Messages that were there when the block was opened, and do not verify any more."""
-        for found in read.scan.damage:
-            damage = FoundDamage.of(stored.path, found, read.physical_offset(found.offset))
+        for found in read.damage:
+            damage = FoundDamage(stored.path, *found)
             if damage not in self.damage:
                 self.damage.append(damage)
                 _logger.error("%s", damage)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from natsd.store.damage import Damage
 from natsd.store.errors import DamagedEncoding
 
 
@@ -23,13 +22,6 @@ class FoundDamage:
     first_sequence: int
     last_sequence: int
     what: str
-
-    @classmethod
-    def of(cls, path: Path, found: Damage, offset: int) -> "FoundDamage":
-        """What a scan found, at `offset` of the file."""
-        return cls(
-            path, offset, found.length, found.first_sequence, found.last_sequence, found.what
-        )
 
     def covers(self, sequence: int) -> bool:
         """Whether a message of that sequence may have been here."""

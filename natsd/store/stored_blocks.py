@@ -22,8 +22,17 @@ from typing import Final
 
 from natsd.store.block import MsgBlock
 from natsd.store.block_extent import BlockExtent
+from natsd.store.damage import Damage
 from natsd.store.disk import Disk, DiskFile
-from natsd.store.envelope import Seal, Unwrapped, find_seed, unwrap, wrap, wrap_block
+from natsd.store.envelope import (
+    Seal,
+    Unwrapped,
+    begins_with_envelope,
+    find_seed,
+    unwrap,
+    wrap,
+    wrap_block,
+)
 from natsd.store.extent import Extent, grown_allocation
 from natsd.store.keys import DataKey
 from natsd.store.record import checksum
@@ -34,6 +43,10 @@ WRAPPED: Final = 1
 NEW_SUFFIX: Final = ".new"
 BLOCK_SUFFIX: Final = ".blk"
 _FLAGS = slice(10, 12)
+_MARK_BYTES = 104
+_KIND_MARK = b"\4"
+_MARK_MAGIC = b"MARK"
+_ZEROS_OF_CHECKSUM_MAX = 8
 _CHECKED = slice(0, 56)
 _SEED = slice(16, 24)
 
@@ -61,10 +74,15 @@ class StoredBlock:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block as its file holds it. `unwrapped` knows where in the file logical bytes are."""
+    """A block as its file holds it. `unwrapped` knows where in the file logical bytes are.
+
+    `damage` is the scan's, with offsets and lengths in the file, and that of envelopes;
+    `scan.damage` speaks of logical bytes.
+    """
 
     scan: Scan
     unwrapped: Unwrapped | None
+    damage: list[Damage]
 
     def physical_offset(self, logical_offset: int) -> int:
         """Where in the file that logical byte is."""
@@ -200,32 +218,48 @@ class StoredBlocks:
         block_id: int,
         *,
         proven: int = 0,
-        least: int = 0,
+        size_min: int = 0,
         first_sequence: int = 0,
     ) -> Read:
         """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
 
         `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
-        the zeros at the end. `least`: no less than these.
+        the zeros at the end, up to a mark, and at least `size_min`.
         """
         unwrapped = self._unwrap(data, block_id)
         logical = data if unwrapped is None else bytes(unwrapped.logical)
-        if proven < 0:
-            proven = len(logical) if unwrapped else len(logical.rstrip(b"\0"))
-        proven = max(proven, least)
-        logical = logical.ljust(proven, b"\0")  # what is cut off is damage like any other
+        is_short = max(proven, size_min) > len(logical)
+        is_whole = proven < 0 or is_short
+        if unwrapped is not None:
+            proven = len(logical) if is_whole else proven
+        elif proven < 0:
+            proven = max(len(logical.rstrip(b"\0")), size_min)
         scan = Scan(logical, proven=proven, first_sequence=first_sequence)
-        return Read(scan, unwrapped)
+        if unwrapped is None:
+            damage = list(scan.damage)
+            if is_whole and not is_short:
+                damage += _lost_end(scan, logical)
+            return Read(scan, None, damage)
+        damage = located(scan.damage, unwrapped)
+        if is_short or (is_whole and unwrapped.torn):
+            damage.append(_lost_envelopes(scan, unwrapped, len(data)))
+        return Read(scan, unwrapped, damage)
 
     def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
+        """None: the file is the logical bytes; in an encrypted stream none is."""
+        seed = self._seed_of_wrapped(data)
+        if seed is None and self.data_key is None:
+            return None
+        return unwrap(data, seed or 0, self.seal(seed or 0, block_id))
+
+    def _seed_of_wrapped(self, data: bytes) -> int | None:
         seed = header_seed(data)
-        if seed is None:
-            seed = find_seed(data)
-        elif not data[_FLAGS.start] & WRAPPED:
+        if seed is not None:
+            return seed if data[_FLAGS.start] & WRAPPED else None
+        # The header is damaged. A payload may hold envelopes, so the block's own marks come first.
+        if not begins_with_envelope(data) and Scan(data).readable:
             return None
-        if seed is None:
-            return None
-        return unwrap(data, seed, self.seal(seed, block_id))
+        return find_seed(data)
 
     # Replacing
 
@@ -265,6 +299,43 @@ class StoredBlocks:
                 self.disk.unlink(path)
         if paths:
             self.disk.sync_dir(self.directory)
+
+
+def located(damage: list[Damage], unwrapped: Unwrapped) -> list[Damage]:
+    """Where damage of logical bytes is in the file, and envelopes that gave nothing; in order."""
+    found = []
+    for logical in damage:
+        start, end = unwrapped.physical_range(logical.offset, logical.length)
+        found.append(logical._replace(offset=start, length=end - start))
+    for hole in unwrapped.damage:
+        end = hole.offset + hole.length
+        if not any(f.offset < end and hole.offset < f.offset + f.length for f in found):
+            found.append(Damage(hole.offset, hole.length, 0, 0, hole.what))
+    return sorted(found)
+
+
+def _lost_end(scan: Scan, logical: bytes) -> list[Damage]:
+    """What is missing at the end of a block that was written to its end: a mark ends it."""
+    reaches_end = any(found.offset + found.length >= len(logical) for found in scan.damage)
+    if reaches_end or not scan.readable or ends_with_mark(logical.rstrip(b"\0")):
+        return []
+    return [Damage(len(logical), 0, scan.last_sequence + 1, 0, "end of the block missing")]
+
+
+def _lost_envelopes(scan: Scan, unwrapped: Unwrapped, file_bytes: int) -> Damage:
+    """What follows, or should follow, the last whole envelope of such a block."""
+    end = unwrapped.physical_end
+    first = 0 if scan.closed else scan.last_sequence + 1
+    return Damage(end, max(0, file_bytes - end), first, 0, "envelopes missing or damaged")
+
+
+def ends_with_mark(logical: bytes) -> bool:
+    """Whether the last record is a mark; whether it verifies is another question."""
+    for cut in range(_ZEROS_OF_CHECKSUM_MAX):  # a checksum's last bytes may be zeros
+        last = logical.ljust(len(logical) + cut, b"\0")[-_MARK_BYTES:]
+        if last[4:5] == _KIND_MARK and last[32:36] == _MARK_MAGIC:
+            return True
+    return False
 
 
 def header_verifies(data: bytes) -> bool:

@@ -7,21 +7,26 @@ Issue: "the damage reported with file, offset and sequence; `natsd store check D
 import asyncio
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from natsd.store.check import Report, check_volume
+from natsd.store.check import Finding, Report, check_volume, stored_blocks
 from natsd.store.consumer_state import ConsumerOptions, ConsumerState
 from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import DirectoryLocked, RealDisk
+from natsd.store.disk import DirectoryLocked, RealDisk, make_directories
+from natsd.store.doubled_file import read_file
 from natsd.store.errors import MessageNotFound
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.keys import Cipher, OperatorKeys
+from natsd.store.keys import Cipher, OperatorKeys, open_data_key
 from natsd.store.repair import Repaired, repair_volume
 from natsd.store.store import Limits
+from natsd.store.stored_blocks import block_id_of
 from natsd.store.volume import Volume
+from tests.store.damage import flipped_bits, truncated
+from tests.store.faulty_disk import FaultyDisk
 
 DISK = RealDisk()
 STREAM = "A/streams/ORDERS/msgs"
@@ -29,6 +34,7 @@ CONSUMER = "A/streams/ORDERS/obs/worker"
 CLEAR = OperatorKeys()
 KEY = OperatorKeys(b"operator's key", cipher=Cipher.AES_256_GCM)
 MESSAGES = 300
+LAST_ENVELOPE_BYTES = 48 + 104 + 16  # header, a mark, tag
 
 
 @dataclass
@@ -241,6 +247,76 @@ async def test_a_block_of_which_nothing_is_left(tmp_path: Path) -> None:
     found, _, last = await messages_of(made)
     assert found.items() < made.messages.items()
     assert last == MESSAGES
+
+
+def disk_of(files: dict[Path, bytes]) -> FaultyDisk:
+    disk = FaultyDisk()
+    for path, data in files.items():
+        make_directories(disk, path.parent)
+        disk.open(path, create=True).pwrite(data, 0)
+    return disk
+
+
+def stored_messages(made: Made, disk: FaultyDisk) -> dict[int, bytes]:
+    """Every record that verifies in any block, removed ones too."""
+    directory = made.root / STREAM
+    opened = open_data_key(disk, directory, STREAM, made.operator, os.urandom)
+    blocks = stored_blocks(disk, directory, opened.data_key if opened else None, os.urandom)
+    found = {}
+    for name in disk.listdir(directory):
+        block_id = block_id_of(name)
+        if block_id is not None:
+            scan = blocks.scan(read_file(disk, directory / name), block_id, proven=-1).scan
+            for sequence in scan.sequences():
+                message = scan.read(sequence)
+                if message is not None:
+                    found[sequence] = message.data
+    return found
+
+
+@forms
+async def test_flipped_bits_anywhere_are_found_and_cost_what_is_told(
+    tmp_path: Path, options: FileOptions
+) -> None:
+    """Never a wrong byte served, never another record lost, the damage reported."""
+    made = await make_volume(tmp_path, replace(options, block_bytes_max=12_000))
+    files = {path: data for path, data in snapshot(tmp_path).items() if path.name != "natsd.lock"}
+    before = stored_messages(made, disk_of(files))
+    for number, path in enumerate(sorted(files)):
+        for wound in islice(flipped_bits(files[path]), number, None, 4001):
+            disk = disk_of(files | {path: wound.data})
+            report = check_volume(disk, tmp_path, made.operator, os.urandom)
+            findings = [f for f in report.findings if f.file == str(path)]
+            assert findings == report.findings
+            if not findings:  # it is part of the end, and that may be torn
+                assert wound.first > len(files[path].rstrip(b"\0")) - LAST_ENVELOPE_BYTES
+            told = [f for f in findings if f.offset <= wound.first < f.offset + max(f.length, 1)]
+            assert told or not findings or path.name == "index.db"
+            repaired = repair_volume(disk, tmp_path, made.operator, os.urandom)
+            assert repaired.unrepaired == []
+            assert check_volume(disk, tmp_path, made.operator, os.urandom).is_clean
+            after = stored_messages(made, disk)
+            assert after.items() <= before.items()
+            lost = before.keys() - after.keys()
+            assert all(any(covers(f, sequence) for f in findings) for sequence in lost)
+            assert len(lost) <= 1 or options != options_for(CLEAR)
+
+
+@forms
+async def test_a_cut_costs_no_message_that_is_not_told(
+    tmp_path: Path, options: FileOptions
+) -> None:
+    made = await make_volume(tmp_path, options)
+    files = {path: data for path, data in snapshot(tmp_path).items() if path.name != "natsd.lock"}
+    path = block_paths(made)[1]
+    for wound in truncated(files[path], range(64, len(files[path]), 131)):
+        disk = disk_of(files | {path: wound.data})
+        report = check_volume(disk, tmp_path, made.operator, os.urandom)
+        assert report.findings or report.messages == len(made.messages), wound.what
+
+
+def covers(finding: Finding, sequence: int) -> bool:
+    return finding.first_sequence <= sequence <= finding.last_sequence
 
 
 async def test_neither_touches_a_volume_in_use(tmp_path: Path) -> None:
