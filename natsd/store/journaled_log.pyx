@@ -129,7 +129,8 @@ cdef class JournaledLog(MessageLog):
             is_active = block is self.blocks.active
             extent = block.take(
                 commit_number, self.edges.first if is_active else durable.first,
-                min(self.edges.last, block.last_sequence), is_active, closing and is_active,
+                self.edges.last if is_active else block.last_sequence,
+                is_active, closing and is_active,
             )
             if extent is not None:
                 extents.append((block, extent))

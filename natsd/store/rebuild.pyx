@@ -117,7 +117,7 @@ cdef class BlockShare:
 
     def merge_into(self, SubjectIndex index not None, Expiries expiries not None) -> None:
         """Add what this block holds to the stream's. Only one thread at a time."""
-        cdef PatternCursor cursor = PatternCursor(self.subjects, b">")
+        cdef PatternCursor cursor = PatternCursor(self.subjects, None)
         cdef SequenceSet none_dead = SequenceSet()
         cdef uint32_t at
         cdef int64_t slot

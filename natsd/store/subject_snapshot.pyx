@@ -45,7 +45,7 @@ cdef class SubjectSnapshot:
         self.index = index
         self.name = bytearray()
         self.piece = bytearray()
-        self.cursor = PatternCursor(index.trie, b">")
+        self.cursor = PatternCursor(index.trie, None)
         self.frozen.top = index.trie.memory.contents.top
         self.frozen.pages = <Subject**> calloc(
             (self.frozen.top >> FROZEN_PAGE_BITS) + 1, sizeof(Subject*)
