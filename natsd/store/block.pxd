@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from natsd.store.array cimport Array
+from natsd.store.block_extent cimport BlockExtent
 from natsd.store.block_index cimport BlockIndex
 from natsd.store.record cimport RecordView
 from natsd.store.scan cimport Scan
@@ -13,22 +14,6 @@ cdef enum Found:
     COLD = -1                   # it may be there, but what tells is not in memory
     ABSENT = 0
     FOUND = 1
-
-
-cdef class BlockBuffer:
-    """Bytes that never move; freed with the last extent that refers to them."""
-    cdef unsigned char* data
-    cdef uint32_t capacity
-
-
-cdef class BlockExtent:
-    """What one commit writes: bytes `offset` .. `offset + length` of the block. A buffer."""
-    cdef BlockBuffer holder     # keeps `data` where it is
-    cdef const unsigned char* data
-    cdef readonly uint32_t offset
-    cdef readonly uint32_t length
-    cdef readonly uint64_t commit_number
-    cdef readonly uint64_t last_sequence
 
 
 cdef struct Point:              # what a block can be taken back to
@@ -60,7 +45,7 @@ cdef class MsgBlock:
     cdef readonly SequenceSet skipped       # reserved without a message; None: nothing
     cdef Array interruptions                # uint32_t offsets of what is no message, ascending
 
-    # The bytes from `cache_start` on, which is 0 or the size on disk.
+    # The bytes from `cache_start` on: all, or what was not on disk when the cache was cleared.
     cdef object holder                      # BlockBuffer, bytes that were loaded, or None
     cdef unsigned char* data
     cdef uint32_t capacity                  # room at `data`; 0: it is not to be written to
@@ -68,7 +53,9 @@ cdef class MsgBlock:
 
     cdef uint64_t chain
     cdef uint64_t last_checksum             # of the last record that is no mark; 0: none
-    cdef readonly bint void_previous        # the last commit on disk is torn: its removals are void
+    # The last commit on disk is torn: its removals are void, which the next mark says. So that
+    # there is one, an empty record of removals waits for it.
+    cdef readonly bint void_previous
     cdef readonly bint sealed               # nothing but removals is to be written any more
     cdef list damage_found
 
@@ -117,6 +104,8 @@ cdef class MsgBlock:
     cdef uint32_t size_at(self, uint32_t place) noexcept nogil
     cdef void note_record(self, uint64_t checksum, size_t size) noexcept nogil
     cdef int interrupt(self) except -1
+    cdef int void_torn(self) except -1
+    cdef SequenceSet find_dead(self)
     cdef int note_skip(self, uint64_t sequence, uint64_t count) except -1
     cdef Point point(self) noexcept nogil
     cdef list forget_lost(self, Scan scan)

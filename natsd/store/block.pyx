@@ -16,17 +16,19 @@ Promise
   each for itself. Without arrays what is dead is a SequenceSet.
 - A record is served only if it verified when it was loaded; what did not is in `damage`.
 
+Without the GIL, `self.x += 1` is written out: in a debug build it would look whether self is None.
+
 Source: MsgBlock of the .NET port of nats-server; "Durability" of the design.
 """
 
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from natsd.core.subject cimport wire_bytes
 from natsd.store.array cimport array_add
+from natsd.store.block_extent cimport BlockBuffer, BlockExtent, new_buffer
 from natsd.store.block_index cimport (
     NO_SLOT, OFFSET_MASK, REMOVED, index_add, index_bytes, index_cut, index_find, index_free,
     index_next_live, index_seek, index_sequence, index_trim,
@@ -38,6 +40,7 @@ from natsd.store.record cimport (
     mix_chain, record_length_at, record_size, view_record, write_u64,
 )
 
+from natsd.store.block_summary import BlockSummary
 from natsd.store.errors import BlockFull, MaximumMessageSizeExceeded, SequenceMismatch
 
 cdef enum:
@@ -45,27 +48,7 @@ cdef enum:
     LOGICAL_BYTES_MAX = 0x7fffffff
     RELATIVE_MAX = 0xffffffff
 
-
-cdef class BlockBuffer:
-    def __dealloc__(self):
-        free(self.data)
-
-
-cdef BlockBuffer new_buffer(size_t capacity):
-    cdef BlockBuffer buffer = BlockBuffer.__new__(BlockBuffer)
-    buffer.data = <unsigned char*> malloc(capacity)
-    if buffer.data == NULL:
-        raise MemoryError
-    buffer.capacity = <uint32_t> capacity
-    return buffer
-
-
-cdef class BlockExtent:
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, <void*> self.data, self.length, 1, flags)
-
-    def __len__(self):
-        return self.length
+cdef uint64_t SEQUENCE_LIMIT = 0xffffffffffffffff   # so that one more than a sequence is one too
 
 
 cdef class MsgBlock:
@@ -125,9 +108,10 @@ cdef class MsgBlock:
         self.damage_found = scan.damage
         for sequence, count in scan.skips:
             self.note_skip(sequence, count)
+        self.durable = self.point()
         self.adopt_arrays(scan)
         self.adopt_bytes(scan)
-        self.durable = self.point()
+        self.void_torn()
         return self
 
     # Bytes
@@ -168,7 +152,7 @@ cdef class MsgBlock:
 
     cdef int adopt_bytes(self, Scan scan) except -1:
         """Cache what was scanned, and behind it what is not on disk yet."""
-        cdef size_t durable_size = scan.end
+        cdef size_t durable_size = self.durable.size
         cdef size_t rest = self.size - durable_size
         cdef BlockBuffer buffer
         if rest == 0 and scan.size == durable_size:
@@ -179,7 +163,9 @@ cdef class MsgBlock:
             buffer = new_buffer(max(<size_t> BUFFER_BYTES_MIN, <size_t> self.size))
             memcpy(buffer.data, scan.bytes_at, durable_size)
             if rest:
-                memcpy(buffer.data + durable_size, self.data, rest)
+                memcpy(
+                    buffer.data + durable_size, self.data + (durable_size - self.cache_start), rest
+                )
             self.holder = buffer
             self.data = buffer.data
             self.capacity = buffer.capacity
@@ -236,7 +222,7 @@ cdef class MsgBlock:
         assert self.has_arrays
         if size > RECORD_BYTES_MAX:
             raise MaximumMessageSizeExceeded
-        if sequence <= self.last_sequence or (
+        if sequence <= self.last_sequence or sequence == SEQUENCE_LIMIT or (
             self.index.count and sequence - self.index.base > RELATIVE_MAX
         ):
             raise SequenceMismatch(f"sequence {sequence} after {self.last_sequence}")
@@ -258,7 +244,7 @@ cdef class MsgBlock:
     cdef void note_record(self, uint64_t checksum, size_t size) noexcept nogil:
         self.chain = mix_chain(self.chain, checksum)
         self.last_checksum = checksum
-        self.size += <uint32_t> size
+        self.size = self.size + <uint32_t> size
 
     cdef int interrupt(self) except -1:
         """What is written next is no message."""
@@ -272,7 +258,7 @@ cdef class MsgBlock:
         cdef size_t size = record_size(0, 0, 8, False)
         cdef unsigned char[8] body
         cdef unsigned char* to
-        if sequence <= self.last_sequence or count == 0 or sequence + (count - 1) < sequence:
+        if sequence <= self.last_sequence or count == 0 or sequence + count < sequence:
             raise SequenceMismatch(f"{count} sequences from {sequence} on")
         write_u64(body, count)
         to = self.reserve(sequence, size)
@@ -390,18 +376,18 @@ cdef class MsgBlock:
         cdef int64_t place = index_find(&self.index, sequence)
         if place < 0 or self.index.offsets[place] & REMOVED:
             return False
-        self.live_bytes -= self.size_at(<uint32_t> place)
-        self.message_count -= 1
-        self.index.offsets[place] |= REMOVED
+        self.live_bytes = self.live_bytes - self.size_at(<uint32_t> place)
+        self.message_count = self.message_count - 1
+        self.index.offsets[place] = self.index.offsets[place] | REMOVED
         return True
 
     cdef bint mark_live(self, uint64_t sequence) noexcept nogil:
         cdef int64_t place = index_find(&self.index, sequence)
         if place < 0 or not self.index.offsets[place] & REMOVED:
             return False
-        self.index.offsets[place] &= OFFSET_MASK
-        self.message_count += 1
-        self.live_bytes += self.size_at(<uint32_t> place)
+        self.index.offsets[place] = self.index.offsets[place] & OFFSET_MASK
+        self.message_count = self.message_count + 1
+        self.live_bytes = self.live_bytes + self.size_at(<uint32_t> place)
         return True
 
     # Committing
@@ -481,6 +467,11 @@ cdef class MsgBlock:
         self.chain = self.durable.chain
         self.commit_number = self.durable.commit_number
         self.last_checksum = self.durable.last_checksum
+        return self.void_torn()
+
+    cdef int void_torn(self) except -1:
+        if self.void_previous:
+            self.append_tombstones(SequenceSet().encode(), False, 0)
         return 0
 
     # Arrays and cache, dropped and loaded
@@ -492,6 +483,7 @@ cdef class MsgBlock:
         self.interruptions = scan.interruptions
         memset(&scan.index, 0, sizeof(scan.index))
         memset(&scan.interruptions, 0, sizeof(scan.interruptions))
+        index_cut(&self.index, self.size)
         index_trim(&self.index)
         self.has_arrays = True
         return 0
@@ -500,23 +492,26 @@ cdef class MsgBlock:
         """Keep only which sequences are dead; returns how many bytes that frees. All of the block
         must be on disk."""
         cdef int64_t before = self.array_bytes
-        cdef uint64_t sequence = self.base_sequence
-        cdef uint64_t live
-        cdef SequenceSet dead
         if not self.has_arrays or self.durable.size != self.size:
             return 0
-        dead = SequenceSet()
-        while sequence <= self.last_sequence:
-            live = self.next_live(sequence) or self.last_sequence + 1
-            if live > sequence:
-                dead.add_run(sequence, live - 1)
-            sequence = live + 1
-        self.dead = dead
+        self.dead = self.find_dead()
         index_free(&self.index)
         free(self.interruptions.items)
         memset(&self.interruptions, 0, sizeof(self.interruptions))
         self.has_arrays = False
         return before - self.array_bytes
+
+    cdef SequenceSet find_dead(self):
+        """What is no live message between base_sequence and last_sequence."""
+        cdef SequenceSet dead = SequenceSet()
+        cdef uint64_t sequence = self.base_sequence
+        cdef uint64_t live
+        while sequence <= self.last_sequence:
+            live = self.next_live(sequence) or self.last_sequence + 1
+            if live > sequence:
+                dead.add_run(sequence, live - 1)
+            sequence = live + 1
+        return dead
 
     def load(self, Scan scan not None) -> list[int]:
         """Cache the block's bytes, and its arrays where they were dropped, from a scan of what is
@@ -535,6 +530,41 @@ cdef class MsgBlock:
             self.adopt_arrays(scan)
             self.apply_dead()
         return lost
+
+    def summary(self) -> BlockSummary:
+        """What `from_summary` needs. Raises ValueError while something is not on disk."""
+        if self.durable.size != self.size:
+            raise ValueError(f"block {self.block_id} is not wholly on disk")
+        dead = self.find_dead() if self.has_arrays else self.dead
+        return BlockSummary(
+            self.block_id, self.seed, self.base_sequence, self.last_sequence, self.size,
+            self.commit_number, self.chain, self.last_checksum, self.message_count,
+            self.live_bytes, bool(self.sealed), dead.encode(),
+            b"" if self.skipped is None else self.skipped.encode(), tuple(self.damage_found),
+        )
+
+    @classmethod
+    def from_summary(cls, summary, uint32_t max_bytes) -> MsgBlock:
+        """The block as it was, with neither its bytes nor its arrays in memory: see `load`."""
+        cdef MsgBlock self = cls.__new__(cls)
+        self.max_bytes = max_bytes
+        self.block_id = summary.block_id
+        self.seed = summary.seed
+        self.base_sequence = self.index.base = summary.base_sequence
+        self.last_sequence = summary.last_sequence
+        self.size = self.cache_start = summary.size
+        self.commit_number = summary.commit_number
+        self.chain = summary.chain
+        self.last_checksum = summary.last_checksum
+        self.message_count = summary.message_count
+        self.live_bytes = summary.live_bytes
+        self.sealed = summary.sealed
+        self.dead = SequenceSet.decode(summary.dead)
+        if summary.skipped:
+            self.skipped = SequenceSet.decode(summary.skipped)
+        self.damage_found = list(summary.damage)
+        self.durable = self.point()
+        return self
 
     cdef list forget_lost(self, Scan scan):
         """Make holes in the index where the scan found no message."""

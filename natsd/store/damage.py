@@ -6,9 +6,9 @@ from typing import NamedTuple
 class Damage(NamedTuple):
     """One damaged stretch of a block: logical offset and length, and the messages it may have cost.
 
-    `first_sequence` to `last_sequence` are the sequences that are missing there; both are 0 where no
-    message is missing (a commit mark, say, of which there are two), and `last_sequence` alone where
-    nothing after the damage tells.
+    `first_sequence` to `last_sequence` are the sequences that are missing there; both are 0 where
+    no message is missing (a commit mark, say, of which there are two), and `last_sequence` alone
+    where nothing after the damage tells.
     """
 
     offset: int

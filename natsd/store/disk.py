@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeAlias
 
+from natsd.store.errors import StoreInUse
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 DIRECTORY_MODE = 0o700
@@ -42,8 +44,8 @@ class ShortWrite(OSError):
         self.written = written
 
 
-class DirectoryLocked(Exception):
-    """Another process serves this directory; the text is one line for the user."""
+class DirectoryLocked(StoreInUse):
+    """Another process serves this directory; says which, in one line for the user."""
 
     def __init__(self, path: Path, holder_pid: int) -> None:
         holder = f"process {holder_pid}" if holder_pid else "another process"

@@ -4,21 +4,23 @@ A store that has something to write calls `Committer.dirty(source)`. When its tu
 
     store (a CommitSource)                      committer
     take_extent() ─────────────── Extent ─────> worker thread: allocate, pwrite, sync
-      goes on filling a buffer                   (or one line of the volume's journal, synced)
+      goes on filling a buffer                   (or with many others in the volume's journal)
       of its own meanwhile
     committed()  <── written; with `sync_interval: always` also on disk: acknowledge
-    synced()     <── all that was committed before is on disk: remove, overwrite, unlink
+    on_disk(n)   <── its first n commits are on disk: remove, overwrite, unlink
     failed(e)    <── nothing of the extent counts: roll back
 
 Promise
 - At most one extent of a source is out at a time; each is answered by exactly one of `committed`
-  and `failed`, on the loop's thread, in the order in which they were taken.
-- The committer holds a reference to `data` until the answer, and reads it in another thread: the
-  bytes must neither move nor change until then.
+  and `failed`, on the thread that runs the committer.
+- The committer reads `data` in another thread until the answer: the bytes must neither move nor
+  change. It lets go of its reference a little after the answer.
 - On `failed(StoreFull)` the file was cut back to `offset`: it is as it was before the extent. The
-  committer looks for space by itself and calls `resumed()` once there is some.
+  committer looks for space by itself and calls `resumed()` once there is some; until then it takes
+  nothing.
 - On `failed(StoreReadOnly)` nothing is known about the file from `offset` on, and nothing will be
-  written for this source again until it is opened anew.
+  written for this source again until it is opened anew. It can come without an extent being out:
+  a sync on the timer or a checkpoint failed.
 """
 
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Protocol
 
 from natsd.store.disk import Buffer, DiskFile
+from natsd.store.errors import StoreError
 
 ALLOCATION_BYTES_MIN = 4096
 ALLOCATION_STEP_BYTES_MAX = 1 << 20
@@ -37,8 +40,7 @@ class Extent:
 
     `allocate_to`: the size up to which the file is to be reserved first, 0 for no reservation.
     `new_in`: the directory to be synced along, where the file has just been created or renamed.
-    `following`: what is to be written after this one is on disk, as part of the same commit (the
-    first bytes of the next block after the last ones of this).
+    A store that begins a new block writes the last bytes of the old one in a commit before.
     """
 
     file: DiskFile
@@ -46,11 +48,14 @@ class Extent:
     data: Buffer
     allocate_to: int = 0
     new_in: Path | None = None
-    following: "Extent | None" = None
 
 
 class CommitSource(Protocol):
-    """One store, as the committer sees it. To subclass it saves the two methods few need."""
+    """One store, as the committer sees it. To subclass it saves what few need."""
+
+    # What was appended and not committed; bounded by `Committer.attach`.
+    buffered_bytes: int = 0
+    buffered_msgs: int = 0
 
     def take_extent(self) -> Extent | None:
         """What is to be written now; None if there is nothing."""
@@ -58,14 +63,16 @@ class CommitSource(Protocol):
     def committed(self) -> None:
         """The extent is written: what it holds may be acknowledged."""
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: StoreError) -> None:
         """The extent is not written: StoreFull (roll back, go on later) or StoreReadOnly."""
 
-    def synced(self) -> None:
-        """All that was committed so far is on disk; what it replaces may go."""
+    def on_disk(self, commits: int) -> None:
+        """The first `commits` extents that were committed are on disk; what they replace may go."""
+        return
 
     def resumed(self) -> None:
         """There is space again after a StoreFull."""
+        return
 
 
 def grown_allocation(end_bytes: int, block_bytes_max: int) -> int:

@@ -16,6 +16,8 @@ from natsd.core.subject cimport wire_bytes, wire_text
 cdef const char* BLOCK_MAGIC = b"NATSDBLK"
 cdef const char* MARK_MAGIC = b"MARK"
 
+HEADER_BYTES = BLOCK_HEADER_BYTES
+OVERHEAD_BYTES = RECORD_BYTES_MIN         # of a message, beside its subject, headers and payload
 KIND_MESSAGE = MESSAGE
 KIND_SKIP = SKIP
 KIND_TOMBSTONES = TOMBSTONES
@@ -223,6 +225,11 @@ def encode(
         <uint32_t> len(header_bytes), data_bytes, <uint32_t> len(data_bytes),
     )
     return record
+
+
+def erased(seed: int, sequence: int, noise: bytes) -> bytes:
+    """What stands in the place of an erased message: OVERHEAD_BYTES more than the noise."""
+    return erased_record(seed, sequence, noise)
 
 
 def header_is_whole(data: bytes, seed: int) -> bool:

@@ -1,6 +1,6 @@
 """See scan.pyx."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from natsd.store.array cimport Array
 from natsd.store.block_index cimport BlockIndex
@@ -72,9 +72,13 @@ cdef class Scan:
     cdef uint64_t committed_sequence
     cdef uint64_t committed_checksum
 
+    # The subject of the message at that place of the index, which must be no hole, nor erased.
+    cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil
+
     cdef bint open_header(self, uint64_t first_sequence) noexcept nogil
     cdef bint find_seed(self, uint64_t* seed, uint32_t* block_id) noexcept nogil
     cdef bint mark_is_ours(self, const Mark* mark, uint32_t at) noexcept nogil
+    cdef bint is_twin(self, const Mark* mark) noexcept nogil
     cdef int walk(self) noexcept nogil
     cdef int take_mark(self, const Mark* mark, uint32_t at) noexcept nogil
     cdef int judge(self, const Mark* mark) noexcept nogil

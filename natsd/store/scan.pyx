@@ -13,14 +13,18 @@ Promise
   disk (a sealed block, or what index.db covers); then it is damage, and what verifies is kept.
 - A last commit that is not whole and that nothing proves: its messages that verify are kept, none
   of its removals is applied (`torn_commit`).
+- The caller cuts the file at `end`, and syncs that, before anything is written behind it.
 - The seed comes from the block's header; if that is damaged, from the marks. A mark counts only in
   its own place: the bytes it covers end where it begins.
+
+Without the GIL, `self.x += 1` is written out: in a debug build it would look whether self is None.
 
 Source: "Recovery trusts nothing" of the design.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport free
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from natsd.store.array cimport array_add
@@ -73,14 +77,17 @@ cdef class Scan:
     """What one block holds. Everything is known when the constructor returns.
 
     `data` is the block's logical bytes. `proven` of them, from the start, are known to have been
-    synced. `first_sequence` is what a block whose header is damaged is taken to begin with, where
-    the caller knows (0: its first whole message tells).
+    synced; where there are fewer, the end is damaged. `first_sequence` is what a block whose header
+    is damaged began with, where the caller knows (0: what is missing before its first whole message
+    is not known more closely).
     """
 
     def __cinit__(self, bytes data not None, *, uint32_t proven=0, uint64_t first_sequence=0):
         cdef int rc = 0
-        if len(data) > LOGICAL_BYTES_MAX:
-            raise ValueError(f"a block of {len(data)} bytes")
+        if max(len(data), proven) > LOGICAL_BYTES_MAX:
+            raise ValueError(f"a block of {max(len(data), proven)} bytes")
+        if len(data) < proven:
+            data = data.ljust(proven, b"\0")
         self.data = data
         self.bytes_at = <const unsigned char*> PyBytes_AS_STRING(data)
         self.size = <uint32_t> len(data)
@@ -89,7 +96,7 @@ cdef class Scan:
             if self.readable:
                 rc = self.walk()
             if rc >= 0:
-                rc = self.finish(<uint32_t> rc, min(proven, self.size))
+                rc = self.finish(<uint32_t> rc, proven)
         if rc < 0:
             raise MemoryError
 
@@ -127,6 +134,9 @@ cdef class Scan:
         cdef uint32_t at = BLOCK_HEADER_BYTES
         cdef bint found = False
         while at + MARK_BYTES <= self.size:
+            if read_u64(self.bytes_at + at) == 0:
+                at += 8         # the length of a mark is not 0, and begins it
+                continue
             if parse_mark(self.bytes_at + at, self.size - at, &mark) and in_place(&mark, at):
                 found = True
                 seed[0] = mark.seed
@@ -138,9 +148,21 @@ cdef class Scan:
 
     cdef bint mark_is_ours(self, const Mark* mark, uint32_t at) noexcept nogil:
         """Whether it was written for this block and this place, first or second of its pair."""
+        if mark.seed != self.header.seed or mark.block_id != self.header.block_id:
+            return False
+        if self.has_mark and mark.commit_number <= self.mark.commit_number and (
+            not self.is_twin(mark)
+        ):
+            return False        # of a commit that was undone, and its place written anew
+        return in_place(mark, at)
+
+    cdef bint is_twin(self, const Mark* mark) noexcept nogil:
+        """Whether it is the second mark of the last commit."""
         return (
-            mark.seed == self.header.seed and mark.block_id == self.header.block_id
-            and in_place(mark, at)
+            mark.commit_number == self.mark.commit_number
+            and mark.extent_start == self.mark.extent_start
+            and mark.extent_length == self.mark.extent_length
+            and mark.chain == self.mark.chain
         )
 
     # The walk
@@ -219,8 +241,8 @@ cdef class Scan:
             self.extent_altered = True
             removed = REMOVED
         else:
-            self.live_bytes += header.length
-            self.live_count += 1
+            self.live_bytes = self.live_bytes + header.length
+            self.live_count = self.live_count + 1
         self.last_sequence = header.sequence
         return index_add(&self.index, header.sequence, at | removed, NO_SLOT)
 
@@ -231,7 +253,7 @@ cdef class Scan:
             count = read_u64(self.bytes_at + at + RECORD_HEADER_BYTES)
         if (
             count == 0 or header.sequence <= self.last_sequence
-            or header.sequence + (count - 1) < header.sequence
+            or header.sequence + count < header.sequence
         ):
             self.extent_whole = False
             return self.note_damage(at, header.length, 0, 0, BAD_ORDER)
@@ -248,7 +270,7 @@ cdef class Scan:
         """A commit ends here, or its second mark is passed."""
         if interrupt(self, at) < 0:
             return -1
-        if self.has_mark and mark.commit_number == self.mark.commit_number:
+        if self.has_mark and self.is_twin(mark):
             self.extent_start = at + MARK_BYTES
             self.end = at + MARK_BYTES
             return 0
@@ -294,6 +316,7 @@ cdef class Scan:
         cdef uint64_t at = mark.extent_start
         cdef uint64_t end = extent_end(mark)
         cdef const unsigned char* record
+        cdef bint altered = False
         while at < end:
             record = self.bytes_at + at
             if not parse_header(record, end - at, self.header.seed, &header):
@@ -301,8 +324,10 @@ cdef class Scan:
             if header.length > end - at or not body_is_whole(record, &header, self.header.seed):
                 return False
             chain = mix_chain(chain, record_checksum(record))
+            if header.kind == MESSAGE and header.flags & ERASED:
+                altered = True
             at += header.length
-        return chain == mark.chain
+        return altered or chain == mark.chain
 
     # Damage
 
@@ -316,7 +341,7 @@ cdef class Scan:
             if not parse_mark(record, self.size - at, &mark) or not self.mark_is_ours(&mark, at):
                 return False
             sequence[0] = mark.last_sequence + 1
-            return not self.has_mark or mark.commit_number >= self.mark.commit_number
+            return True
         if not parse_header(record, self.size - at, self.header.seed, &header):
             return False
         sequence[0] = header.sequence
@@ -350,7 +375,6 @@ cdef class Scan:
         """No header verified from `at` on until `upto`: what is missing there?"""
         cdef uint64_t sequence = 0
         cdef Mark mark
-        cdef bint known = self.has_mark or self.index.count or self.header.first_sequence
         if upto - at == MARK_BYTES:
             if self.has_mark and at == extent_end(&self.mark) + MARK_BYTES:
                 self.extent_start = upto        # the second mark of the commit before
@@ -361,7 +385,7 @@ cdef class Scan:
                 return self.note_damage(at, MARK_BYTES, 0, 0, BAD_MARK)
         self.extent_whole = False
         self.verifies(upto, &sequence)
-        if known and sequence > self.last_sequence + 1:
+        if sequence > self.last_sequence + 1:
             return self.note_damage(
                 at, upto - at, self.last_sequence + 1, sequence - 1, BAD_RECORDS
             )
@@ -427,17 +451,17 @@ cdef class Scan:
                 last = index_sequence(&self.index, place)
                 break
             if offset and not offset & REMOVED:
-                self.live_bytes -= record_length_at(self.bytes_at + offset)
-                self.live_count -= 1
+                self.live_bytes = self.live_bytes - record_length_at(self.bytes_at + offset)
+                self.live_count = self.live_count - 1
         index_cut(&self.index, self.end)
         while self.removals.count and removals[self.removals.count - 1].offset >= self.end:
-            self.removals.count -= 1
+            self.removals.count = self.removals.count - 1
         while self.reserved.count and skips[self.reserved.count - 1].offset >= self.end:
-            self.reserved.count -= 1
+            self.reserved.count = self.reserved.count - 1
         while self.damaged.count and damaged[self.damaged.count - 1].offset >= self.end:
-            self.damaged.count -= 1
+            self.damaged.count = self.damaged.count - 1
         while self.interruptions.count and places[self.interruptions.count - 1] >= self.end:
-            self.interruptions.count -= 1
+            self.interruptions.count = self.interruptions.count - 1
         if self.reserved.count:
             skips += self.reserved.count - 1
             last = max(last, skips.sequence + (skips.count - 1))
@@ -452,7 +476,13 @@ cdef class Scan:
         memmove(
             &removals[first], &removals[upto], (self.removals.count - upto) * sizeof(Tombstones)
         )
-        self.removals.count -= upto - first
+        self.removals.count = self.removals.count - (upto - first)
+
+    cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil:
+        cdef RecordView view
+        view_record(self.bytes_at + (self.index.offsets[place] & OFFSET_MASK), &view)
+        length[0] = <uint16_t> view.subject_len
+        return view.subject
 
     # For Python
 

@@ -103,7 +103,7 @@ cdef class SequenceSet:
         cdef uint32_t each
         for each in range(at, at + number):
             page_free(&self.entries[each])
-        self.entry_count -= number
+        self.entry_count = self.entry_count - number
         memmove(
             &self.entries[at], &self.entries[at + number], (self.entry_count - at) * sizeof(Entry)
         )

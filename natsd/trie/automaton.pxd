@@ -11,6 +11,7 @@ cdef enum ByteKind:     # what a byte of the pattern is
     BYTE_STAR           # a token that is exactly `*`
     BYTE_TAIL           # a last token that is exactly `>`
     BYTE_END            # behind the last byte
+    BYTE_ANY            # no pattern: every byte string, valid subject or not
 
 cdef struct Automaton:
     const unsigned char* text
@@ -28,6 +29,8 @@ cdef inline int64_t automaton_step(
         return state + 2 if byte == self.text[at] else AUTOMATON_REFUSED
     if kind == BYTE_END:
         return AUTOMATON_REFUSED
+    if kind == BYTE_ANY:
+        return state
     if byte != c'.':
         return state | 1
     if not state & 1:               # an empty token
@@ -44,7 +47,7 @@ cdef inline bint automaton_accepts(const Automaton* self, uint32_t state) noexce
     cdef uint32_t at = state >> 1
     if state & 1:
         return self.kinds[at] == BYTE_TAIL or self.kinds[at + 1] == BYTE_END
-    return self.kinds[at] == BYTE_END
+    return self.kinds[at] >= BYTE_END
 
 
 cdef inline bint automaton_is_literal(const Automaton* self, uint32_t state) noexcept nogil:
@@ -53,6 +56,6 @@ cdef inline bint automaton_is_literal(const Automaton* self, uint32_t state) noe
 
 
 cdef class Pattern:
-    cdef readonly bytes text
+    cdef readonly bytes text        # empty: every byte string
     cdef bytes kinds
     cdef Automaton automaton

@@ -38,13 +38,20 @@ cdef bytes kinds_of(bytes text):
 
 
 cdef class Pattern:
-    """A pattern that can be stepped through. Raises InvalidSubject for what is none."""
+    """A pattern that can be stepped through; None takes every byte string, whatever it is.
+
+    Raises InvalidSubject for a text that is no pattern.
+    """
 
     def __cinit__(self, text):
-        self.text = wire_bytes(text)
-        if not self.text or not subject_is_valid(self.text, len(self.text)):
-            raise InvalidSubject(text)
-        self.kinds = kinds_of(self.text)
+        if text is None:
+            self.text = b""
+            self.kinds = bytes([<int> BYTE_ANY])
+        else:
+            self.text = wire_bytes(text)
+            if not self.text or not subject_is_valid(self.text, len(self.text)):
+                raise InvalidSubject(text)
+            self.kinds = kinds_of(self.text)
         self.automaton.text = <const unsigned char*> <const char*> self.text
         self.automaton.kinds = <const unsigned char*> <const char*> self.kinds
         self.automaton.length = <uint32_t> len(self.text)

@@ -2,7 +2,9 @@
 
 from libc.stdint cimport int32_t, uint32_t
 
+from natsd.trie.cursor cimport Cursor
 from natsd.trie.memory cimport TrieMemory
+from natsd.trie.merge cimport Merge
 
 
 cdef enum:
@@ -17,9 +19,14 @@ cdef class CellTrie:
     # Content of an index as a Python object: what was put, or a consistent copy of a record.
     # Called between `wake` and `rest` of a lease, or by the writer.
     cdef object content_at(self, int32_t index)
+    # Content for a slot that is new, or that has some: which is returned, to be let go of last.
+    cdef int check_content(self, object value) except -1     # before anything is changed
+    cdef object set_content(self, int32_t index, bint created, object value)
     cdef int begin_write_call(self) except -1
     cdef void end_write_call(self) noexcept
     cdef int refuse(self, int reason) except -1
+    cdef object _merge_content(self, Merge* merge, object update, object transformer)
+    cdef list _merge_with(self, Merge* merge, Cursor cursor, object transformer)
 
 
 cdef uint32_t cell_limit(object max_bytes) except? 0

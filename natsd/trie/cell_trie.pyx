@@ -9,7 +9,11 @@ from libc.stdint cimport int32_t, uint32_t
 
 from natsd.trie.cells cimport CELL_BYTES, CELL_BYTES_MAX, cell_address, cells_in_use
 from natsd.trie.contents cimport slots_in_use
+from natsd.trie.cursor cimport Cursor
 from natsd.trie.memory cimport close_memory, recycle, root_of
+from natsd.trie.merge cimport (
+    Merge, merge_ascend_to, merge_close, merge_descend, merge_open, merge_slot,
+)
 from natsd.trie.mutation cimport NO_MEMORY, NO_ROOM
 
 from typing import NamedTuple
@@ -70,7 +74,68 @@ cdef class CellTrie:
         """Use again all that no reader can see, now rather than with a later write."""
         recycle(&self.memory)
 
+    def cursor(self, reverse: bool = False) -> Cursor:
+        """A walk over this trie; `natsd.trie.views` makes slices, unions and matches of them."""
+        from natsd.trie.trie_cursor import TrieCursor   # which is made of what stands here
+        return TrieCursor(self, reverse)
+
+    def apply(self, mutation: object, transformer: object) -> None:
+        """Merge all that another trie, or a view of tries, leads to into this trie.
+
+        Each content becomes `transformer(existing, update)`, where `existing` is None for a new
+        key; None from the transformer leaves the key as it is. It must not write to this trie.
+        Readers see a merge branch by branch. TrieFull, and whatever mutation or transformer raise,
+        end it between two keys: what was merged by then stays.
+        """
+        cdef Cursor cursor = mutation.cursor()
+        cdef Merge merge
+        cdef int reason
+        self.begin_write_call()
+        try:
+            reason = merge_open(&merge, &self.memory)
+            if reason < 0:
+                self.refuse(reason)
+            _replaced = self._merge_with(&merge, cursor, transformer)
+        finally:
+            merge_close(&merge)
+            self.end_write_call()
+
+    cdef list _merge_with(self, Merge* merge, Cursor cursor, object transformer):
+        """What it replaces, to be let go of last."""
+        cdef list replaced = []
+        cdef int reason
+        while cursor.depth >= 0:
+            update = cursor.content()
+            if update is not None:
+                replaced.append(self._merge_content(merge, update, transformer))
+            if cursor.advance() < 0:
+                break
+            merge_ascend_to(merge, cursor.depth - 1)
+            reason = merge_descend(merge, <unsigned char> cursor.incoming_transition)
+            if reason < 0:
+                self.refuse(reason)
+        return replaced
+
+    cdef object _merge_content(self, Merge* merge, object update, object transformer):
+        cdef int32_t slot = merge.states[merge.depth].content
+        cdef bint created
+        value = transformer(None if slot < 0 else self.content_at(slot), update)
+        if value is None:
+            return None
+        self.check_content(value)
+        slot = merge_slot(merge, &created)
+        if slot < 0:
+            self.refuse(slot)
+        self.key_count += created
+        return self.set_content(slot, created, value)
+
     cdef object content_at(self, int32_t index):
+        raise NotImplementedError
+
+    cdef int check_content(self, object value) except -1:
+        raise NotImplementedError
+
+    cdef object set_content(self, int32_t index, bint created, object value):
         raise NotImplementedError
 
     cdef int begin_write_call(self) except -1:

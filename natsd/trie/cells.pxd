@@ -26,6 +26,7 @@ cdef enum:
     CELL_SEGMENT_FIRST_BYTES = 1024
     CELL_BYTES_MAX = 0x7fffffe0
     NO_FREE_CELL = 1            # no cell begins there; 0 is a cell like others
+    WAITING_SHARE = 16          # one in so many cells may wait while a Split takes new ones
 
 cdef struct Cells:
     uintptr_t[CELL_SEGMENTS] base
@@ -62,6 +63,7 @@ cdef inline uint32_t take_cell(Cells* cells) noexcept nogil:
         cells.free_count -= 1
         return offset
     offset = cells.top
+    assert offset < cells.end
     cells.top = offset + CELL_BYTES
     return offset
 
@@ -71,6 +73,18 @@ cdef inline uint32_t take_clear_cell(Cells* cells) noexcept nogil:
     cdef uint32_t offset = take_cell(cells)
     memset(cell_address(cells, offset), 0, CELL_BYTES)
     return offset
+
+
+cdef inline uint32_t take_clear_neighbour(Cells* cells) noexcept nogil:
+    """The same, next to the one taken before: the cells of a Split are read one after another.
+
+    Recycled cells lie anywhere, and wait for other uses meanwhile; when many wait they are taken.
+    """
+    cdef uint32_t offset = cells.top
+    if offset == cells.end or cells.free_count * WAITING_SHARE > offset // CELL_BYTES:
+        return take_clear_cell(cells)
+    cells.top = offset + CELL_BYTES
+    return offset                   # of a fresh segment, which is zero
 
 
 cdef inline void give_cell(Cells* cells, uint32_t offset) noexcept nogil:

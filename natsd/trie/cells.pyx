@@ -1,14 +1,22 @@
 """Segments of cells: taken from the system as the trie grows, given back when it is gone."""
 
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from natsd.trie.atomics cimport log2_u32, release_fence
 
+cdef extern from "segments.h" nogil:
+    void* segment_take(size_t size) noexcept
+    void segment_give(void* segment, size_t size) noexcept
+
 
 cdef inline uint64_t segment_start(uint32_t segment) noexcept nogil:
     return (<uint64_t> 512) << segment if segment else 0
+
+
+cdef inline uint64_t segment_size(const Cells* cells, uint32_t segment) noexcept nogil:
+    cdef uint64_t size = segment_start(segment) if segment else CELL_SEGMENT_FIRST_BYTES
+    return min(size, cells.limit - segment_start(segment))
 
 
 cdef void open_cells(Cells* cells, uint32_t limit) noexcept nogil:
@@ -27,9 +35,8 @@ cdef int grow_cells(Cells* cells, uint32_t count) noexcept nogil:
         if cells.end == 0:
             segment = 0
         start = segment_start(segment)
-        size = start if segment else CELL_SEGMENT_FIRST_BYTES
-        size = min(size, cells.limit - start)
-        address = <unsigned char*> calloc(1, size)
+        size = segment_size(cells, segment)
+        address = <unsigned char*> segment_take(size)
         if address == NULL:
             return -2
         cells.base[segment] = <uintptr_t> address - start
@@ -42,5 +49,8 @@ cdef void close_cells(Cells* cells) noexcept nogil:
     cdef uint32_t segment
     for segment in range(CELL_SEGMENTS):
         if segment_start(segment) < cells.end:
-            free(<void*> (cells.base[segment] + segment_start(segment)))
+            segment_give(
+                <void*> (cells.base[segment] + segment_start(segment)),
+                segment_size(cells, segment),
+            )
     cells.end = cells.top = 0

@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 from natsd.trie.cells cimport cell_address, take_cell
 from natsd.trie.memory cimport TrieMemory, retire_cell
 from natsd.trie.nodes cimport (
-    CHAIN_END, CHAIN_LAST, Pointer, at, chain_length, chain_target, is_chain, kind_of,
+    CHAIN_END, Pointer, at, chain_length, chain_target, is_chain, kind_of,
 )
 
 
@@ -80,6 +80,6 @@ cdef inline Pointer joined_chain(
     TrieMemory* memory, unsigned char transition, Pointer child
 ) noexcept nogil:
     """A transition to a child that was there before: in one new cell with it, if it is a Chain."""
-    if is_chain(child) and chain_length(child) < CHAIN_LAST:
+    if is_chain(child) and chain_length(child) < CHAIN_END:
         return chain_before(memory, transition, copied_chain(memory, child))
     return new_chain(memory, transition, child)

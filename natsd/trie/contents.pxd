@@ -3,11 +3,15 @@
     index      0    8    16   32        64            2^30 …  2^31
     segment    │ 0  │ 1  │ 2  │    3    │   … each as long as all before it
 
-    slot, `stride` bytes     [ content: a record of `width` bytes, or one object's address ][ u32 ]
-                               sequence lock, records only: odd while being written ──────────┘
+    slot       [ a record of `width` bytes, or an object's address ]   `stride` to the next one
 
 - A slot keeps its index and address from `take_slot` until it is given back, through any change of
-  the trie's structure. Records come zeroed, but for the sequence lock, which only ever counts up.
+  the trie's structure. Records come zeroed.
+- A record is changed under a sequence lock, which is odd meanwhile; a reader that met a change
+  takes its copy again. Sixteen locks serve all records: no record pays for one, and those who use
+  different records rarely meet.
+- Slots follow one another without a gap: 64-bit fields of a record are aligned where its width is a
+  multiple of 8, else to 4 bytes.
 - A free slot keeps the index of the next free one in its first four bytes.
 """
 
@@ -15,8 +19,7 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
 from natsd.trie.atomics cimport (
-    acquire_fence, acquire_u32, log2_u32, relaxed_store_u32, relaxed_u32, release_fence,
-    release_u32,
+    log2_u32, relaxed_store_u32, relaxed_u32, release_fence, release_u32,
 )
 
 
@@ -25,6 +28,7 @@ cdef enum:
     SLOT_SEGMENT_FIRST = 8
     SLOTS_MAX = 0x7fffffff
     NO_FREE_SLOT = 0xffffffff
+    RECORD_LOCKS = 16
 
 cdef struct Contents:
     uintptr_t[SLOT_SEGMENTS] base
@@ -35,6 +39,7 @@ cdef struct Contents:
     uint32_t free               # a recycled slot, or NO_FREE_SLOT
     uint32_t free_count
     bint holds_objects          # owned references; else records
+    uint32_t[RECORD_LOCKS] locks
 
 
 cdef inline unsigned char* slot_address(const Contents* contents, uint32_t slot) noexcept nogil:
@@ -55,6 +60,7 @@ cdef inline int32_t take_slot(Contents* contents) noexcept nogil:
     cdef unsigned char* address
     if slot == NO_FREE_SLOT:
         slot = contents.top
+        assert slot < contents.end
         contents.top = slot + 1
         return <int32_t> slot           # of a fresh segment, which is zero
     address = slot_address(contents, slot)
@@ -77,18 +83,14 @@ cdef inline uint64_t slots_in_use(const Contents* contents) noexcept nogil:
 
 # The sequence lock of a record: one writer, readers on any thread.
 
-cdef inline unsigned char* slot_lock(const Contents* contents, uint32_t slot) noexcept nogil:
-    return slot_address(contents, slot) + contents.stride - 4
-
-
 cdef inline void begin_slot_write(Contents* contents, uint32_t slot) noexcept nogil:
-    cdef unsigned char* lock = slot_lock(contents, slot)
+    cdef uint32_t* lock = &contents.locks[slot % RECORD_LOCKS]
     relaxed_store_u32(lock, relaxed_u32(lock) + 1)
     release_fence()
 
 
 cdef inline void end_slot_write(Contents* contents, uint32_t slot) noexcept nogil:
-    cdef unsigned char* lock = slot_lock(contents, slot)
+    cdef uint32_t* lock = &contents.locks[slot % RECORD_LOCKS]
     release_u32(lock, relaxed_u32(lock) + 1)
 
 

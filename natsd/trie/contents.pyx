@@ -3,10 +3,13 @@
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from natsd.trie.atomics cimport acquire_fence, acquire_u32, log2_u32, relaxed_u32, release_fence
+
+cdef extern from "segments.h" nogil:
+    void* segment_take(size_t size) noexcept
+    void segment_give(void* segment, size_t size) noexcept
 
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
@@ -19,12 +22,17 @@ cdef inline uint64_t segment_start(uint32_t segment) noexcept nogil:
     return (<uint64_t> 4) << segment if segment else 0
 
 
+cdef inline uint64_t segment_slots(uint32_t segment) noexcept nogil:
+    cdef uint64_t start = segment_start(segment)
+    return min(start if segment else SLOT_SEGMENT_FIRST, SLOTS_MAX - start)
+
+
 cdef void open_contents(Contents* contents, uint32_t record_bytes) noexcept nogil:
     """Slots for records of so many bytes, with their lock; 0: for objects."""
     memset(contents, 0, sizeof(Contents))
     contents.holds_objects = record_bytes == 0
     contents.width = record_bytes if record_bytes else sizeof(void*)
-    contents.stride = (record_bytes + 4 + 7) & ~(<uint32_t> 7)
+    contents.stride = (contents.width + 3) & ~(<uint32_t> 3)
     contents.free = NO_FREE_SLOT
 
 
@@ -36,8 +44,8 @@ cdef int grow_slots(Contents* contents) noexcept nogil:
         return -1
     segment = log2_u32((contents.end >> 2) | 1) if contents.end else 0
     start = segment_start(segment)
-    count = min(start if segment else SLOT_SEGMENT_FIRST, SLOTS_MAX - start)
-    address = <unsigned char*> calloc(count, contents.stride)
+    count = segment_slots(segment)
+    address = <unsigned char*> segment_take(count * contents.stride)
     if address == NULL:
         return -2
     contents.base[segment] = <uintptr_t> address - start * contents.stride
@@ -66,7 +74,10 @@ cdef void close_contents(Contents* contents) noexcept nogil:
             release_objects(contents)
     for segment in range(SLOT_SEGMENTS):
         if segment_start(segment) < contents.end:
-            free(<void*> (contents.base[segment] + segment_start(segment) * contents.stride))
+            segment_give(
+                <void*> (contents.base[segment] + segment_start(segment) * contents.stride),
+                segment_slots(segment) * contents.stride,
+            )
     contents.end = contents.top = 0
 
 
@@ -74,7 +85,7 @@ cdef void copy_slot(
     const Contents* contents, uint32_t slot, unsigned char* into
 ) noexcept nogil:
     cdef unsigned char* address = slot_address(contents, slot)
-    cdef unsigned char* lock = slot_lock(contents, slot)
+    cdef const uint32_t* lock = &contents.locks[slot % RECORD_LOCKS]
     cdef uint32_t before
     cdef uint32_t spins = 0
     while True:

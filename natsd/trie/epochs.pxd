@@ -77,6 +77,7 @@ cdef inline bint is_stale(const Lease* lease) noexcept nogil:
 # The writer's side. Each says 0, or -1: out of memory, before anything is changed.
 
 cdef int reserve_retired(Epochs* epochs, uint32_t count) noexcept nogil
+cdef void release_ring(Epochs* epochs) noexcept nogil       # if it is large and empty
 cdef uint32_t oldest_epoch_in_use(Epochs* epochs) noexcept nogil    # begins the next one first
 cdef void make_stale(Epochs* epochs, uint32_t before) noexcept nogil
 cdef void open_epochs(Epochs* epochs, uint32_t garbage_limit) noexcept nogil
@@ -86,6 +87,7 @@ cdef void close_epochs(Epochs* epochs) noexcept nogil
 cdef inline void retire(Epochs* epochs, int32_t what) noexcept nogil:
     """Detached just now: what a reader may still be looking at. `reserve_retired` made room."""
     cdef Retired* place = &epochs.ring[(epochs.first + epochs.count) & (epochs.capacity - 1)]
+    assert epochs.count < epochs.capacity
     place.what = what
     place.epoch = <uint32_t> epochs.now
     epochs.count += 1

@@ -11,13 +11,13 @@ from natsd.trie.atomics cimport (
 
 cdef enum:
     RING_MIN = 16
-    LOOK_MIN = 8
+    RING_KEPT_MAX = 1024
 
 
 cdef void open_epochs(Epochs* epochs, uint32_t garbage_limit) noexcept nogil:
     memset(epochs, 0, sizeof(Epochs))
     epochs.now = 1
-    epochs.look_at = LOOK_MIN
+    epochs.look_at = 1
     epochs.garbage_limit = garbage_limit
 
 
@@ -75,6 +75,14 @@ cdef int reserve_retired(Epochs* epochs, uint32_t count) noexcept nogil:
     epochs.first = 0
     epochs.capacity = capacity
     return 0
+
+
+cdef void release_ring(Epochs* epochs) noexcept nogil:
+    """What a large merge or a long reader has made of it is not kept."""
+    if epochs.count == 0 and epochs.capacity > RING_KEPT_MAX:
+        free(epochs.ring)
+        epochs.ring = NULL
+        epochs.first = epochs.capacity = 0
 
 
 cdef uint32_t oldest_epoch_in_use(Epochs* epochs) noexcept nogil:

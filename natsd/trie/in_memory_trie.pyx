@@ -20,6 +20,8 @@ from natsd.trie.memory cimport open_memory, recycle, root_of
 from natsd.trie.mutation cimport NO_ROOM, NOT_THERE, insert_key, remove_key
 from natsd.trie.nodes cimport content_of, find_node
 
+from types import GenericAlias
+
 
 cdef class InMemoryTrie(CellTrie):
     """byte string → object."""
@@ -28,6 +30,10 @@ cdef class InMemoryTrie(CellTrie):
         self, *, max_bytes: int = CELL_BYTES_MAX, garbage_bytes_max: int = GARBAGE_BYTES_MAX
     ):
         open_memory(&self.memory, cell_limit(max_bytes), 0, garbage_limit(garbage_bytes_max))
+
+    def __class_getitem__(cls, content: object) -> object:
+        """`InMemoryTrie[int]`, for annotations."""
+        return GenericAlias(cls, content)
 
     cdef object content_at(self, int32_t index):
         cdef PyObject* content = (
@@ -55,8 +61,7 @@ cdef class InMemoryTrie(CellTrie):
 
     def put(self, key: bytes, value: object) -> None:
         """Set what the key leads to. TrieFull: nothing was changed."""
-        if value is None:
-            raise TypeError("None cannot be content")
+        self.check_content(value)
         self.begin_write_call()
         try:
             _replaced = self._set(key, value)
@@ -88,25 +93,34 @@ cdef class InMemoryTrie(CellTrie):
         finally:
             self.end_write_call()
 
-    cdef object _set(self, bytes key, object value):
-        """What it replaces, for the caller to let go of last."""
-        cdef bint created
-        cdef int32_t slot = insert_key(&self.memory, key, len(key), &created)
-        cdef PyObject** place
+    cdef int check_content(self, object value) except -1:
+        if value is None:
+            raise TypeError("None cannot be content")
+        return 0
+
+    cdef object set_content(self, int32_t index, bint created, object value):
+        cdef PyObject** place = (
+            <PyObject**> slot_address(&self.memory.contents, <uint32_t> index)
+        )
         cdef object replaced = None
-        if slot == NO_ROOM and self.memory.epochs.count:
-            recycle(&self.memory)
-            slot = insert_key(&self.memory, key, len(key), &created)
-        if slot < 0:
-            self.refuse(slot)
-        place = <PyObject**> slot_address(&self.memory.contents, <uint32_t> slot)
         if not created:
             replaced = <object> place[0]
             Py_DECREF(replaced)
         Py_INCREF(value)
         place[0] = <PyObject*> value
-        self.key_count += created
         return replaced
+
+    cdef object _set(self, bytes key, object value):
+        """What it replaces, for the caller to let go of last."""
+        cdef bint created
+        cdef int32_t slot = insert_key(&self.memory, key, len(key), NULL, &created)
+        if slot == NO_ROOM and self.memory.epochs.count:
+            recycle(&self.memory)
+            slot = insert_key(&self.memory, key, len(key), NULL, &created)
+        if slot < 0:
+            self.refuse(slot)
+        self.key_count += created
+        return self.set_content(slot, created, value)
 
     cdef bint _delete(self, bytes key) except -1:
         cdef int32_t slot = remove_key(&self.memory, key, len(key))

@@ -31,7 +31,7 @@ class MatchCursor(Cursor):
         return self._source.content()
 
     def advance(self) -> int:
-        return self._land(self._enter(-1 if not self.reverse else 256))
+        return self._land(self._enter(255 if self.reverse else 0))
 
     def skip_children(self) -> int:
         return self._land(self._source.skip_children())
@@ -51,7 +51,7 @@ class MatchCursor(Cursor):
             return -1
         wanted = self._pattern.literal(self._states[self.depth])
         if wanted < 0:
-            return self._source.skip_to(self.depth + 1, min(max(transition, 0), 255))
+            return self._source.skip_to(self.depth + 1, transition)
         if (wanted > transition) if self.reverse else (wanted < transition):
             return self._source.skip_children()
         return self._source.skip_to(self.depth + 1, wanted)

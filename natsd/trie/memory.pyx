@@ -13,7 +13,8 @@ from natsd.trie.contents cimport (
     close_contents, give_slot, open_contents, reserve_slot, slot_address,
 )
 from natsd.trie.epochs cimport (
-    Retired, close_epochs, make_stale, oldest_epoch_in_use, open_epochs, reserve_retired,
+    Retired, close_epochs, make_stale, oldest_epoch_in_use, open_epochs, release_ring,
+    reserve_retired,
 )
 
 cdef enum:
@@ -78,6 +79,7 @@ cdef void recycle(TrieMemory* memory) noexcept nogil:
             &memory.epochs, memory.epochs.ring[place & (memory.epochs.capacity - 1)].epoch + 1
         )
         recycle_before(memory, oldest_epoch_in_use(&memory.epochs))
+    release_ring(&memory.epochs)
     memory.epochs.look_at = memory.epochs.count + look_step(memory)
 
 

@@ -15,10 +15,11 @@ Source: Cassandra's InMemoryTrie design (putRecursive), made iterative; it has n
 """
 
 from libc.stdint cimport int32_t, uint32_t
+from libc.string cimport memcpy
 
 from natsd.trie.attach cimport attach_child, detach_child
 from natsd.trie.chain cimport chain_before, chain_of, copied_chain
-from natsd.trie.contents cimport take_slot
+from natsd.trie.contents cimport slot_address, take_slot
 from natsd.trie.memory cimport (
     SPARE_CELLS, TrieMemory, prepare, prepare_path, retire_cell, retire_slot, set_root,
 )
@@ -67,7 +68,8 @@ cdef Py_ssize_t walk_down(
 
 
 cdef int32_t insert_key(
-    TrieMemory* memory, const unsigned char* key, Py_ssize_t length, bint* created
+    TrieMemory* memory, const unsigned char* key, Py_ssize_t length,
+    const unsigned char* initial, bint* created,
 ) noexcept nogil:
     cdef Py_ssize_t depth
     cdef int32_t slot
@@ -86,6 +88,8 @@ cdef int32_t insert_key(
     if reason < 0:
         return reason
     slot = take_slot(&memory.contents)
+    if initial != NULL:
+        memcpy(slot_address(&memory.contents, slot), initial, memory.contents.width)
     attach_branch(memory, key, length, depth, slot)
     created[0] = True
     return slot

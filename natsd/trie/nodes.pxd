@@ -30,7 +30,7 @@ Source: Cassandra's InMemoryTrie design. Where it disagrees with itself we chose
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from natsd.trie.atomics cimport acquire_fence, acquire_i32, acquire_u16, relaxed_u8
+from natsd.trie.atomics cimport acquire_i32, acquire_u16, prefetch_cell, relaxed_u8
 from natsd.trie.cells cimport CELL_MASK, Cells, cell_address
 
 
@@ -274,6 +274,7 @@ cdef inline Pointer find_node(
             node = chain_target(cells, node)
             depth += run
             continue
+        prefetch_cell(at(cells, node) + 64)     # where a Split's end cell often stands
         node = node_child(cells, node, key[depth])
         if node == NONE:
             return NONE

@@ -46,4 +46,5 @@ cdef class PatternCursor:
     cdef int _moved(self, int depth) noexcept nogil
     cdef int _grow(self) noexcept nogil
     cdef void _leave(self) noexcept nogil
+    cdef int _refuse_if_in_use(self) except -1
     cdef int _pin_or_raise(self) except -1

@@ -11,6 +11,7 @@ back to any of them. Costs grow with the keys that `*` and `>` must look at, not
   or, where that was recycled meanwhile, says PATTERN_STALE (StaleCursor in Python), as often as
   asked; `resume` then goes on behind the last match, in the trie as it is by then. So it does at
   any time: `close` between two slices and nothing is held back meanwhile.
+- One thread at a time. `count` lets go of the GIL; whoever uses the cursor meanwhile is refused.
 - A key is found at most once, keys come in ascending order, and a key that was there all the time
   is found. One that came or went meanwhile may be found or not.
 """
@@ -38,6 +39,7 @@ from natsd.trie.errors import StaleCursor
 cdef class PatternCursor:
     """The matches of `pattern`, a NATS subject with or without wildcards. Raises InvalidSubject.
 
+    No pattern, None, matches every key, also one that is no valid subject, as `>` does not.
     As an iterator it gives (key, content); contents of a RecordTrie are copies of the records.
     """
 
@@ -51,6 +53,7 @@ cdef class PatternCursor:
         if self._grow() < 0:
             raise MemoryError()
         self.states[0] = 0
+        self.unread = True
         rest(self.lease)
 
     def __dealloc__(self):
@@ -97,11 +100,13 @@ cdef class PatternCursor:
 
     def resume(self) -> None:
         """Go on behind the last match, from the root as it is now."""
+        self._refuse_if_in_use()
         if self.restart() < 0:
             raise MemoryError()
 
     def close(self) -> None:
-        """Give back the lease; there are no more matches then."""
+        """Give back the lease; there are no more matches then, unless it resumes."""
+        self._refuse_if_in_use()
         self._leave()
 
     @property
@@ -141,9 +146,11 @@ cdef class PatternCursor:
             return PATTERN_NO_MEMORY
         walk_restart(&self.walk)
         self.known = 0
-        self.unread = False
+        self.unread = self.key_len < 0
         result = self._return_to_key()
-        if not self.pinned:
+        if result < 0:
+            self._leave()
+        elif not self.pinned:
             rest(self.lease)
         return result
 
@@ -195,16 +202,16 @@ cdef class PatternCursor:
     cdef bint _reads_path(self) noexcept nogil:
         """Let the pattern read what is new of the path; does it take that?"""
         cdef uint32_t depth = <uint32_t> self.walk.depth
-        cdef int64_t state = self.states[self.known]
-        while self.known < depth:
-            state = automaton_step(
-                &self.pattern.automaton, <uint32_t> state, self.walk.path[self.known]
-            )
+        cdef uint32_t at = self.known
+        cdef int64_t state = self.states[at]
+        while at < depth:
+            state = automaton_step(&self.pattern.automaton, <uint32_t> state, self.walk.path[at])
             if state < 0:
-                return False
-            self.known += 1
-            self.states[self.known] = <uint32_t> state
-        return True
+                break
+            at += 1
+            self.states[at] = <uint32_t> state
+        self.known = at
+        return at == depth
 
     cdef int _return_to_key(self) noexcept nogil:
         """Down the path of the last match as far as it still exists, everything behind it ahead."""
@@ -252,7 +259,13 @@ cdef class PatternCursor:
             leave(self.lease)
             self.lease = NULL
 
+    cdef int _refuse_if_in_use(self) except -1:
+        if self.pinned:
+            raise RuntimeError("another thread is using this cursor")
+        return 0
+
     cdef int _pin_or_raise(self) except -1:
+        self._refuse_if_in_use()
         if not self.pin():
             raise StaleCursor("the trie has recycled what this cursor stood on")
         return 0

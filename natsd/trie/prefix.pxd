@@ -50,6 +50,7 @@ cdef inline Pointer new_prefix(
     """Content for a node with children; `fresh`: the node is of this very change."""
     cdef uint32_t offset
     cdef unsigned char* cell
+    assert node > NONE and kind_of(node) != PREFIX
     if has_room_for_prefix(node):
         if not fresh and is_chain(node):
             node = copied_chain(memory, node)

@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
+from natsd.trie.atomics cimport prefetch_cell
 from natsd.trie.cell_trie cimport GARBAGE_BYTES_MAX, CellTrie, cell_limit, garbage_limit
 from natsd.trie.cells cimport CELL_BYTES_MAX
 from natsd.trie.contents cimport (
@@ -19,11 +20,22 @@ from natsd.trie.contents cimport (
 )
 from natsd.trie.epochs cimport Lease, enter, leave
 from natsd.trie.memory cimport open_memory, recycle, root_of
-from natsd.trie.mutation cimport NO_ROOM, NOT_THERE, insert_key, remove_key
+from natsd.trie.merge cimport (
+    Merge, merge_ascend_to, merge_close, merge_descend, merge_open, merge_slot,
+)
+from natsd.trie.mutation cimport NO_MEMORY, NO_ROOM, NOT_THERE, insert_key, remove_key
 from natsd.trie.nodes cimport content_of, find_node
+from natsd.trie.walk cimport WALK_NO_MEMORY, Walk, walk_advance, walk_close, walk_open
 
 cdef enum:
     RECORD_BYTES_MAX = 4096
+
+
+cdef void take_over(
+    void* context, unsigned char* into, const unsigned char* update,
+    int64_t slot, int64_t update_slot, bint created,
+) noexcept nogil:
+    memcpy(into, update, (<uint32_t*> context)[0])
 
 
 cdef class RecordTrie(CellTrie):
@@ -46,21 +58,30 @@ cdef class RecordTrie(CellTrie):
     # For compiled callers
 
     cdef int64_t find(self, const unsigned char* key, Py_ssize_t length) noexcept nogil:
-        return content_of(
+        cdef int32_t slot = content_of(
             &self.memory.cells, find_node(&self.memory.cells, root_of(&self.memory), key, length)
         )
+        if slot >= 0:
+            prefetch_cell(slot_address(&self.memory.contents, <uint32_t> slot))
+        return slot
 
     cdef int64_t insert(
         self, const unsigned char* key, Py_ssize_t length, bint* created
     ) except -2 nogil:
-        cdef int32_t slot = insert_key(&self.memory, key, length, created)
+        return self.insert_record(key, length, NULL, created)
+
+    cdef int64_t insert_record(
+        self, const unsigned char* key, Py_ssize_t length, const unsigned char* initial,
+        bint* created,
+    ) except -2 nogil:
+        cdef int32_t slot = insert_key(&self.memory, key, length, initial, created)
         if slot == NO_ROOM and self.memory.epochs.count:
             recycle(&self.memory)
-            slot = insert_key(&self.memory, key, length, created)
+            slot = insert_key(&self.memory, key, length, initial, created)
         if slot < 0:
             with gil:
                 self.refuse(slot)
-        self.key_count += created[0]
+        self.key_count = self.key_count + created[0]
         self._tidy()
         return slot
 
@@ -76,7 +97,7 @@ cdef class RecordTrie(CellTrie):
         if slot < 0:
             with gil:
                 self.refuse(slot)
-        self.key_count -= 1
+        self.key_count = self.key_count - 1
         self._tidy()
         return True
 
@@ -104,6 +125,66 @@ cdef class RecordTrie(CellTrie):
         copy_slot(&self.memory.contents, index, <unsigned char*> PyBytes_AS_STRING(record))
         return record
 
+    cdef int check_content(self, object value) except -1:
+        if len(<bytes?> value) != self.memory.contents.width:
+            raise ValueError(f"a record has {self.memory.contents.width} bytes, not {len(value)}")
+        return 0
+
+    cdef object set_content(self, int32_t index, bint created, object value):
+        self.begin_write(index)
+        memcpy(
+            self.record(index), <const unsigned char*> <bytes> value, self.memory.contents.width
+        )
+        self.end_write(index)
+        return None
+
+    cdef int merge_records(
+        self, RecordTrie other, MergeRecord merge_record, void* context
+    ) except -1 nogil:
+        cdef Lease* lease = enter(&other.memory.epochs)
+        cdef Walk walk
+        cdef Merge merge
+        cdef int reason = NO_MEMORY
+        if lease != NULL and walk_open(&walk, &other.memory, False) == 0:
+            reason = merge_open(&merge, &self.memory)
+            if reason == 0:
+                reason = self._merge_walk(&merge, &walk, other, merge_record, context)
+            merge_close(&merge)
+            walk_close(&walk)
+        if lease != NULL:
+            leave(lease)
+        self._tidy()
+        if reason < 0:
+            with gil:
+                self.refuse(reason)
+        return 0
+
+    cdef int _merge_walk(
+        self, Merge* merge, Walk* walk, RecordTrie other, MergeRecord merge_record, void* context
+    ) noexcept nogil:
+        cdef int reason = 0
+        cdef int depth
+        cdef int32_t slot
+        cdef bint created
+        while reason == 0:
+            if walk.content >= 0:
+                slot = merge_slot(merge, &created)
+                if slot < 0:
+                    return slot
+                self.key_count = self.key_count + created
+                self.begin_write(slot)
+                merge_record(
+                    context, self.record(slot), other.record(walk.content),
+                    slot, walk.content, created,
+                )
+                self.end_write(slot)
+            depth = walk_advance(walk)
+            if depth < 0:
+                return NO_MEMORY if depth == WALK_NO_MEMORY else 0
+            merge_ascend_to(merge, walk.depth - 1)
+            reason = merge_descend(merge, walk.path[walk.depth - 1])
+        return reason
+
     # The same for Python
 
     def get(self, key: bytes, default: object = None) -> bytes | None:
@@ -125,13 +206,18 @@ cdef class RecordTrie(CellTrie):
         """Set the key's record, as a whole. Was the key new?"""
         cdef int64_t slot
         cdef bint created
-        if len(record) != self.memory.contents.width:
-            raise ValueError(f"a record has {self.memory.contents.width} bytes, not {len(record)}")
-        slot = self.insert(key, len(key), &created)
-        self.begin_write(slot)
-        memcpy(self.record(slot), <const unsigned char*> record, self.memory.contents.width)
-        self.end_write(slot)
+        self.check_content(record)
+        slot = self.insert_record(key, len(key), record, &created)
+        if not created:
+            self.set_content(<int32_t> slot, created, record)
         return created
+
+    def update(self, other: RecordTrie) -> None:
+        """Take over all keys of another trie, with their records."""
+        if other.memory.contents.width != self.memory.contents.width:
+            raise ValueError("the records of the two tries differ in width")
+        with nogil:
+            self.merge_records(other, take_over, &self.memory.contents.width)
 
     def delete(self, key: bytes) -> bool:
         """Take the key out. Was it there?"""

@@ -13,7 +13,7 @@
 from libc.stdint cimport uint32_t
 
 from natsd.trie.atomics cimport release_i32
-from natsd.trie.cells cimport take_clear_cell
+from natsd.trie.cells cimport take_clear_neighbour
 from natsd.trie.memory cimport TrieMemory, retire_cell
 from natsd.trie.nodes cimport (
     NONE, SPARSE_CHILDREN_MAX, SPLIT, SPLIT_HEAD, Pointer, in_cell,
@@ -27,7 +27,7 @@ cdef enum:
 
 
 cdef inline Pointer new_split_cell(TrieMemory* memory) noexcept nogil:
-    return <Pointer> (take_clear_cell(&memory.cells) | SPLIT)
+    return <Pointer> (take_clear_neighbour(&memory.cells) | SPLIT)
 
 
 cdef inline Pointer new_end(

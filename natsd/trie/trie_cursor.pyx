@@ -4,6 +4,7 @@
   with the cursor. Between two moves it rests: the cursor sees what was obsolete when it came to it,
   unless it rested for so long that the trie had to recycle that. Then every move and `content`
   raise StaleCursor, and only `key` still says where it stood.
+- No move lets go of the GIL: two threads that use one cursor take turns.
 - What it may and may not see of writes meanwhile: `natsd/trie/trie.md`.
 """
 
@@ -75,14 +76,13 @@ cdef class TrieCursor(Cursor):
 
     cpdef int advance_to_content(self) except -2:
         """To the next node that has content; returns its depth."""
-        cdef int depth = 0
+        cdef int depth
         if self.lease == NULL:
             return -1
         self._wake()
-        with nogil:
+        depth = walk_advance_multiple(&self.walk)
+        while depth >= 0 and self.walk.content < 0:
             depth = walk_advance_multiple(&self.walk)
-            while depth >= 0 and self.walk.content < 0:
-                depth = walk_advance_multiple(&self.walk)
         return self._landed(depth)
 
     cpdef int skip_children(self) except -2:
@@ -103,6 +103,7 @@ cdef class TrieCursor(Cursor):
     cpdef object close(self):
         """Give back the lease; the cursor is past the end then."""
         self._leave()
+        walk_close(&self.walk)
         Cursor.close(self)
 
     @property

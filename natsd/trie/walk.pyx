@@ -4,13 +4,15 @@ from libc.stdint cimport int32_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from natsd.trie.atomics cimport acquire_i32
+from natsd.trie.atomics cimport acquire_i32, prefetch_cell
 from natsd.trie.cells cimport Cells
+from natsd.trie.contents cimport slot_address
 from natsd.trie.memory cimport TrieMemory, root_of
 from natsd.trie.nodes cimport (
-    NO_CONTENT, NONE, PREFIX, SPLIT, Pointer,
-    at, chain_child, chain_length, chain_target, content_of, kind_of, node_child, prefix_link,
-    sparse_char, sparse_order, sparse_pointer, split_end_slot, split_head_slot, split_mid_slot,
+    NO_CONTENT, NONE, PREFIX, SPARSE_CHILDREN_MAX, SPLIT, Pointer,
+    at, chain_child, chain_length, chain_target, content_of, in_cell, kind_of, node_child,
+    prefix_link, sparse_char, sparse_order, sparse_pointer, split_end_slot, split_head_slot,
+    split_mid_slot,
 )
 
 
@@ -19,6 +21,7 @@ cdef enum:
     PATH_MIN = 128
     LEFT_MASK = 0xffffff
     KIND_SHIFT = 24
+    SPLIT_CELL_CHILDREN = 8
 
 
 cdef int walk_open(Walk* walk, const TrieMemory* memory, bint reverse) noexcept nogil:
@@ -163,10 +166,24 @@ cdef inline uint32_t indexes_in_order(uint32_t order, bint reverse) noexcept nog
     return indexes
 
 
+cdef inline void expect(Walk* walk, Pointer cell, uint32_t count) noexcept nogil:
+    """The walk will come to most of these children, or to their contents: have them fetched."""
+    cdef unsigned char* pointers = in_cell(&walk.memory.cells, cell, 0)
+    cdef uint32_t index
+    cdef Pointer child
+    for index in range(count):
+        child = acquire_i32(pointers + 4 * index)
+        if child > NONE:
+            prefetch_cell(at(&walk.memory.cells, child))
+        elif child < NONE:
+            prefetch_cell(slot_address(&walk.memory.contents, <uint32_t> ~child))
+
+
 cdef inline int enter(Walk* walk) noexcept nogil:
     """Make the children of this Sparse or Split the next to come."""
     if kind_of(walk.node) == SPLIT:
         return push_step(walk, STEP_HEAD, walk.node, 0)
+    expect(walk, walk.node, SPARSE_CHILDREN_MAX)
     return push_step(
         walk, STEP_SPARSE, walk.node,
         indexes_in_order(sparse_order(&walk.memory.cells, walk.node), walk.flip != 0),
@@ -222,6 +239,8 @@ cdef inline int take_split(Walk* walk, Step* step) noexcept nogil:
         return 0
     if kind == STEP_END:
         return descend(walk, depth, <unsigned char> (place ^ walk.flip), found)
+    if kind == STEP_MID:
+        expect(walk, found, SPLIT_CELL_CHILDREN)
     return push_step_at(walk, <StepKind> (kind + 1), found, depth, place)
 
 

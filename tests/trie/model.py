@@ -57,3 +57,11 @@ def shown(cursor: Cursor) -> list[tuple[int, int, bytes, Any]]:
     while cursor.advance() >= 0:
         nodes.append((cursor.depth, cursor.incoming_transition, cursor.key(), cursor.content()))
     return nodes
+
+
+def lies_ahead(cursor: Cursor, depth: int, transition: int) -> bool:
+    """May a walk that stands there skip to that position?"""
+    if depth > cursor.depth:
+        return True
+    there = cursor.key()[depth - 1]
+    return transition < there if cursor.reverse else transition > there

@@ -12,15 +12,27 @@ from natsd.trie.cell_trie import CellTrie
 NONE = 0
 SPLIT, SPARSE, PREFIX = 0x1C, 0x1E, 0x1F
 
+Children = list[tuple[bytes, int]]  # the key down to a child, and its pointer
+
 
 @dataclass
 class Reading:
     contents: dict[bytes, int] = field(default_factory=dict)  # key → content index
     cells: list[int] = field(default_factory=list)  # offsets, each once
     kinds: dict[str, int] = field(default_factory=dict)  # how many of each kind of node
+    is_old: bool = False
 
     def count(self, kind: str) -> None:
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
+
+
+def words(cell: bytes) -> list[int]:
+    """The eight 32-bit numbers in a cell, or in part of one."""
+    return list(struct.unpack(f"={len(cell) // 4}i", cell))
+
+
+def order_word(cell: bytes) -> int:
+    return int(struct.unpack_from("=H", cell, 0x1E)[0])
 
 
 def pointer_at(cell: bytes, offset: int) -> int:
@@ -36,9 +48,13 @@ def order_digits(word: int) -> list[int]:
     return digits
 
 
-def read(trie: CellTrie) -> Reading:
-    reading = Reading()
-    todo = [(b"", trie.root)]
+def read(trie: CellTrie, old_root: int | None = None) -> Reading:
+    """Everything below the root, or below one that the trie had.
+
+    What is obsolete need not be tidy: its last in-place change may have left too little in it.
+    """
+    reading = Reading(is_old=old_root is not None)
+    todo: Children = [(b"", trie.root if old_root is None else old_root)]
     while todo:
         key, node = todo.pop()
         if node == NONE:
@@ -54,7 +70,7 @@ def read(trie: CellTrie) -> Reading:
     return reading
 
 
-def read_node(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list[tuple[bytes, int]]:
+def read_node(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
     if node & 31 == PREFIX:
         prefix = node
         node = read_prefix(trie, reading, key, node)
@@ -78,18 +94,18 @@ def read_prefix(trie: CellTrie, reading: Reading, key: bytes, node: int) -> int:
     return pointer_at(cell, 0x1C) if cell[4] == 0xFF else (node & ~31) | cell[4]
 
 
-def read_chain(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list[tuple[bytes, int]]:
+def read_chain(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
     cell = trie.cell(node)
     reading.count("chain")
     reading.cells.append(node & ~31)
     return [(key + cell[node & 31 : 0x1C], pointer_at(cell, 0x1C))]
 
 
-def read_sparse(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list[tuple[bytes, int]]:
+def read_sparse(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
     cell = trie.cell(node)
     reading.count("sparse")
     reading.cells.append(node & ~31)
-    order = order_digits(struct.unpack_from("=H", cell, 0x1E)[0])
+    order = order_digits(order_word(cell))
     assert 2 <= len(order) <= 6
     assert sorted(order) == list(range(len(order)))
     transitions = [cell[0x18 + index] for index in order]
@@ -99,26 +115,29 @@ def read_sparse(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list
     return [(key + bytes([cell[0x18 + i]]), pointer_at(cell, 4 * i)) for i in order]
 
 
-def read_split(trie: CellTrie, reading: Reading, key: bytes, node: int) -> list[tuple[bytes, int]]:
+def read_split(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
     reading.count("split")
-    children = []
     reading.cells.append(node & ~31)
-    for high in range(4):
-        mid = pointer_at(trie.cell(node), 0x10 + 4 * high)
-        if mid == NONE:
-            continue
-        ends = [(i, pointer_at(trie.cell(mid), 4 * i)) for i in range(8)]
-        ends = [(i, end) for i, end in ends if end != NONE]
-        assert ends, "a mid cell leads somewhere"
+    children: Children = []
+    for high, mid in linked_from(trie, node, 0x10):
         reading.cells.append(mid & ~31)
+        ends = linked_from(trie, mid, 0)
+        assert ends or reading.is_old, "a mid cell leads somewhere"
         for middle, end in ends:
-            found = [(i, pointer_at(trie.cell(end), 4 * i)) for i in range(8)]
-            found = [(i, child) for i, child in found if child != NONE]
-            assert found, "an end cell leads somewhere"
             reading.cells.append(end & ~31)
-            children += [(high << 6 | middle << 3 | i, child) for i, child in found]
-    assert len(children) > 6, "what fits into a Sparse node is one"
-    return [(key + bytes([transition]), child) for transition, child in children]
+            linked = linked_from(trie, end, 0)
+            assert linked or reading.is_old, "an end cell leads somewhere"
+            children += [
+                (key + bytes([high << 6 | middle << 3 | low]), child) for low, child in linked
+            ]
+    assert len(children) > 6 or reading.is_old, "what fits into a Sparse node is one"
+    return children
+
+
+def linked_from(trie: CellTrie, cell: int, start: int) -> list[tuple[int, int]]:
+    """Index and pointer of all that is not NONE in a cell of a Split."""
+    pointers = list(enumerate(words(trie.cell(cell)[start:])))
+    return [(index, pointer) for index, pointer in pointers if pointer != NONE]
 
 
 def check(trie: CellTrie) -> Reading:

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.core.subject import matches
 from natsd.trie.cursor import Cursor
 from natsd.trie.views import Trie, entries, matching, subtrie, union, values
-from tests.trie.model import DictTrie, nodes_of
+from tests.trie.model import DictTrie, lies_ahead, nodes_of
+from tests.trie.test_trie_cursor import trie_of
 
 KEYS = st.lists(st.sampled_from(b"\x00ab\xff"), max_size=4).map(bytes)
 TRIES = st.dictionaries(KEYS, st.integers(0, 9)).map(DictTrie)
@@ -23,14 +24,23 @@ PATTERNS = st.tuples(
 ).map("".join) | st.just(">")
 
 
+def source(content: DictTrie, real: bool) -> Trie:
+    """The model itself, or a real trie of the same content."""
+    return trie_of(content) if real else content
+
+
 def in_order(model: dict[bytes, Any], reverse: bool) -> list[tuple[bytes, Any]]:
     return sorted(model.items(), reverse=reverse)
 
 
-@given(TRIES, st.booleans())
-def test_entries_are_in_the_order_of_their_keys(trie: DictTrie, reverse: bool) -> None:
-    assert list(entries(trie, reverse=reverse)) == in_order(trie, reverse)
-    assert list(values(trie, reverse=reverse)) == [v for _, v in in_order(trie, reverse)]
+@settings(deadline=None)
+@given(TRIES, st.booleans(), st.booleans())
+def test_entries_are_in_the_order_of_their_keys(
+    content: DictTrie, real: bool, reverse: bool
+) -> None:
+    trie = source(content, real)
+    assert list(entries(trie, reverse=reverse)) == in_order(content, reverse)
+    assert list(values(trie, reverse=reverse)) == [v for _, v in in_order(content, reverse)]
 
 
 def test_a_slice_has_its_left_bound_and_not_its_right() -> None:
@@ -62,27 +72,31 @@ def between(
     )
 
 
-@given(TRIES, BOUNDS, BOUNDS, st.booleans(), st.booleans(), st.booleans())
+@settings(deadline=None)
+@given(TRIES, BOUNDS, BOUNDS, st.booleans(), st.booleans(), st.booleans(), st.booleans())
 def test_slices(
-    trie: DictTrie,
+    content: DictTrie,
     left: bytes | None,
     right: bytes | None,
     with_left: bool,
     with_right: bool,
     reverse: bool,
+    real: bool,
 ) -> None:
+    trie = source(content, real)
     view = subtrie(trie, left, right, left_inclusive=with_left, right_inclusive=with_right)
-    expected = between(trie, left, right, with_left, with_right)
+    expected = between(content, left, right, with_left, with_right)
     assert list(entries(view, reverse=reverse)) == in_order(expected, reverse)
 
 
-@given(st.lists(TRIES, max_size=4), st.booleans())
-def test_unions(tries: list[DictTrie], reverse: bool) -> None:
+@settings(deadline=None)
+@given(st.lists(TRIES, max_size=4), st.booleans(), st.booleans())
+def test_unions(contents: list[DictTrie], reverse: bool, real: bool) -> None:
     expected: dict[bytes, list[int]] = {}
-    for trie in tries:
-        for key, value in trie.items():
+    for content in contents:
+        for key, value in content.items():
             expected.setdefault(key, []).append(value)
-    view = union(tries, resolve=list)
+    view = union([source(content, real) for content in contents], resolve=list)
     found = {
         key: value if isinstance(value, list) else [value]
         for key, value in entries(view, reverse=reverse)
@@ -91,14 +105,17 @@ def test_unions(tries: list[DictTrie], reverse: bool) -> None:
     assert list(found) == sorted(expected, reverse=reverse)
 
 
-@given(st.dictionaries(SUBJECTS, st.integers()).map(DictTrie), PATTERNS, st.booleans())
-def test_matches(trie: DictTrie, pattern: str, reverse: bool) -> None:
-    expected = {key: value for key, value in trie.items() if matches(key, pattern)}
-    view = matching(trie, pattern)
+@settings(deadline=None)
+@given(
+    st.dictionaries(SUBJECTS, st.integers()).map(DictTrie), PATTERNS, st.booleans(), st.booleans()
+)
+def test_matches(content: DictTrie, pattern: str, reverse: bool, real: bool) -> None:
+    expected = {key: value for key, value in content.items() if matches(key, pattern)}
+    view = matching(source(content, real), pattern)
     assert list(entries(view, reverse=reverse)) == in_order(expected, reverse)
 
 
-VIEWS: dict[str, Callable[[DictTrie, DictTrie], Trie]] = {
+VIEWS: dict[str, Callable[[Trie, Trie], Trie]] = {
     "slice": lambda trie, other: subtrie(trie, b"a", b"b\xff"),
     "slice to a prefix": lambda trie, other: subtrie(trie, None, b"a", right_inclusive=True),
     "union": lambda trie, other: union([trie, other], resolve=max),
@@ -121,16 +138,17 @@ def same_place(cursor: Cursor, plain: Cursor) -> bool:
     )
 
 
-@given(st.sampled_from(sorted(VIEWS)), TRIES, TRIES, st.booleans(), st.data())
+@settings(deadline=None)
+@given(st.sampled_from(sorted(VIEWS)), TRIES, TRIES, st.booleans(), st.booleans(), st.data())
 def test_views_move_as_plain_tries_do(
-    name: str, trie: DictTrie, other: DictTrie, reverse: bool, data: st.DataObject
+    name: str, one: DictTrie, other: DictTrie, reverse: bool, real: bool, data: st.DataObject
 ) -> None:
     """Every move over a view against the same move over a plain copy of what the view shows.
 
     A view may show nodes without content that a copy does not have, so a move is compared by the
     content that comes next.
     """
-    view = VIEWS[name](trie, other)
+    view = VIEWS[name](source(one, real), source(other, real))
     copy = DictTrie(entries(view))
     cursor, plain = view.cursor(reverse), copy.cursor(reverse)
     while plain.depth >= 0:
@@ -149,12 +167,16 @@ def test_views_move_as_plain_tries_do(
         assert same_place(cursor, plain)
 
 
-def lies_ahead(cursor: Cursor, depth: int, transition: int) -> bool:
-    """May a walk that stands there skip to that position?"""
-    if depth > cursor.depth:
-        return True
-    there = cursor.key()[depth - 1]
-    return transition < there if cursor.reverse else transition > there
+@settings(deadline=None)
+@given(st.sampled_from(sorted(VIEWS)), TRIES, TRIES, TRIES)
+def test_views_can_be_merged_into_a_trie(
+    name: str, one: DictTrie, other: DictTrie, target: DictTrie
+) -> None:
+    view = VIEWS[name](trie_of(one), trie_of(other))
+    trie = trie_of(target)
+    trie.apply(view, lambda existing, update: (existing, update))
+    merged = {key: (target.get(key), value) for key, value in entries(view)}
+    assert dict(entries(trie)) == target | merged
 
 
 def test_the_model_walks_every_prefix() -> None:

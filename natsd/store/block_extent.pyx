@@ -1,0 +1,32 @@
+"""The bytes of a block that is being written, and the part of them that one commit takes.
+
+Promise
+- A BlockBuffer's bytes stay where they are for as long as anything refers to it but its block: a
+  block that grows takes another one. So an extent is good until the last reference to it is gone.
+- An extent's bytes do not change: what a block appends meanwhile stands behind them.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdlib cimport free, malloc
+
+
+cdef class BlockBuffer:
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef BlockBuffer new_buffer(size_t capacity):
+    cdef BlockBuffer buffer = BlockBuffer.__new__(BlockBuffer)
+    buffer.data = <unsigned char*> malloc(capacity)
+    if buffer.data == NULL:
+        raise MemoryError
+    buffer.capacity = <uint32_t> capacity
+    return buffer
+
+
+cdef class BlockExtent:
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, <void*> self.data, self.length, 1, flags)
+
+    def __len__(self):
+        return self.length

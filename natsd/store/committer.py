@@ -1,0 +1,637 @@
+"""Group commit for all stores of a volume.
+
+    stores                committer (the loop's thread)            worker threads
+    dirty(source) ──────> a round, at the end of the turn:
+                          few dirty   take_extent ───────────────> allocate, pwrite, fdatasync
+                          many dirty  take_extent of each ───────> allocate, pwrite
+                                      then the journal ──────────> one pwrite, one fdatasync
+    committed(), on_disk() <─ completion <──────────────────────── the bell
+                          and the next round, of what was filled meanwhile
+
+Promise
+- A source is acknowledged when its bytes are on disk: in its file, or in the journal and (without a
+  sync) in its file. With `sync_interval_s` above 0 it is acknowledged after the write, and told
+  `on_disk` after the timer's sync.
+- Sources fail alone. No space: its file is cut back, StoreFull, and space is looked for every
+  `PROBE_S`. Anything else, or a failed sync: StoreReadOnly, once and for all; no sync is repeated
+  as if the one before had not failed.
+- A failed journal fails nobody: the files it would have stood for are synced instead.
+- Before a file that was committed is closed: `settle`; before it is removed, replaced, cut or
+  overwritten in place: `forget`.
+- One thread calls all of this: the loop's, or any without a loop (`commit_now`).
+
+Why a journal: 1,000 dirty files of 200 B each, two cores, ext4 on a virtual disk, per round: a
+fdatasync for each file 80 ms by one thread, 27 by four, 19 by eight; one syncfs 8 ms; the journal
+1 ms (2026-11-21).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from natsd.store.disk import CommitJob, Disk, DiskFile, is_out_of_space
+from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
+from natsd.store.extent import CommitSource, Extent
+from natsd.store.journal import Journal
+from natsd.store.journal_driver import JournalDriver
+from natsd.store.sync_pass import Outcome, SyncPass
+
+THREADS = 4
+ROUND_SOURCES_MAX = 256
+JOURNAL_EXTENT_BYTES_MAX = 16 << 10  # what is larger is synced in its file, not written twice
+PROBE_S = 1.0
+BUFFERED_BYTES_MAX = 128 << 20
+BUFFERED_MSGS_MAX = 100_000
+
+_logger = logging.getLogger(__name__)
+JobDone = Callable[[CommitJob], None]
+
+
+class State(enum.Enum):
+    """Where a source stands."""
+
+    IDLE = enum.auto()
+    OUT = enum.auto()  # an extent of it is under way
+    FULL = enum.auto()  # space is being looked for
+    DEAD = enum.auto()  # nothing will be written any more
+
+
+@dataclass(slots=True, eq=False)
+class Attached:
+    """One source, and what is known about it."""
+
+    source: CommitSource
+    is_synced_at_once: bool
+    buffered_bytes_max: int
+    buffered_msgs_max: int
+    state: State = State.IDLE
+    error: StoreError | None = None  # why it is FULL or DEAD
+    commits: int = 0
+    probe: tuple[DiskFile, int, int] | None = None  # where how many bytes found no space
+    is_probing: bool = False
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    @property
+    def is_over_limit(self) -> bool:
+        return (
+            self.source.buffered_bytes > self.buffered_bytes_max
+            or self.source.buffered_msgs > self.buffered_msgs_max
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Round:
+    """Many extents on their way through the journal."""
+
+    outstanding: int = 0
+    written: list[tuple[Attached, Extent]] = field(default_factory=list)
+
+
+class Committer:
+    """Takes what stores have to write, and tells them when it is on disk."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        journal: Journal | None = None,
+        *,
+        threads: int = THREADS,
+        sync_interval_s: float = 0,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._workers = disk.commit_workers(threads)
+        self._syncing: set[DiskFile] = set()  # by commits; passes keep away from these
+        self._threads = threads
+        self._journal = (
+            JournalDriver(self._workers, journal, self._syncing.__contains__, self._file_failed)
+            if journal is not None
+            else None
+        )
+        self._sync_interval_s = sync_interval_s
+        self._loop = loop
+        self._attached: dict[CommitSource, Attached] = {}
+        self._dirty: dict[CommitSource, Attached] = {}
+        self._is_scheduled = False
+        self._is_closed = False
+        self._round: Round | None = None
+        self._owners: dict[Path, Attached] = {}  # of files the journal may speak of
+        self._progress: list[asyncio.Future[None]] = []
+        self._unsynced: dict[Path, tuple[DiskFile, Attached]] = {}
+        self._passing: dict[Path, tuple[DiskFile, Attached]] = {}  # being synced by the timer
+        self._timer_pass: SyncPass | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        if loop is not None:
+            self._workers.watch(loop, self.complete)
+
+    # ---- the stores' side
+
+    def attach(
+        self,
+        source: CommitSource,
+        *,
+        always_sync: bool = False,
+        buffered_bytes_max: int = BUFFERED_BYTES_MAX,
+        buffered_msgs_max: int = BUFFERED_MSGS_MAX,
+    ) -> None:
+        """Serve this source. `always_sync`: whatever the interval is (RAFT's logs)."""
+        at_once = always_sync or self._sync_interval_s <= 0
+        self._attached[source] = Attached(source, at_once, buffered_bytes_max, buffered_msgs_max)
+
+    def detach(self, source: CommitSource) -> None:
+        """Forget the source; it must have nothing under way, and its files be settled."""
+        attached = self._attached.pop(source)
+        assert attached.state is not State.OUT
+        attached.state = State.DEAD
+        self._dirty.pop(source, None)
+        self._wake(attached)
+
+    def dirty(self, source: CommitSource) -> None:
+        """The source has something to write. Cheap to say again."""
+        if source not in self._dirty:
+            attached = self._attached[source]
+            if attached.state is not State.DEAD:
+                self._dirty[source] = attached
+                self._schedule()
+
+    def is_over_limit(self, source: CommitSource) -> bool:
+        """Whether more is waiting than the source may buffer."""
+        return self._attached[source].is_over_limit
+
+    async def room(self, source: CommitSource) -> None:
+        """Wait until less is waiting than the source may buffer, or nothing can be written."""
+        attached = self._attached[source]
+        while attached.is_over_limit and attached.state in (State.IDLE, State.OUT):
+            waiter = asyncio.get_running_loop().create_future()
+            attached.waiters.append(waiter)
+            await waiter
+
+    def commit_now(self, source: CommitSource) -> None:
+        """Write and sync what this source has, and return; without an event loop.
+
+        Raises StoreFull (space may be there at the next call) or StoreReadOnly.
+        """
+        attached = self._attached[source]
+        if attached.state is State.FULL:
+            self._look_for_space(attached)
+        self._run_until(
+            lambda: (
+                source not in self._dirty
+                and attached.state is not State.OUT
+                and not attached.is_probing
+            )
+        )
+        if attached.error is not None:
+            raise attached.error
+
+    def sync_now(self) -> None:
+        """Have all that was committed on disk now, without waiting for the timer or for a loop."""
+        while self._unsynced or self._timer_pass:
+            self._sync_unsynced()
+            self._run_until(lambda: self._timer_pass is None)
+
+    def _run_until(self, is_done: Callable[[], bool]) -> None:
+        self.begin_round()
+        while not is_done():
+            if not self._workers.in_flight:
+                return
+            self._workers.wait()
+            self.complete()
+
+    # ---- rounds
+
+    def _schedule(self) -> None:
+        if self._loop is not None and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self.begin_round)
+
+    def complete(self) -> None:
+        """Jobs are done: tell their stores, and go on with what has come together since."""
+        for job in self._workers.take_completed():
+            cast(JobDone, job.token)(job)
+        self.begin_round()
+        progress, self._progress = self._progress, []
+        for waiter in progress:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def begin_round(self) -> None:
+        """Take what stores have to write, as far as threads and the journal are free."""
+        self._is_scheduled = False
+        if self._round is None:
+            ready = [a for a in self._dirty.values() if a.state is State.IDLE]
+            for attached in [a for a in ready if not a.is_synced_at_once]:
+                self._start_direct(attached)
+            self._begin_synced([a for a in ready if a.is_synced_at_once])
+        for sync_pass in (self._timer_pass, self._journal):
+            if sync_pass is not None:
+                sync_pass.go_on()
+
+    def _begin_synced(self, ready: list[Attached]) -> None:
+        free = self._threads - len(self._syncing)
+        if len(ready) <= free or self._journal is None or not self._journal.is_usable:
+            for attached in ready[: max(0, free)]:
+                self._start_direct(attached)
+        elif not self._journal.is_writing:
+            self._start_round(ready[:ROUND_SOURCES_MAX])
+
+    def _take(self, attached: Attached) -> Extent | None:
+        self._dirty.pop(attached.source, None)
+        try:
+            extent = attached.source.take_extent()
+        except Exception as error:
+            _logger.exception("a store failed to say what it has to write")
+            self._kill(attached, error)
+            return None
+        if extent is not None:
+            attached.state = State.OUT
+        return extent
+
+    def _writing_job(self, extent: Extent, done: JobDone) -> CommitJob:
+        job = self._workers.job(done)
+        if extent.allocate_to > extent.offset:
+            job.allocate(extent.file, extent.offset, extent.allocate_to - extent.offset)
+        job.write(extent.file, extent.data, extent.offset)
+        if extent.new_in is not None:
+            job.sync_directory(extent.new_in)
+        return job
+
+    # ---- few are dirty: each file is synced
+
+    def _start_direct(self, attached: Attached) -> None:
+        extent = self._take(attached)
+        if extent is None:
+            return
+        if attached.is_synced_at_once:
+            job = self._writing_job(extent, partial(self._direct_done, attached, extent))
+            self._submit_sync(extent.file, job)
+        else:
+            done = partial(self._interval_done, attached, extent)
+            self._workers.submit(self._writing_job(extent, done))
+
+    def _submit_sync(self, file: DiskFile, job: CommitJob) -> None:
+        """Sync this file as the job's last step, when no pass is syncing it."""
+        job.datasync(file)
+        self._syncing.add(file)
+        self._when_free(file, partial(self._workers.submit, job))
+
+    def _when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
+        if self._journal is not None:
+            callback = partial(self._journal.when_free, file, callback)
+        if self._timer_pass is not None:
+            self._timer_pass.when_free(file, callback)
+        else:
+            callback()
+
+    def _direct_done(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
+        self._syncing.discard(extent.file)
+        if job.error is not None:
+            self._fail(attached, extent, job)
+        else:
+            self._commit(attached, is_on_disk=True)
+
+    # ---- many are dirty: one sync of the journal
+
+    def _start_round(self, ready: Sequence[Attached]) -> None:
+        taken = [(a, extent) for a in ready if (extent := self._take(a)) is not None]
+        self._round = Round(outstanding=len(taken))
+        for attached, extent in taken:
+            done = partial(self._round_written, self._round, attached, extent)
+            self._workers.submit(self._writing_job(extent, done))
+        if not taken:
+            self._round = None
+
+    def _round_written(
+        self, current: Round, attached: Attached, extent: Extent, job: CommitJob
+    ) -> None:
+        current.outstanding -= 1
+        if job.error is not None:
+            self._fail(attached, extent, job)
+        else:
+            current.written.append((attached, extent))
+        if current.outstanding == 0:
+            self._write_journal(current)
+
+    def _write_journal(self, current: Round) -> None:
+        assert self._journal is not None
+        written = []
+        for attached, extent in current.written:
+            if memoryview(extent.data).nbytes > JOURNAL_EXTENT_BYTES_MAX:
+                self._sync_written(attached, extent)
+            elif attached.state is State.OUT:  # else a sync of its file failed meanwhile
+                self._owners[extent.file.path] = attached
+                written.append((attached, extent))
+        if written:
+            extents = [extent for _, extent in written]
+            self._journal.write(extents, partial(self._round_done, written))
+        else:
+            self._round = None
+
+    def _round_done(self, written: list[tuple[Attached, Extent]], is_in_journal: bool) -> None:
+        self._round = None
+        for attached, extent in written:
+            if is_in_journal:
+                self._commit(attached, is_on_disk=True)
+            else:
+                self._sync_written(attached, extent)
+
+    def _sync_written(self, attached: Attached, extent: Extent) -> None:
+        if attached.state is State.OUT:
+            job = self._workers.job(partial(self._direct_done, attached, extent))
+            self._submit_sync(extent.file, job)
+
+    # ---- acknowledged before they are synced
+
+    def _interval_done(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
+        if job.error is not None:
+            self._fail(attached, extent, job)
+            return
+        self._unsynced[extent.file.path] = (extent.file, attached)
+        self._commit(attached, is_on_disk=False)
+        if self._timer is None and self._loop is not None:
+            self._timer = self._loop.call_later(self._sync_interval_s, self._sync_unsynced)
+
+    def _sync_unsynced(self) -> None:
+        self._timer = None
+        if self._timer_pass is not None or not self._unsynced:
+            return
+        self._passing, self._unsynced = self._unsynced, {}
+        attached = {attached for _, attached in self._passing.values()}
+        self._timer_pass = SyncPass(
+            self._workers,
+            list(self._passing),
+            self._file_passing,
+            self._syncing.__contains__,
+            self._file_failed,
+            partial(self._timer_pass_done, [(a, a.commits) for a in attached]),
+        )
+        self._timer_pass.go_on()
+
+    def _file_passing(self, path: Path) -> DiskFile | None:
+        return self._passing[path][0] if path in self._passing else None
+
+    def _timer_pass_done(self, commits: list[tuple[Attached, int]]) -> None:
+        self._timer_pass = None
+        self._passing = {}
+        for attached, count in commits:
+            if attached.state is not State.DEAD:
+                self._answer(attached, partial(attached.source.on_disk, count))
+        if self._unsynced and self._timer is None and self._loop is not None:
+            self._timer = self._loop.call_later(self._sync_interval_s, self._sync_unsynced)
+
+    # ---- how it went
+
+    def _commit(self, attached: Attached, *, is_on_disk: bool) -> None:
+        if attached.state is not State.OUT:
+            return  # a sync of its file failed meanwhile, and it knows
+        attached.state = State.IDLE
+        attached.commits += 1
+        self._answer(attached, attached.source.committed)
+        if is_on_disk:
+            self._answer(attached, partial(attached.source.on_disk, attached.commits))
+        self._wake(attached)
+
+    def _fail(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
+        assert job.error is not None
+        if not is_out_of_space(job.error) or job.failed_sync:
+            self._kill(attached, job.error)
+            if self._journal is not None and job.failed_sync:
+                self._journal.keep(extent.file)
+            return
+        cut = self._workers.job(partial(self._cut, attached, extent, job.error))
+        cut.truncate(extent.file, extent.offset)
+        self._workers.submit(cut)
+
+    def _cut(self, attached: Attached, extent: Extent, error: OSError, job: CommitJob) -> None:
+        if job.error is not None:
+            self._kill(attached, job.error)
+        elif attached.state is State.OUT:
+            attached.state = State.FULL
+            attached.probe = extent.file, extent.offset, memoryview(extent.data).nbytes
+            attached.error = StoreFull(str(error))
+            self._answer(attached, partial(attached.source.failed, attached.error))
+            self._wake(attached)
+            if self._loop is not None:
+                self._loop.call_later(PROBE_S, self._look_for_space, attached)
+
+    def _look_for_space(self, attached: Attached) -> None:
+        """Try to reserve what could not be written."""
+        if self._is_closed or attached.is_probing:
+            return
+        if attached.state is State.FULL and attached.probe is not None:
+            attached.is_probing = True
+            job = self._workers.job(partial(self._looked_for_space, attached))
+            job.allocate(*attached.probe)
+            self._workers.submit(job)
+
+    def _looked_for_space(self, attached: Attached, job: CommitJob) -> None:
+        attached.is_probing = False
+        if attached.state is not State.FULL:
+            return
+        if job.error is None:
+            attached.state = State.IDLE
+            attached.error = attached.probe = None
+            self._answer(attached, attached.source.resumed)
+        elif is_out_of_space(job.error):
+            if self._loop is not None:
+                self._loop.call_later(PROBE_S, self._look_for_space, attached)
+        else:
+            self._kill(attached, job.error)
+
+    def _file_failed(self, file: DiskFile, error: OSError) -> None:
+        """A sync in the background failed: what was acknowledged may be in the journal only."""
+        if self._journal is not None:
+            self._journal.keep(file)
+        attached = self._owners.get(file.path)
+        for unsynced in (self._unsynced, self._passing):
+            if file.path in unsynced:
+                attached = unsynced[file.path][1]
+        if attached is not None:
+            self._kill(attached, error)
+
+    def _kill(self, attached: Attached, error: Exception) -> None:
+        if attached.state is State.DEAD:
+            return
+        _logger.error("a store is read-only until it is opened again: %s", error)
+        attached.state = State.DEAD
+        attached.error = StoreReadOnly(str(error))
+        self._dirty.pop(attached.source, None)
+        self._answer(attached, partial(attached.source.failed, attached.error))
+        self._wake(attached)
+
+    def _answer(self, attached: Attached, callback: Callable[[], None]) -> None:
+        """A store that cannot take its answer must not keep others from theirs."""
+        try:
+            callback()
+        except Exception:
+            _logger.exception("a store failed to take the answer to its commit")
+            attached.state = State.DEAD
+
+    def _wake(self, attached: Attached) -> None:
+        if attached.is_over_limit and attached.state in (State.IDLE, State.OUT):
+            return
+        waiters, attached.waiters = attached.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ---- files that change
+
+    async def settle(self, file: DiskFile) -> None:
+        """Have the file synced, so that it can be closed; no extent of it may be out.
+
+        Raises StoreReadOnly if the sync fails; then the file may be closed as well.
+        """
+        await self._finished(partial(self._settle, file))
+
+    async def forget(self, *paths: Path) -> None:
+        """Have the journal say nothing more of these files, which are synced for that.
+
+        Before they are removed, replaced, cut or overwritten in place. No extent of them may be
+        out, and none be given until this returns. Raises StoreReadOnly: leave them as they are.
+        """
+        await asyncio.gather(*(self._finished(partial(self._forget, path)) for path in paths))
+
+    async def forget_below(self, directory: Path) -> None:
+        """The same for all files in that directory, at any depth."""
+        await self.forget(*self._paths_below(directory))
+
+    async def wipe_journal(self) -> None:
+        """Overwrite what the journal held, after a checkpoint: of what was erased, no copy stays.
+
+        Raises StoreReadOnly or `OSError`: then a copy may be left.
+        """
+        if self._journal is not None:
+            await self._finished(self._journal.wipe)
+
+    def settle_now(self, file: DiskFile) -> None:
+        """`settle`, without an event loop."""
+        self._finish(partial(self._settle, file))
+
+    def forget_now(self, *paths: Path) -> None:
+        """`forget`, without an event loop."""
+        for path in paths:
+            self._finish(partial(self._forget, path))
+
+    async def _finished(self, start: Callable[[Outcome], None]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(error: Exception | None) -> None:
+            if future.done():  # nobody waits any more
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        start(finish)
+        await future
+
+    def _finish(self, start: Callable[[Outcome], None]) -> None:
+        outcomes: list[Exception | None] = []
+        start(outcomes.append)
+        self._run_until(lambda: bool(outcomes))
+        if outcomes[0] is not None:
+            raise outcomes[0]
+
+    def _file_to_sync(self, path: Path) -> DiskFile | None:
+        for unsynced in (self._unsynced, self._passing):
+            if path in unsynced:
+                return unsynced[path][0]
+        return None if self._journal is None else self._journal.unsettled(path)
+
+    def _paths_below(self, directory: Path) -> list[Path]:
+        paths = [p for p in (*self._unsynced, *self._passing) if directory in p.parents]
+        if self._journal is not None:
+            paths += self._journal.paths_below(directory)
+        return list(dict.fromkeys(paths))
+
+    def _settle(self, file: DiskFile, then: Outcome) -> None:
+        if self._file_to_sync(file.path) is file:
+            self._submit_sync(file, self._workers.job(partial(self._settled, file, then)))
+        else:
+            self._owners.pop(file.path, None)
+            then(None)
+
+    def _settled(self, file: DiskFile, then: Outcome, job: CommitJob) -> None:
+        self._syncing.discard(file)
+        if job.error is not None:
+            self._file_failed(file, job.error)
+            then(StoreReadOnly(str(job.error)))
+            return
+        self._unsynced.pop(file.path, None)
+        self._passing.pop(file.path, None)
+        self._owners.pop(file.path, None)
+        if self._journal is not None:
+            self._journal.settle(file.path)
+        then(None)
+
+    def _forget(self, path: Path, then: Outcome) -> None:
+        file = self._file_to_sync(path)
+        if file is None:
+            self._forget_settled(path, then, None)
+        else:
+            self._settle(file, partial(self._forget_settled, path, then))
+
+    def _forget_settled(self, path: Path, then: Outcome, error: Exception | None) -> None:
+        self._owners.pop(path, None)
+        if error is not None or self._journal is None:
+            then(error)
+        else:
+            self._journal.forget(path, then)
+
+    # ---- the end
+
+    async def close(self) -> None:
+        """Write and sync what is there, empty the journal, end the threads.
+
+        Files may be closed after that. What cannot be written any more was told its store.
+        """
+        await self._until(self._is_idle)
+        while self._unsynced or self._timer_pass:
+            self._sync_unsynced()
+            await self._until(lambda: self._timer_pass is None)
+        if self._journal is not None:
+            with contextlib.suppress(StoreReadOnly):  # then it stays, for the next replay
+                await self._finished(self._journal.checkpoint)
+        self._workers.unwatch()
+        await asyncio.to_thread(self._end)
+
+    def close_now(self) -> None:
+        """`close`, without an event loop."""
+        self._run_until(self._is_idle)
+        self.sync_now()
+        if self._journal is not None:
+            with contextlib.suppress(StoreReadOnly):
+                self._finish(self._journal.checkpoint)
+        self._end()
+
+    def _is_idle(self) -> bool:
+        return not any(
+            a.state is State.OUT or (a.state is State.IDLE and a.source in self._dirty)
+            for a in self._attached.values()
+        )
+
+    async def _until(self, is_true: Callable[[], bool]) -> None:
+        self.begin_round()
+        while not is_true():
+            progress = asyncio.get_running_loop().create_future()
+            self._progress.append(progress)
+            await progress
+
+    def _end(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            if self._journal is not None:
+                self._journal.remove()
+        finally:
+            self._workers.close()

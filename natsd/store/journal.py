@@ -1,0 +1,314 @@
+"""One file that many stores' commits are synced with: the journal of a volume.
+
+A thousand streams that each commit 200 bytes would cost a thousand syncs; a sync of one file that
+holds all of them costs one. So where many stores are dirty, their extents are written to their
+files without a sync, and once more, together, to the journal, which is synced. Later a checkpoint
+syncs the files and frees the journal. After a crash the journal is written into the files before
+any store opens them.
+
+    journal.0, journal.1: one takes new batches while the other is checkpointed
+
+    header, 64 bytes in each of the first two sectors
+      +-------+---------+---+-------+------+---------------------+
+      | magic | version | 0 | epoch | seed | XXH64 of bytes 0..32 |
+      +-------+---------+---+-------+------+---------------------+
+      0       8         10  16      24     32
+    batch, at a multiple of 512 bytes; one for each sync
+      +-------+-----------------+--------+-------+---+----------------------+
+      | magic | bytes of entries | number | count | 0 | XXH64 of bytes 0..24 |
+      +-------+-----------------+--------+-------+---+----------------------+
+      0       4                 8        16      20  24                     32
+    entry, one after another in a batch
+      +-------------+----------+------+---+--------+------------+------------+------+------+
+      | data length | path len | kind | 0 | offset | XXH64 of   | XXH64 of   | path | data |
+      |             |          |      |   |        | path, data | bytes 0..24|      |      |
+      +-------------+----------+------+---+--------+------------+------------+------+------+
+      0             4          6      7   8        16           24           32
+
+Promise
+- All checksums are seeded with the segment's random seed, so neither a batch of an earlier epoch
+  nor a batch inside a message's payload is taken for one.
+- Batch numbers count on across segments and epochs: what is missing in between is damage, reported
+  with file and offset; what is missing at the end was torn, and never acknowledged.
+- A FORGET entry ends what the journal says about a path: it is on disk before the file is removed,
+  replaced, cut or overwritten in place. So replay writes only what the files hold anyway, or would
+  hold had the power stayed.
+- An epoch ends, durably, before its paths count as free; a checkpoint that fails ends none.
+
+Source: measured before it was chosen; see `Committer`. The layout is our own.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xxhash
+
+from natsd.store.disk import Buffer, CommitJob, Disk, DiskFile
+from natsd.store.extent import Extent, grown_allocation
+
+SEGMENT_NAMES = ("journal.0", "journal.1")
+SEGMENT_BYTES_MAX = 32 << 20
+SECTOR_BYTES = 512
+HEADER_BYTES = 2 * SECTOR_BYTES
+
+HEADER = struct.Struct("<8sHHIQQ")
+HEADER_MAGIC = b"NATSDJNL"
+VERSION = 1
+BATCH = struct.Struct("<4sIQII")
+BATCH_MAGIC = b"JBAT"
+ENTRY = struct.Struct("<IHBBQQ")
+CHECKSUM = struct.Struct("<Q")
+BATCH_HEADER_BYTES = BATCH.size + CHECKSUM.size
+ENTRY_HEADER_BYTES = ENTRY.size + CHECKSUM.size
+WRITE = 1
+FORGET = 2
+ZEROS = bytes(1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalDamage:
+    """Bytes of a journal that were synced once and do not verify now."""
+
+    path: Path
+    offset: int
+    what: str
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One of the two files. `end` is where the next batch goes."""
+
+    path: Path
+    file: DiskFile
+    epoch: int
+    seed: int
+    end: int = HEADER_BYTES
+    is_new: bool = True
+    names: dict[Path, DiskFile | None] = field(default_factory=dict)
+
+
+def encode_header(epoch: int, seed: int) -> bytes:
+    """Both copies, each in a sector of its own."""
+    fields = HEADER.pack(HEADER_MAGIC, VERSION, 0, 0, epoch, seed)
+    sector = (fields + CHECKSUM.pack(xxhash.xxh64_intdigest(fields))).ljust(SECTOR_BYTES, b"\0")
+    return sector + sector
+
+
+def encode_entry(seed: int, kind: int, name: bytes, offset: int, data: Buffer) -> bytes:
+    """One entry; `name` is the path below the volume's directory."""
+    hashed = xxhash.xxh64(name, seed)
+    hashed.update(data)
+    fields = ENTRY.pack(memoryview(data).nbytes, len(name), kind, 0, offset, hashed.intdigest())
+    checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(fields, seed))
+    return b"".join((fields, checksum, name, data))
+
+
+def encode_batch(seed: int, number: int, entries: Sequence[bytes]) -> bytes:
+    """A batch, padded to whole sectors."""
+    size = sum(map(len, entries))
+    fields = BATCH.pack(BATCH_MAGIC, size, number, len(entries), 0)
+    checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(fields, seed))
+    padding = bytes(-(size + BATCH_HEADER_BYTES) % SECTOR_BYTES)
+    return b"".join((fields, checksum, *entries, padding))
+
+
+class Journal:
+    """The writing side: where the next batch goes, and which paths the journal speaks of.
+
+    It makes jobs' steps and keeps books; the committer submits the jobs and says how they went.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: Path,
+        random_bytes: Callable[[int], bytes],
+        *,
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+    ) -> None:
+        self._disk = disk
+        self._root = root
+        self._prefix = os.path.join(os.fsencode(root), b"")
+        self._random_bytes = random_bytes
+        self._segment_bytes_max = segment_bytes_max
+        self._segments: list[Segment] = []
+        self._next_epoch = 1
+        self._next_number = 1
+        self.is_usable = True
+        self.checkpointing: Sequence[Segment] = ()  # set by who syncs their files
+
+    @property
+    def size_bytes(self) -> int:
+        """What the segments' batches take."""
+        return sum(segment.end - HEADER_BYTES for segment in self._segments)
+
+    def speaks_of(self, path: Path) -> bool:
+        """Whether replay would write to this path."""
+        return any(path in segment.names for segment in self._segments)
+
+    def paths_below(self, directory: Path) -> list[Path]:
+        """The paths in that directory, at any depth, that replay would write to."""
+        named = {path for segment in self._segments for path in segment.names}
+        return [path for path in named if directory in path.parents]
+
+    def add_writes(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
+        """Add the steps that put these extents on disk; False if there is no room for them now."""
+        named = [(extent, self._name(extent.file.path)) for extent in extents]
+        size = sum(len(name) + memoryview(extent.data).nbytes for extent, name in named)
+        segment = self._segment_with_room(self._batch_bytes(len(named), size))
+        if segment is None:
+            return False
+        seed = segment.seed
+        entries = [encode_entry(seed, WRITE, name, e.offset, e.data) for e, name in named]
+        self._add_steps(job, segment, self._batch(segment, entries))
+        for extent in extents:
+            segment.names[extent.file.path] = extent.file
+        return True
+
+    def add_forgets(self, job: CommitJob, paths: Sequence[Path]) -> bool:
+        """Add the steps that make replay forget these paths; False if there is no room now.
+
+        They are said in two batches, so that a damaged one brings nothing back to life.
+        """
+        names = [self._name(path) for path in paths]
+        size = 2 * self._batch_bytes(len(names), sum(map(len, names)))
+        segment = self._segment_with_room(size)
+        if segment is None:
+            return False
+        entries = [encode_entry(segment.seed, FORGET, name, 0, b"") for name in names]
+        batches = self._batch(segment, entries) + self._batch(segment, entries)
+        self._add_steps(job, segment, batches)
+        return True
+
+    def _batch_bytes(self, entry_count: int, body_bytes: int) -> int:
+        size = BATCH_HEADER_BYTES + entry_count * ENTRY_HEADER_BYTES + body_bytes
+        return -(-size // SECTOR_BYTES) * SECTOR_BYTES
+
+    def _batch(self, segment: Segment, entries: Sequence[bytes]) -> bytes:
+        batch = encode_batch(segment.seed, self._next_number, entries)
+        self._next_number += 1
+        return batch
+
+    def _add_steps(self, job: CommitJob, segment: Segment, batch: bytes) -> None:
+        end = segment.end + len(batch)
+        allocate_to = grown_allocation(end, self._segment_bytes_max)
+        if segment.is_new:
+            job.allocate(segment.file, 0, allocate_to)
+            job.write(segment.file, encode_header(segment.epoch, segment.seed), 0)
+            job.datasync(segment.file)
+            job.sync_directory(self._root)
+            segment.is_new = False
+        elif allocate_to > grown_allocation(segment.end, self._segment_bytes_max):
+            job.allocate(segment.file, segment.end, allocate_to - segment.end)
+        job.write(segment.file, batch, segment.end)
+        job.datasync(segment.file)
+        segment.end = end
+
+    def _segment_with_room(self, size: int) -> Segment | None:
+        if not self.is_usable or HEADER_BYTES + size > self._segment_bytes_max:
+            return None
+        current = self._segments[-1] if self._segments else None
+        if current is not None and current in self.checkpointing:
+            return None
+        if current is not None and current.end + size <= self._segment_bytes_max:
+            return current
+        if len(self._segments) < len(SEGMENT_NAMES):
+            return self._create_segment()
+        if self._segments[0].end == HEADER_BYTES and self._segments[0] not in self.checkpointing:
+            self._segments.reverse()
+            return self._segments[-1]
+        return None
+
+    def _create_segment(self) -> Segment:
+        used = {segment.path.name for segment in self._segments}
+        path = self._root / next(name for name in SEGMENT_NAMES if name not in used)
+        file = self._disk.open(path, create=True)
+        segment = Segment(path, file, self._next_epoch, self._new_seed())
+        self._next_epoch += 1
+        self._segments.append(segment)
+        return segment
+
+    def _new_seed(self) -> int:
+        return int.from_bytes(self._random_bytes(8), "little")
+
+    def _name(self, path: Path) -> bytes:
+        name = os.fsencode(path)
+        assert name.startswith(self._prefix), f"{path} is not in the volume"
+        return name[len(self._prefix) :]
+
+    # ---- what ends an entry
+
+    def forget(self, path: Path) -> None:
+        """A FORGET of this path is on disk."""
+        for segment in self._segments:
+            segment.names.pop(path, None)
+
+    def settle(self, path: Path) -> None:
+        """The file is synced and about to be closed: a checkpoint need not sync it."""
+        for segment in self._segments:
+            if path in segment.names:
+                segment.names[path] = None
+
+    def unsettled(self, path: Path) -> DiskFile | None:
+        """The file behind that path, if a checkpoint would still have to sync it."""
+        for segment in self._segments:
+            file = segment.names.get(path)
+            if file is not None:
+                return file
+        return None
+
+    # ---- checkpoints
+
+    @property
+    def full_segments(self) -> list[Segment]:
+        """Those with batches that take no more of them; the older first."""
+        return [segment for segment in self.used_segments if segment is not self._segments[-1]]
+
+    @property
+    def used_segments(self) -> list[Segment]:
+        """Those with batches; the older first."""
+        return [segment for segment in self._segments if segment.end > HEADER_BYTES]
+
+    def add_retirement(self, job: CommitJob, segments: Sequence[Segment]) -> None:
+        """All files of these segments are synced: add the steps that end their epochs, in order."""
+        for segment in segments:
+            segment.epoch = self._next_epoch
+            segment.seed = self._new_seed()
+            self._next_epoch += 1
+            job.write(segment.file, encode_header(segment.epoch, segment.seed), 0)
+            job.datasync(segment.file)
+
+    def retired(self, segments: Sequence[Segment]) -> None:
+        """The end of their epochs is on disk."""
+        for segment in segments:
+            segment.names.clear()
+            segment.end = HEADER_BYTES
+
+    def add_wiping(self, job: CommitJob) -> None:
+        """Overwrite the bytes of all batches, once all segments are retired."""
+        for segment in self._segments:
+            for offset in range(HEADER_BYTES, segment.file.size(), len(ZEROS)):
+                job.write(segment.file, ZEROS[: segment.file.size() - offset], offset)
+            job.datasync(segment.file)
+
+    def give_up(self) -> None:
+        """A write or sync of the journal failed: it takes nothing until it is removed."""
+        self.is_usable = False
+
+    def remove(self) -> None:
+        """Remove the files; all they speak of must be synced. Raises `OSError`; blocks.
+
+        The older one first, and on disk before the newer: that may forget what this one says.
+        """
+        while self._segments:
+            segment = self._segments[0]
+            self._disk.unlink(segment.path)
+            self._disk.sync_dir(self._root)
+            segment.file.close()
+            del self._segments[0]
+        self.is_usable = True

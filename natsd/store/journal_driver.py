@@ -1,0 +1,263 @@
+"""Runs the journal: one batch at a time, forgets, checkpoints beside them.
+
+    write ──> batch ──> batch ──> … segment full ──> the other segment takes over
+                                        └─> checkpoint: sync its files, end its epoch, free it
+
+Promise
+- Batches reach the disk in the order of their numbers: the next is submitted when the one before is
+  synced.
+- `write` answers False where the journal cannot take the extents now (both segments in use, no
+  space, given up); then their files must be synced instead.
+- A journal that failed takes nothing more. Once all it speaks of is synced it is removed, and if
+  only space was missing it begins anew.
+- A journal that speaks of a file whose sync failed stays as it is until the volume is opened again,
+  since it may hold the only copy of what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from natsd.store.disk import CommitJob, CommitWorkers, DiskFile, is_out_of_space
+from natsd.store.errors import StoreReadOnly
+from natsd.store.extent import Extent
+from natsd.store.journal import Journal, Segment
+from natsd.store.sync_pass import Outcome, SyncPass
+
+_logger = logging.getLogger(__name__)
+
+
+class JournalDriver:
+    """The committer's hand on the journal; all calls come from the committer's thread."""
+
+    def __init__(
+        self,
+        workers: CommitWorkers,
+        journal: Journal,
+        is_busy: Callable[[DiskFile], bool],
+        file_failed: Callable[[DiskFile, OSError], None],
+    ) -> None:
+        self._workers = workers
+        self._journal = journal
+        self._is_busy = is_busy
+        self._file_failed = file_failed
+        self._forgets: list[tuple[Path, Outcome]] = []
+        self._checkpoint: SyncPass | None = None
+        self._checkpoint_all_waiters: list[Outcome] = []
+        self._can_return = True
+        self._is_kept = False
+        self.is_writing = False
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether `write` may answer True."""
+        return self._journal.is_usable
+
+    def write(self, extents: Sequence[Extent], done: Callable[[bool], None]) -> None:
+        """Have these extents on disk; `done(False)` if they are not in the journal."""
+        assert not self.is_writing
+        job = self._workers.job(partial(self._written, done))
+        if self._add_steps(partial(self._journal.add_writes, job, extents)):
+            self.is_writing = True
+            self._workers.submit(job)
+        else:
+            done(False)
+            self.go_on()
+
+    def _written(self, done: Callable[[bool], None], job: CommitJob) -> None:
+        self.is_writing = False
+        if job.error is not None:
+            self._give_up(job.error)
+        done(job.error is None)
+        self.go_on()
+
+    def _add_steps(self, add: Callable[[], bool]) -> bool:
+        try:
+            return add()
+        except OSError as error:
+            self._give_up(error)
+            return False
+
+    def _give_up(self, error: OSError) -> None:
+        _logger.error("the journal is set aside, commits go on without it: %s", error)
+        self._journal.give_up()
+        self._can_return = self._can_return and is_out_of_space(error)
+
+    def keep(self, file: DiskFile) -> None:
+        """A sync of this file failed: what the journal says of it may be the only copy."""
+        if self._journal.speaks_of(file.path):
+            self._is_kept = True
+            self._journal.give_up()
+
+    def go_on(self) -> None:
+        """Start what is due and can be started."""
+        if self._checkpoint is not None:
+            self._checkpoint.go_on()
+        elif not self._is_kept:
+            used = self._journal.used_segments
+            needs_all = self._checkpoint_all_waiters or (used and not self._journal.is_usable)
+            if needs_all and not self.is_writing:
+                self._start_checkpoint(used)
+            elif self._journal.is_usable and self._journal.full_segments:
+                self._start_checkpoint(self._journal.full_segments)
+        if self._forgets and not self.is_writing:
+            self._write_forgets()
+
+    # ---- forgets
+
+    def when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
+        """Call back when no checkpoint is syncing this file."""
+        if self._checkpoint is None:
+            callback()
+        else:
+            self._checkpoint.when_free(file, callback)
+
+    def unsettled(self, path: Path) -> DiskFile | None:
+        """The file behind that path, if a checkpoint would still have to sync it."""
+        return self._journal.unsettled(path)
+
+    def settle(self, path: Path) -> None:
+        """The file was synced and is about to be closed."""
+        self._journal.settle(path)
+
+    def paths_below(self, directory: Path) -> list[Path]:
+        """What the journal speaks of in that directory."""
+        return self._journal.paths_below(directory)
+
+    def forget(self, path: Path, then: Outcome) -> None:
+        """Have replay forget a path whose file is synced; `then` once that is on disk."""
+        self._forgets.append((path, then))
+        self.go_on()
+
+    def _write_forgets(self) -> None:
+        waiting, self._forgets = self._forgets, []
+        due = []
+        for path, then in waiting:
+            if not self._journal.speaks_of(path):
+                then(None)
+            elif self._is_kept:
+                text = f"the journal may hold the only copy of what was written to {path}"
+                then(StoreReadOnly(text))
+            else:
+                due.append((path, then))
+        if not due:
+            return
+        job = self._workers.job(partial(self._forgotten, due))
+        paths = [path for path, _ in due]
+        if self._add_steps(partial(self._journal.add_forgets, job, paths)):
+            self.is_writing = True
+            self._workers.submit(job)
+        else:  # they wait for a checkpoint, which makes room or makes them needless
+            self._forgets = due
+            if self._checkpoint is None:
+                self._start_checkpoint(self._journal.used_segments)
+
+    def _forgotten(self, due: list[tuple[Path, Outcome]], job: CommitJob) -> None:
+        self.is_writing = False
+        if job.error is not None:
+            self._give_up(job.error)
+            self._forgets += due
+        else:
+            for path, then in due:
+                self._journal.forget(path)
+                then(None)
+        self.go_on()
+
+    # ---- checkpoints
+
+    def checkpoint(self, then: Outcome) -> None:
+        """Sync all files the journal speaks of and empty it; StoreReadOnly if it is kept."""
+        self._checkpoint_all_waiters.append(then)
+        self.go_on()
+        if self._is_kept:
+            self._tell_waiters()
+
+    def _start_checkpoint(self, segments: Sequence[Segment]) -> None:
+        self._journal.checkpointing = segments
+        self._checkpoint = SyncPass(
+            self._workers,
+            [path for segment in segments for path in segment.names],
+            self._journal.unsettled,
+            self._is_busy,
+            self._file_failed,  # and `keep` by that
+            partial(self._files_synced, segments),
+        )
+        self._checkpoint.go_on()
+
+    def _files_synced(self, segments: Sequence[Segment]) -> None:
+        if self._is_kept:
+            self._checkpoint_over()
+        elif self._journal.is_usable and segments:
+            job = self._workers.job(partial(self._retired, segments))
+            self._journal.add_retirement(job, segments)
+            self._workers.submit(job)
+        elif self._journal.is_usable:
+            self._tell_waiters()
+            self._checkpoint_over()
+        elif self.is_writing:
+            self._checkpoint_over()  # once more when that is over, which may speak of other files
+        elif list(segments) == self._journal.used_segments:
+            self._remove()
+            self._checkpoint_over()
+        else:
+            self._start_checkpoint(self._journal.used_segments)
+
+    def _retired(self, segments: Sequence[Segment], job: CommitJob) -> None:
+        if job.error is not None:
+            self._give_up(job.error)
+            self._start_checkpoint(self._journal.used_segments)
+            return
+        self._journal.retired(segments)
+        if not self._journal.used_segments:
+            self._tell_waiters()
+        self._checkpoint_over()
+
+    def _remove(self) -> None:
+        try:
+            self._journal.remove()
+            self._tell_waiters()
+        except OSError as error:
+            _logger.error("the journal cannot be removed: %s", error)
+            self._is_kept = True
+        if not self._can_return:
+            self._journal.give_up()
+
+    def _checkpoint_over(self) -> None:
+        self._journal.checkpointing = ()
+        self._checkpoint = None
+        if self._is_kept:
+            self._tell_waiters()
+        self.go_on()
+
+    def _tell_waiters(self) -> None:
+        waiters, self._checkpoint_all_waiters = self._checkpoint_all_waiters, []
+        for then in waiters:
+            then(StoreReadOnly("the journal is kept: a sync failed") if self._is_kept else None)
+
+    def wipe(self, then: Outcome) -> None:
+        """Overwrite what was in the journal, after a checkpoint; fails as that does."""
+        self.checkpoint(partial(self._start_wiping, then))
+
+    def _start_wiping(self, then: Outcome, error: Exception | None) -> None:
+        if error is not None:
+            then(error)
+            return
+        job = self._workers.job(partial(self._wiped, then))
+        self._journal.add_wiping(job)
+        self.is_writing = True
+        self._workers.submit(job)
+
+    def _wiped(self, then: Outcome, job: CommitJob) -> None:
+        self.is_writing = False
+        if job.error is not None:
+            self._give_up(job.error)
+        then(job.error)
+        self.go_on()
+
+    def remove(self) -> None:
+        """Remove the files of a journal that a checkpoint emptied. Raises `OSError`; blocks."""
+        if not self._is_kept:
+            self._journal.remove()

@@ -1,0 +1,231 @@
+"""Writes what a volume's journal holds into the files, after a crash and before any store opens.
+
+Promise
+- Batches are replayed in the order of their numbers, so that the last write of a place wins and a
+  FORGET undoes what was said before it.
+- Nothing is written unless its checksum verifies. A batch or entry that does not is skipped, and
+  reported as damage where something that was synced later proves that it was whole once; at the end
+  of the journal it was torn by the crash and never acknowledged.
+- The journal goes only when all it said is synced, and the directories of files it made anew too.
+  A crash on the way does no harm: the same is written again. A damaged one is set aside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import xxhash
+
+from natsd.store.disk import Disk, DiskFile
+from natsd.store.journal import (
+    BATCH,
+    BATCH_HEADER_BYTES,
+    BATCH_MAGIC,
+    CHECKSUM,
+    ENTRY,
+    ENTRY_HEADER_BYTES,
+    FORGET,
+    HEADER,
+    HEADER_BYTES,
+    HEADER_MAGIC,
+    SECTOR_BYTES,
+    SEGMENT_NAMES,
+    VERSION,
+    JournalDamage,
+)
+
+SET_ASIDE = ".damaged"
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What was written, and what could not be."""
+
+    files: list[Path] = field(default_factory=list)
+    bytes: int = 0
+    damage: list[JournalDamage] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch whose header verifies; its entries stand at `offset + BATCH_HEADER_BYTES`."""
+
+    number: int
+    offset: int
+    size: int
+    count: int
+
+
+@dataclass(slots=True)
+class ReadSegment:
+    """A segment as it was found; `end` is the first byte after its last batch."""
+
+    path: Path
+    data: bytes
+    seed: int
+    batches: list[Batch]
+    end: int
+
+
+Writes = dict[Path, list[tuple[int, bytes]]]
+
+
+def replay(disk: Disk, root: Path) -> Replayed:
+    """Replay the journal of the volume in `root` and remove it. Raises `OSError`; blocks."""
+    result = Replayed()
+    segments = []
+    paths = [path for name in SEGMENT_NAMES if disk.exists(path := root / name)]
+    for path in paths:
+        segment = read_segment(disk, path, result.damage)
+        if segment is not None and segment.batches:
+            segments.append(segment)
+    segments.sort(key=lambda segment: segment.batches[0].number)
+    report_missing_batches(segments, result.damage)
+    writes: Writes = {}
+    for segment in segments:
+        for batch in segment.batches:
+            is_last = segment is segments[-1] and batch is segment.batches[-1]
+            whole = collect(segment, batch, root, writes)
+            if not whole and not is_last:
+                result.damage.append(JournalDamage(segment.path, batch.offset, "damaged batch"))
+    write_files(disk, writes, result)
+    # In the order of their age, each removal on disk before the next: the newer one may forget.
+    ordered = [segment.path for segment in segments]
+    damaged = {damage.path for damage in result.damage}
+    for path in [*(path for path in paths if path not in ordered), *ordered]:
+        if path in damaged:
+            disk.rename(path, path.with_name(path.name + SET_ASIDE))
+        else:
+            disk.unlink(path)
+        disk.sync_dir(root)
+    return result
+
+
+def read_segment(disk: Disk, path: Path, damage: list[JournalDamage]) -> ReadSegment | None:
+    """Read one file; None if no header of it verifies."""
+    file = disk.open(path, write=False)
+    try:
+        data = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    headers = [
+        read_header(data[at : at + SECTOR_BYTES]) for at in range(0, HEADER_BYTES, SECTOR_BYTES)
+    ]
+    valid = [header for header in headers if header is not None]
+    if not valid:
+        # A new segment's header is synced before its first batch: bytes beyond it were synced too.
+        if data[HEADER_BYTES:].count(0) != len(data[HEADER_BYTES:]):
+            damage.append(JournalDamage(path, 0, "no header verifies; its batches are lost"))
+        return None
+    _, seed = max(valid)
+    batches, end = find_batches(path, data, seed, damage)
+    return ReadSegment(path, data, seed, batches, end)
+
+
+def read_header(sector: bytes) -> tuple[int, int] | None:
+    """Epoch and seed, if the sector holds a header that verifies."""
+    fields = sector[: HEADER.size]
+    checksum = sector[HEADER.size : HEADER.size + CHECKSUM.size]
+    if checksum != CHECKSUM.pack(xxhash.xxh64_intdigest(fields)):
+        return None
+    magic, version, _, _, epoch, seed = HEADER.unpack(fields)
+    return (epoch, seed) if (magic, version) == (HEADER_MAGIC, VERSION) else None
+
+
+def find_batches(
+    path: Path, data: bytes, seed: int, damage: list[JournalDamage]
+) -> tuple[list[Batch], int]:
+    """All batches whose header verifies, with growing numbers; and the end of the last one."""
+    batches: list[Batch] = []
+    offset = end = HEADER_BYTES
+    while offset + BATCH_HEADER_BYTES <= len(data):
+        batch = read_batch_header(data, offset, seed)
+        if batch is None or (batches and batch.number <= batches[-1].number):
+            offset += SECTOR_BYTES
+            continue
+        if offset != end:
+            damage.append(JournalDamage(path, end, f"{offset - end} bytes are no batch"))
+        batches.append(batch)
+        offset += -(-(BATCH_HEADER_BYTES + batch.size) // SECTOR_BYTES) * SECTOR_BYTES
+        end = offset
+    return batches, end
+
+
+def read_batch_header(data: bytes, offset: int, seed: int) -> Batch | None:
+    """The batch that begins here, if one does."""
+    if data[offset : offset + 4] != BATCH_MAGIC:
+        return None
+    fields = data[offset : offset + BATCH.size]
+    (checksum,) = CHECKSUM.unpack_from(data, offset + BATCH.size)
+    if checksum != xxhash.xxh64_intdigest(fields, seed):
+        return None
+    _, size, number, count, _ = BATCH.unpack(fields)
+    return Batch(number, offset, size, count)
+
+
+def report_missing_batches(segments: list[ReadSegment], damage: list[JournalDamage]) -> None:
+    """Where one segment ends and the next begins, no number may be missing."""
+    for older, newer in pairwise(segments):
+        missing = newer.batches[0].number - older.batches[-1].number - 1
+        if missing:
+            damage.append(JournalDamage(older.path, older.end, f"{missing} batches are missing"))
+
+
+def collect(segment: ReadSegment, batch: Batch, root: Path, writes: Writes) -> bool:
+    """Take over the batch's entries that verify; whether all of them do."""
+    found = 0
+    for kind, name, offset, data in entries_of(segment, batch):
+        found += 1
+        path = root / os.fsdecode(name)
+        if kind == FORGET:
+            writes.pop(path, None)
+        else:
+            writes.setdefault(path, []).append((offset, data))
+    return found == batch.count
+
+
+def entries_of(segment: ReadSegment, batch: Batch) -> Iterator[tuple[int, bytes, int, bytes]]:
+    """Kind, name, offset and data of each entry that verifies."""
+    at = batch.offset + BATCH_HEADER_BYTES
+    end = min(at + batch.size, len(segment.data))
+    while at + ENTRY_HEADER_BYTES <= end:
+        fields = segment.data[at : at + ENTRY.size]
+        (checksum,) = CHECKSUM.unpack_from(segment.data, at + ENTRY.size)
+        if checksum != xxhash.xxh64_intdigest(fields, segment.seed):
+            return  # its length is not to be trusted: the next batch is found by its place
+        length, name_length, kind, _, offset, body_checksum = ENTRY.unpack(fields)
+        at += ENTRY_HEADER_BYTES
+        body = segment.data[at : min(at + name_length + length, end)]
+        if xxhash.xxh64_intdigest(body, segment.seed) == body_checksum:
+            yield kind, body[:name_length], offset, body[name_length:]
+        at += name_length + length
+
+
+def write_files(disk: Disk, writes: Writes, result: Replayed) -> None:
+    """Write and sync every file; one whose directory is gone was removed with it."""
+    made_in = set()
+    for path, pieces in writes.items():
+        if not disk.exists(path.parent):
+            continue
+        if not disk.exists(path):
+            made_in.add(path.parent)
+        file = disk.open(path, create=True)
+        try:
+            write_pieces(file, pieces, result)
+        finally:
+            file.close()
+        result.files.append(path)
+    for directory in made_in:
+        disk.sync_dir(directory)
+
+
+def write_pieces(file: DiskFile, pieces: list[tuple[int, bytes]], result: Replayed) -> None:
+    """Write a file's pieces where they belong, and sync it."""
+    for offset, data in pieces:
+        file.pwrite(data, offset)
+        result.bytes += len(data)
+    file.fdatasync()

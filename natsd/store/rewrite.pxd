@@ -1,0 +1,1 @@
+"""For Python only, see rewrite.pyi: one call rewrites a whole block."""

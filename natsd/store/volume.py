@@ -1,0 +1,160 @@
+"""One store directory: what all stores in it share.
+
+    <directory>/
+      natsd.lock          held while the volume is open, with the holder's pid
+      journal.0, .1       commits of many stores, until they are synced (journal.py)
+      …                   the stores' directories
+
+Promise
+- One process at a time: the second is told who holds it (`DirectoryLocked`).
+- The journal is replayed before `open` returns, so before any store opens; what it could not give
+  back is in `replayed.damage`.
+- New directories are on disk, up to the volume's own, when `make_directory` returns.
+- What is removed or replaced through the volume, the journal forgets first: its replay never writes
+  into a file that came later under the same name.
+- Reads that may wait for the disk run in at most `READERS` threads; writes in at most
+  `committer.THREADS`, which need no GIL.
+- `close` leaves everything committed on disk and no journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from natsd.store.cache_budget import CacheBudget
+from natsd.store.committer import THREADS, Committer
+from natsd.store.disk import Disk, Lock, make_directories
+from natsd.store.journal import SEGMENT_BYTES_MAX, Journal
+from natsd.store.journal_replay import Replayed, replay
+
+LOCK_NAME = "natsd.lock"
+READERS = 4
+CACHE_BYTES = 256 << 20
+ARRAYS_BYTES = 64 << 20
+FREE_BYTES_MIN = 16 << 20
+
+T = TypeVar("T")
+
+
+class Volume:
+    """An open store directory; made by `open`, ended by `close` or `close_now`."""
+
+    def __init__(
+        self, disk: Disk, directory: Path, lock: Lock, replayed: Replayed, committer: Committer
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.replayed = replayed
+        self.committer = committer
+        self.cache = CacheBudget(CACHE_BYTES)  # bytes of blocks
+        self.arrays = CacheBudget(ARRAYS_BYTES)  # their offsets and slots
+        self._lock = lock
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="natsd-store")
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: Path,
+        random_bytes: Callable[[int], bytes],
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        sync_interval_s: float = 0,
+        threads: int = THREADS,
+        journal_bytes_max: int = SEGMENT_BYTES_MAX,
+    ) -> Volume:
+        """Make the directory if need be, lock it, replay its journal. Blocks.
+
+        `random_bytes(n)` is `os.urandom`. `sync_interval_s` 0 is `sync_interval: always`. Raises
+        DirectoryLocked or `OSError`.
+        """
+        directory = directory.absolute()
+        make_directories(disk, directory)
+        lock = disk.lock(directory / LOCK_NAME)
+        try:
+            replayed = replay(disk, directory)
+            journal = Journal(disk, directory, random_bytes, segment_bytes_max=journal_bytes_max)
+            committer = Committer(
+                disk, journal, threads=threads, sync_interval_s=sync_interval_s, loop=loop
+            )
+        except BaseException:
+            lock.release()
+            raise
+        return cls(disk, directory, lock, replayed, committer)
+
+    async def read(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function that waits for the disk in one of the readers' threads."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, function, *arguments)
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory with its missing parents, all of it on disk. Blocks."""
+        make_directories(self.disk, path)
+
+    async def unlink(self, *paths: Path) -> None:
+        """Remove files, on disk when this returns. Raises StoreReadOnly, with all of them there.
+
+        No extent of them may be out, and what replaces them must be durable (extent.py, `on_disk`).
+        """
+        await self.committer.forget(*paths)
+        await self.read(self._unlink, paths)
+
+    def _unlink(self, paths: tuple[Path, ...]) -> None:
+        for path in paths:
+            self.disk.unlink(path)
+        for directory in {path.parent for path in paths}:
+            self.disk.sync_dir(directory)
+
+    async def replace(self, new: Path, path: Path) -> None:
+        """Put `new`, a synced file, in the place of `path`; on disk when this returns.
+
+        Raises as `unlink`; the same holds for extents of `path`.
+        """
+        await self.committer.forget(new, path)
+        await self.read(self._replace, new, path)
+
+    def _replace(self, new: Path, path: Path) -> None:
+        self.disk.rename(new, path)
+        for directory in {new.parent, path.parent}:
+            self.disk.sync_dir(directory)
+
+    async def remove_tree(self, directory: Path) -> None:
+        """Remove a directory with all that is in it; on disk when this returns. Raises the same."""
+        await self.committer.forget_below(directory)
+        await self.read(self._remove_tree, directory)
+
+    def _remove_tree(self, directory: Path) -> None:
+        self.disk.rmtree(directory)
+        self.disk.sync_dir(directory.parent)
+
+    @property
+    def free_bytes(self) -> int:
+        """What may still be written to the file system."""
+        return self.disk.free_bytes(self.directory)
+
+    @property
+    def is_low_on_space(self) -> bool:
+        """Whether new stores should be refused."""
+        return self.free_bytes < FREE_BYTES_MIN
+
+    async def close(self) -> None:
+        """Sync everything, remove the journal, let go of the lock; the stores are closed before."""
+        try:
+            await self.committer.close()
+        finally:
+            self._let_go()
+
+    def close_now(self) -> None:
+        """`close`, without an event loop."""
+        try:
+            self.committer.close_now()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._readers.shutdown(wait=True, cancel_futures=True)
+        self._lock.release()

@@ -1,0 +1,136 @@
+"""Merging a branch into a trie, node by node as a walk over the branch meets them.
+
+    mutation        trie before                     states while the walk stands on `truck`'s u
+    t─r─a─v─e       t─r─┬─a─c─t─o─r  0x018          depth 2, tr:  existing 0x07E, updated 0x07E
+      └─u─c─k           ├─e─e                       depth 3, tru: existing NONE,  updated NONE
+                        └─i─e                       (tra was merged and left: attached in 0x07E)
+
+- Going down, a child is looked up in the node as it *was*: what is merged into a sibling does not
+  matter to it, and a node that was copied meanwhile still has its old children.
+- Coming up, what became of a node is attached to what has become of its parent so far: in place, so
+  that readers see it at once, or in a copy, which a later step attaches.
+- Content is found on the way down and attached on the way up, when the node is known to have
+  children or not.
+- Room for all that the way up can need is made before each step down, so a refusal stops the merge
+  between two nodes: what was merged before stays, the rest is as it was.
+- Nothing is recycled before the merge has ended: what it looks things up in may be obsolete.
+
+Source: Cassandra's InMemoryTrie design (apply, prefix nodes).
+"""
+
+from libc.stdint cimport int32_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+from natsd.trie.attach cimport attach_child
+from natsd.trie.contents cimport take_slot
+from natsd.trie.memory cimport SPARE_CELLS, TrieMemory, prepare, set_root
+from natsd.trie.mutation cimport NO_MEMORY
+from natsd.trie.nodes cimport (
+    NO_CONTENT, NONE, Pointer, content_of, node_child, without_content,
+)
+from natsd.trie.prefix cimport keep_content, new_prefix
+
+cdef enum:
+    STATES_MIN = 64
+    ASCENT_CELLS = 14           # a full Sparse becomes a Split of 12 cells, and a Prefix
+    ASCENT_RETIRED = 4
+
+
+cdef int merge_open(Merge* merge, TrieMemory* memory) noexcept nogil:
+    memset(merge, 0, sizeof(Merge))
+    merge.memory = memory
+    merge.depth = -1
+    return push_state(merge, memory.root, 0)
+
+
+cdef int push_state(Merge* merge, Pointer node, unsigned char transition) noexcept nogil:
+    cdef uint32_t steps = <uint32_t> merge.depth + 2    # that the way up will take
+    cdef MergeState* state
+    cdef int reason
+    if grow_states(merge) < 0:
+        return NO_MEMORY
+    reason = prepare(merge.memory, steps * ASCENT_CELLS, SPARE_CELLS, steps * ASCENT_RETIRED)
+    if reason < 0:
+        return reason
+    merge.depth += 1
+    state = &merge.states[merge.depth]
+    state.existing_pre_content = node
+    state.existing_post_content = without_content(&merge.memory.cells, node)
+    state.updated_post_content = state.existing_post_content
+    state.content = content_of(&merge.memory.cells, node)
+    state.transition = transition
+    return 0
+
+
+cdef int grow_states(Merge* merge) noexcept nogil:
+    cdef Py_ssize_t capacity = merge.capacity * 2 if merge.capacity else STATES_MIN
+    cdef MergeState* states
+    if merge.depth + 1 < merge.capacity:
+        return 0
+    states = <MergeState*> realloc(merge.states, capacity * sizeof(MergeState))
+    if states == NULL:
+        return -1
+    merge.states = states
+    merge.capacity = capacity
+    return 0
+
+
+cdef int merge_descend(Merge* merge, unsigned char transition) noexcept nogil:
+    """Onto a child of this node, there or not."""
+    cdef Pointer parent = merge.states[merge.depth].existing_post_content
+    return push_state(
+        merge, node_child(&merge.memory.cells, parent, transition), transition
+    )
+
+
+cdef int32_t merge_slot(Merge* merge, bint* created) noexcept nogil:
+    cdef MergeState* state = &merge.states[merge.depth]
+    cdef int reason
+    created[0] = state.content == NO_CONTENT
+    if created[0]:
+        reason = prepare(merge.memory, 0, 0, 0)
+        if reason < 0:
+            return reason
+        state.content = take_slot(&merge.memory.contents)
+    return state.content
+
+
+cdef void merge_ascend_to(Merge* merge, Py_ssize_t depth) noexcept nogil:
+    cdef Pointer node
+    cdef MergeState* state
+    while merge.depth > depth:
+        state = &merge.states[merge.depth]
+        merge.depth -= 1
+        node = with_its_content(merge.memory, state)
+        if node == state.existing_pre_content:
+            continue
+        if merge.depth < 0:
+            set_root(merge.memory, node)
+            return
+        merge.states[merge.depth].updated_post_content = attach_child(
+            merge.memory, merge.states[merge.depth].updated_post_content, state.transition, node
+        )
+
+
+cdef inline Pointer with_its_content(TrieMemory* memory, const MergeState* state) noexcept nogil:
+    """The updated pre-content node: what the parent has to link to."""
+    cdef bint changed = state.updated_post_content != state.existing_post_content
+    if state.content == content_of(&memory.cells, state.existing_pre_content):
+        if not changed:
+            return state.existing_pre_content
+        return keep_content(
+            memory, state.existing_pre_content,
+            state.existing_post_content, state.updated_post_content,
+        )
+    if state.updated_post_content == NONE:
+        return ~state.content
+    return new_prefix(memory, state.content, state.updated_post_content, changed)
+
+
+cdef void merge_close(Merge* merge) noexcept nogil:
+    """Attach what is not attached yet."""
+    merge_ascend_to(merge, -1)
+    free(merge.states)
+    merge.states = NULL
+    merge.capacity = 0

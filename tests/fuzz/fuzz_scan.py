@@ -1,0 +1,86 @@
+"""A block file with wounds: a scan serves what was written or nothing, and loses nothing else.
+
+Input: bytes written over a block file, stretch by stretch: place (2 bytes), length (1), the bytes.
+An empty input is the whole file; one that begins with 0xff is a file by itself.
+Design, "Recovery trusts nothing".
+"""
+
+from natsd.store.block import MsgBlock
+from natsd.store.record import StoredMessage
+from natsd.store.scan import Scan
+from natsd.store.sequence_set import SequenceSet
+
+MODULES = ["natsd.store.record", "natsd.store.scan", "natsd.store.block"]
+HEADER_BYTES = 64
+
+
+def written() -> tuple[bytes, dict[int, StoredMessage], dict[int, tuple[int, int]]]:
+    """A small file, its messages, and where each stands: offset and length."""
+    block, data = MsgBlock(1, 1234, 1, 1 << 20), b""
+    for sequence in range(1, 13):
+        block.put(sequence, f"a.{sequence}", b"h" if sequence % 2 else None, b"x" * sequence, 1)
+        if sequence % 4 == 0:
+            block.put_tombstones(SequenceSet([sequence - 2]).encode())
+            extent = block.take_extent(sequence, 1)
+            assert extent is not None
+            data += bytes(memoryview(extent))
+            block.committed()
+    messages = {message.sequence: message for message in map(block.get, range(1, 13)) if message}
+    places = {at: (block.offset_of(at), block.record_bytes(at)) for at in messages}
+    return data, messages, places
+
+
+FILE, MESSAGES, PLACES = written()
+SEEDS = [
+    b"",
+    b"\x00\x40\x01\xff",  # a length
+    b"\x00\x00\x40" + bytes(64),  # the block's header
+    b"\x01\x00\xff" + bytes(255),  # half a sector
+    b"\x00\x50\x02ab\x02\x50\x02cd\x03\x50\x02ef",
+    b"\xff" + FILE,
+    b"\xff" + FILE[:700],
+    b"\xff" + bytes(300),
+]
+
+
+def check(data: bytes) -> None:
+    if data[:1] == b"\xff":
+        check_readable(Scan(data[1:]))
+        return
+    wounded, touched = wound(data)
+    check_readable(Scan(wounded))
+    scan = Scan(wounded, proven=len(wounded))
+    if not scan.readable or scan.seed != 1234:
+        return
+    found = set(scan.sequences())
+    for sequence, (offset, length) in PLACES.items():
+        if sequence in found:
+            assert scan.read(sequence) == MESSAGES[sequence]
+        else:
+            assert touched & set(range(offset, offset + length))
+            assert any(damage.covers(sequence) for damage in scan.damage)
+
+
+def wound(data: bytes) -> tuple[bytes, set[int]]:
+    wounded = bytearray(FILE)
+    touched: set[int] = set()
+    while len(data) > 3:
+        at = int.from_bytes(data[:2], "big") % len(FILE)
+        noise = data[3 : 3 + data[2]][: len(FILE) - at]
+        wounded[at : at + len(noise)] = noise
+        touched.update(range(at, at + len(noise)))
+        data = data[3 + data[2] :]
+    return bytes(wounded), touched
+
+
+def check_readable(scan: Scan) -> None:
+    """Whatever it is: what was found can be read, and gone on with. A block takes the scan over."""
+    for sequence in scan.sequences():
+        message = scan.read(sequence)
+        assert message is not None
+        assert message.sequence == sequence
+    if scan.readable:
+        assert HEADER_BYTES <= scan.end <= max(len(scan.data), HEADER_BYTES)
+        block = MsgBlock.from_scan(scan, 1 << 20)
+        if block.last_sequence < 2**64 - 1:
+            block.put(block.last_sequence + 1, "a", None, b"", 1)

@@ -1,0 +1,483 @@
+"""A disk in memory that loses power, tears writes and fails calls, all drawn from a seed.
+
+    disk = FaultyDisk(seed=7)              a Disk like any other; "/" is there
+    disk.fail("fdatasync", errno.EIO)      the next such call fails (also: path=, after=)
+    disk.capacity_bytes = 10_000           what does not fit is cut short, then ENOSPC
+    disk.power_fails_at = 12               the 12th call from now raises PowerLoss, and all after it
+    after = disk.crash(seed=3)             what is found when power is back; `disk` stays off
+
+What a crash leaves (each choice is drawn from the seed):
+- Of each 512-byte sector not synced since: what was on disk, or any version written since, sector
+  by sector, in no order. Sizes: the synced one, or any since.
+- Of each create, rename, mkdir and unlink not synced by its directory: done or not, each for
+  itself; a rename wholly or not at all.
+- What a failed sync covered: each sector there or lost, and no later sync writes it, though reads
+  go on showing it.
+"""
+
+import asyncio
+import errno
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from natsd.store.disk import Buffer, CommitWorkers, DirectoryLocked, DiskFile, ShortWrite
+
+SECTOR = 512
+VERSIONS_MAX = 4
+
+
+class PowerLoss(Exception):
+    """The machine is off; whoever sees this is dead."""
+
+
+@dataclass(eq=False)
+class Node:
+    """A file's bytes as processes see them, and as the disk holds them."""
+
+    now: bytearray = field(default_factory=bytearray)
+    disk: bytearray = field(default_factory=bytearray)
+    versions: dict[int, list[bytes]] = field(default_factory=dict)  # not synced, by sector
+    sizes: list[int] = field(default_factory=list)  # not synced
+
+    def sector(self, number: int) -> bytes:
+        return bytes(self.now[number * SECTOR : (number + 1) * SECTOR])
+
+    def changed(self, start: int, end: int) -> None:
+        """Bytes from start to end were written: they are dirty."""
+        for number in range(start // SECTOR, -(-end // SECTOR)):
+            versions = self.versions.setdefault(number, [])
+            versions.append(self.sector(number))
+            del versions[:-VERSIONS_MAX]
+
+    def write(self, data: bytes, offset: int) -> None:
+        if offset + len(data) > len(self.now):
+            self.resize(offset + len(data))
+        elif offset + len(data) > len(self.disk):
+            self.sizes.append(len(self.now))
+        self.now[offset : offset + len(data)] = data
+        self.changed(offset, offset + len(data))
+
+    def resize(self, size: int) -> None:
+        old = len(self.now)
+        if size < old:
+            del self.now[size:]
+            self.changed(size, old)
+        else:
+            self.now += bytes(size - old)
+            self.changed(old, size)
+        self.sizes.append(size)
+
+    def settle(self, choose: Callable[[list[bytes]], bytes], size: int) -> None:
+        """Let the disk hold one chosen version of each dirty sector."""
+        self.disk += bytes(max(0, size - len(self.disk)))
+        del self.disk[size:]
+        for number, versions in self.versions.items():
+            at = number * SECTOR
+            room = min(SECTOR, size - at)
+            if room > 0:
+                old = bytes(self.disk[at : at + room])
+                chosen = choose([old, *versions])
+                self.disk[at : at + room] = chosen.ljust(SECTOR, b"\0")[:room]
+        self.versions.clear()
+        self.sizes.clear()
+
+    def sync(self) -> None:
+        self.settle(lambda versions: versions[-1], len(self.now) if self.sizes else len(self.disk))
+
+    def fail_to_sync(self, chance: random.Random) -> None:
+        self.settle(chance.choice, chance.choice([len(self.disk), *self.sizes]))
+
+    def after_crash(self, chance: random.Random) -> "Node":
+        survivor = Node(
+            bytearray(self.now), bytearray(self.disk), dict(self.versions), self.sizes[:]
+        )
+        survivor.fail_to_sync(chance)
+        return Node(bytearray(survivor.disk), survivor.disk)
+
+
+Entry = Node | None  # None: a directory
+Change = dict[Path, Entry | bool]  # a path and what it names from now on; False: nothing
+
+
+@dataclass
+class Rule:
+    """A call that is to fail."""
+
+    call: str
+    number: int
+    path: str
+    after: int
+
+
+class FaultyDisk:
+    """See the top of the file. Calls may come from several threads."""
+
+    def __init__(self, seed: int = 0, *, capacity_bytes: int | None = None) -> None:
+        self.chance = random.Random(seed)
+        self.capacity_bytes = capacity_bytes
+        self.power_fails_at: int | None = None
+        self.is_off = False
+        self.calls: list[str] = []
+        self._rules: list[Rule] = []
+        self._now: dict[Path, Entry] = {Path("/"): None}
+        self._disk: dict[Path, Entry] = {Path("/"): None}
+        self._pending: list[tuple[set[Path], Change]] = []
+        self._locked: set[Path] = set()
+        self._mutex = threading.RLock()
+
+    # ---- faults
+
+    def fail(self, call: str, number: int, *, path: str = "", after: int = 0) -> None:
+        """Fail a call with this errno: the first that fits, or the one `after` so many more.
+
+        `path`: what the path ends with. `number` 0: a write that is cut short.
+        """
+        self._rules.append(Rule(call, number, path, after))
+
+    def crash(self, seed: int = 0) -> "FaultyDisk":
+        """What is found when power is back; this disk is off from now on."""
+        chance = random.Random(seed)
+        after = FaultyDisk(seed, capacity_bytes=self.capacity_bytes)
+        with self._mutex:
+            self.is_off = True
+            found = dict(self._disk)
+            for _, change in self._pending:
+                if chance.random() < 0.5:
+                    apply(found, change)
+            # One node may have two names, where half of a rename's history survived.
+            nodes: dict[int, Node] = {}
+            for path, entry in found.items():
+                if not all(parent in found for parent in path.parents):
+                    continue
+                if entry is not None:
+                    entry = nodes.setdefault(id(entry), entry.after_crash(chance))
+                after._now[path] = after._disk[path] = entry
+        return after
+
+    @contextmanager
+    def call(self, name: str, path: Path) -> Iterator[int | None]:
+        """One call: it may fail, or find the power gone. Yields 0 for a write to be cut short."""
+        with self._mutex:
+            if self.power_fails_at is not None:
+                self.power_fails_at -= 1
+                self.is_off = self.is_off or self.power_fails_at < 0
+            if self.is_off:
+                raise PowerLoss(name)
+            self.calls.append(name)
+            number = self._fault(name, path)
+            if number and not name.endswith("sync"):
+                raise OSError(number, os.strerror(number), str(path))
+            yield number
+
+    def _fault(self, name: str, path: Path) -> int | None:
+        for rule in self._rules:
+            if rule.call == name and str(path).endswith(rule.path):
+                if rule.after == 0:
+                    self._rules.remove(rule)
+                    return rule.number
+                rule.after -= 1
+        return None
+
+    def room_for(self, extra: int) -> int:
+        """Of so many more bytes, how many fit."""
+        if self.capacity_bytes is None:
+            return extra
+        nodes = {id(entry): entry for entry in self._now.values() if entry is not None}
+        used = sum(len(node.now) for node in nodes.values())
+        return max(0, min(extra, self.capacity_bytes - used))
+
+    # ---- Disk
+
+    def open(
+        self, path: Path, *, create: bool = False, exclusive: bool = False, write: bool = True
+    ) -> "FaultyFile":
+        with self.call("open", path):
+            if path not in self._now:
+                if not create:
+                    raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+                self._need_directory(path.parent)
+                self._change({path.parent}, {path: Node()})
+            elif create and exclusive:
+                raise FileExistsError(errno.EEXIST, "File exists", str(path))
+            node = self._now[path]
+            if node is None:
+                raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+            return FaultyFile(self, path, node, is_writable=write)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with self.call("rename", source):
+            self._need(source)
+            self._need_directory(target.parent)
+            moved: Change = {source: False, target: self._now[source]}
+            for path in list(self._now):
+                if source in path.parents:
+                    moved[path] = False
+                    moved[target / path.relative_to(source)] = self._now[path]
+            self._change({source.parent, target.parent}, moved)
+
+    def unlink(self, path: Path) -> None:
+        with self.call("unlink", path):
+            self._need(path)
+            self._change({path.parent}, {path: False})
+
+    def mkdir(self, path: Path) -> None:
+        with self.call("mkdir", path):
+            if path in self._now:
+                raise FileExistsError(errno.EEXIST, "File exists", str(path))
+            self._need_directory(path.parent)
+            self._change({path.parent}, {path: None})
+
+    def sync_dir(self, path: Path) -> None:
+        with self.call("sync_dir", path):
+            self._need_directory(path)
+            left = []
+            for directories, change in self._pending:
+                directories.discard(path)
+                if directories:
+                    left.append((directories, change))
+                else:
+                    apply(self._disk, change)
+            self._pending = left
+
+    def listdir(self, path: Path) -> list[str]:
+        with self.call("listdir", path):
+            self._need_directory(path)
+            return sorted(p.name for p in self._now if p.parent == path and p != path)
+
+    def exists(self, path: Path) -> bool:
+        with self.call("exists", path):
+            return path in self._now
+
+    def is_directory(self, path: Path) -> bool:
+        with self.call("is_directory", path):
+            return path in self._now and self._now[path] is None
+
+    def rmtree(self, path: Path) -> None:
+        with self.call("rmtree", path):
+            below = [p for p in self._now if p == path or path in p.parents]
+            for one in sorted(below, key=lambda p: -len(p.parts)):
+                self._change({path.parent}, {one: False})
+
+    def lock(self, path: Path) -> "FaultyLock":
+        with self.call("lock", path):
+            if path in self._locked:
+                raise DirectoryLocked(path, 1)
+            self._need_directory(path.parent)
+            self._locked.add(path)
+            return FaultyLock(self._locked, path)
+
+    def free_bytes(self, path: Path) -> int:
+        with self.call("free_bytes", path):
+            return self.room_for(1 << 50)
+
+    def commit_workers(self, threads: int) -> CommitWorkers:
+        return FaultyWorkers(self, threads)
+
+    def _need(self, path: Path) -> None:
+        if path not in self._now:
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+
+    def _need_directory(self, path: Path) -> None:
+        self._need(path)
+        if self._now[path] is not None:
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
+
+    def _change(self, directories: set[Path], change: Change) -> None:
+        apply(self._now, change)
+        self._pending.append((directories, change))
+
+
+def apply(entries: dict[Path, Entry], change: Change) -> None:
+    for path, entry in change.items():
+        if entry is False:
+            entries.pop(path, None)
+        else:
+            assert not isinstance(entry, bool)
+            entries[path] = entry
+
+
+class FaultyLock:
+    def __init__(self, locked: set[Path], path: Path) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
+
+
+class FaultyFile:
+    """An open file of a FaultyDisk."""
+
+    def __init__(self, disk: FaultyDisk, path: Path, node: Node, *, is_writable: bool) -> None:
+        self.path = path
+        self._disk = disk
+        self._node = node
+        self._is_writable = is_writable
+        self._is_open = True
+
+    @contextmanager
+    def _call(self, name: str) -> Iterator[int | None]:
+        with self._disk.call(name, self.path) as fault:
+            if not self._is_open or (name in ("pwrite", "truncate") and not self._is_writable):
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(self.path))
+            yield fault
+
+    def pread(self, n: int, offset: int) -> bytes:
+        with self._call("pread"):
+            return bytes(self._node.now[offset : offset + n])
+
+    def pwrite(self, data: Buffer, offset: int) -> int:
+        with self._call("pwrite") as fault:
+            whole = bytes(data)
+            beyond = max(0, offset + len(whole) - len(self._node.now))
+            fits = len(whole) - beyond + self._disk.room_for(beyond)
+            if fault == 0:
+                fits = min(fits, self._disk.chance.randrange(len(whole) + 1) - 1)
+            if fits <= 0 and whole:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            self._node.write(whole[:fits], offset)
+            if fits < len(whole):
+                raise ShortWrite(self.path, len(whole), fits)
+            return len(whole)
+
+    def fdatasync(self) -> None:
+        with self._call("fdatasync") as fault:
+            self._sync(fault)
+
+    def fsync(self) -> None:
+        with self._call("fsync") as fault:
+            self._sync(fault)
+
+    def _sync(self, fault: int | None) -> None:
+        if fault:
+            self._node.fail_to_sync(self._disk.chance)
+            raise OSError(fault, os.strerror(fault), str(self.path))
+        self._node.sync()
+
+    def allocate(self, offset: int, length: int) -> None:
+        with self._call("allocate"):
+            extra = offset + length - len(self._node.now)
+            if extra > 0:
+                if self._disk.room_for(extra) < extra:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+                self._node.resize(offset + length)
+
+    def truncate(self, size: int) -> None:
+        with self._call("truncate"):
+            self._node.resize(size)
+
+    def size(self) -> int:
+        with self._call("size"):
+            return len(self._node.now)
+
+    def fileno(self) -> None:
+        return None
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+Step = Callable[[], object]
+
+
+class FaultyJob:
+    def __init__(self, disk: FaultyDisk, token: object) -> None:
+        self.token = token
+        self.error: OSError | None = None
+        self.failed_sync = False
+        self.steps: list[tuple[bool, Step]] = []
+        self._disk = disk
+
+    def allocate(self, file: DiskFile, offset: int, length: int) -> None:
+        self.steps.append((False, lambda: file.allocate(offset, length)))
+
+    def write(self, file: DiskFile, data: Buffer, offset: int) -> None:
+        self.steps.append((False, lambda: file.pwrite(data, offset)))
+
+    def datasync(self, file: DiskFile) -> None:
+        self.steps.append((True, file.fdatasync))
+
+    def sync_directory(self, path: Path) -> None:
+        self.steps.append((True, lambda: self._disk.sync_dir(path)))
+
+    def truncate(self, file: DiskFile, size: int) -> None:
+        self.steps.append((False, lambda: file.truncate(size)))
+
+    def run_step(self) -> bool:
+        """Do the next step; whether the job is over."""
+        if self.steps:
+            is_sync, step = self.steps.pop(0)
+            try:
+                step()
+            except OSError as error:
+                self.error, self.failed_sync = error, is_sync
+                return True
+        return not self.steps
+
+
+class FaultyWorkers:
+    """Does the steps of up to `threads` jobs in an order drawn from the disk's seed.
+
+    Without threads: in `wait`, or as a callback of the event loop. When the power fails, nothing
+    comes back any more; `wait` says so.
+    """
+
+    def __init__(self, disk: FaultyDisk, threads: int) -> None:
+        self._disk = disk
+        self._threads = threads
+        self._running: list[FaultyJob] = []
+        self._done: list[FaultyJob] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._callback: Callable[[], object] | None = None
+        self.in_flight = 0
+
+    def job(self, token: object = None) -> FaultyJob:
+        return FaultyJob(self._disk, token)
+
+    def submit(self, job: FaultyJob) -> None:
+        self._running.append(job)
+        self.in_flight += 1
+        if self._loop is not None:
+            self._loop.call_soon(self._turn)
+
+    def take_completed(self) -> list[FaultyJob]:
+        done, self._done = self._done, []
+        self.in_flight -= len(done)
+        return done
+
+    def wait(self, timeout_s: float = -1) -> None:
+        while self._running and not self._done:
+            self._run_some()
+
+    def watch(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        self._loop, self._callback = loop, callback
+
+    def unwatch(self) -> None:
+        self._loop = self._callback = None
+
+    def close(self) -> None:
+        while self._running:
+            self._run_some()
+
+    def _turn(self) -> None:
+        if not self._running and not self._done:
+            return
+        try:
+            self.wait()
+        except PowerLoss:
+            return
+        if self._callback is not None:
+            self._callback()
+        if self._running and self._loop is not None:
+            self._loop.call_soon(self._turn)
+
+    def _run_some(self) -> None:
+        job = self._disk.chance.choice(self._running[: self._threads])
+        if job.run_step():
+            self._running.remove(job)
+            self._done.append(job)

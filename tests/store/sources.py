@@ -1,0 +1,92 @@
+"""Stores in miniature: a file of fixed-size numbered pieces, committed through a committer."""
+
+import struct
+from pathlib import Path
+
+from natsd.store.committer import Committer
+from natsd.store.disk import Disk
+from natsd.store.errors import StoreError, StoreFull
+from natsd.store.extent import CommitSource, Extent, grown_allocation
+
+PIECE = struct.Struct("<IIQ")  # source, number, a value that depends on both
+BLOCK_BYTES_MAX = 1 << 20
+
+
+def piece(source: int, number: int) -> bytes:
+    """What stands at `number * PIECE.size`: zeros never are one."""
+    return PIECE.pack(source + 1, number, (source + 1) * 1_000_003 + number)
+
+
+class Pieces(CommitSource):
+    """Appends pieces; `acknowledged` of them are on disk, or should be."""
+
+    def __init__(self, disk: Disk, path: Path, source: int, count: int = 0) -> None:
+        is_new = not disk.exists(path)
+        self.file = disk.open(path, create=True)
+        self.source = source
+        self.appended = self.taken = self.written = self.acknowledged = count
+        self.errors: list[StoreError] = []
+        self._ends: list[int] = []  # of each commit
+        self.has_space = True
+        self._new_in = path.parent if is_new else None
+        self._allocated = 0
+
+    def append(self, count: int = 1) -> None:
+        self.appended += count
+        self.buffered_msgs = self.appended - self.written
+        self.buffered_bytes = self.buffered_msgs * PIECE.size
+
+    def take_extent(self) -> Extent | None:
+        if self.appended == self.written:
+            return None
+        self.taken = self.appended
+        data = b"".join(piece(self.source, n) for n in range(self.written, self.taken))
+        end = self.taken * PIECE.size
+        allocate_to = 0
+        if end > self._allocated:
+            allocate_to = self._allocated = grown_allocation(end, BLOCK_BYTES_MAX)
+        return Extent(self.file, self.written * PIECE.size, data, allocate_to, self._new_in)
+
+    def committed(self) -> None:
+        assert self.taken > self.written
+        self.written = self.taken
+        self._ends.append(self.written)
+        self._new_in = None
+        self.append(0)
+
+    def on_disk(self, commits: int) -> None:
+        self.acknowledged = self._ends[commits - 1]
+
+    def failed(self, error: StoreError) -> None:
+        self.errors.append(error)
+        self.appended = self.taken = self.written
+        self._allocated = 0
+        self.has_space = not isinstance(error, StoreFull)
+        self.append(0)
+
+    def resumed(self) -> None:
+        self.has_space = True
+
+
+def open_pieces(
+    committer: Committer, disk: Disk, directory: Path, count: int, written: int = 0
+) -> list[Pieces]:
+    """So many sources, attached."""
+    found = [Pieces(disk, directory / f"{i:04}", i, written) for i in range(count)]
+    for source in found:
+        committer.attach(source)
+    return found
+
+
+def count_whole(disk: Disk, directory: Path, source: int) -> int:
+    """How many pieces from the first on are there, after a crash."""
+    path = directory / f"{source:04}"
+    if not disk.exists(path):
+        return 0
+    file = disk.open(path, write=False)
+    data = file.pread(file.size(), 0)
+    file.close()
+    count = 0
+    while data[count * PIECE.size : (count + 1) * PIECE.size] == piece(source, count):
+        count += 1
+    return count

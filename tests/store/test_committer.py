@@ -1,0 +1,277 @@
+"""Group commit on real files and event loops: who is told what, and when."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from natsd.store import committer as committer_module
+from natsd.store.committer import Committer
+from natsd.store.disk import RealDisk
+from natsd.store.errors import StoreFull, StoreReadOnly
+from natsd.store.extent import CommitSource, Extent
+from natsd.store.journal import Journal
+from tests.store.faulty_disk import FaultyDisk
+from tests.store.sources import Pieces, count_whole, open_pieces
+from tests.waiting import Eventually
+
+DISK = RealDisk()
+
+
+def new_committer(
+    directory: Path, *, sync_interval_s: float = 0, journal: bool = True
+) -> Committer:
+    return Committer(
+        DISK,
+        Journal(DISK, directory, os.urandom, segment_bytes_max=64 << 10) if journal else None,
+        sync_interval_s=sync_interval_s,
+        loop=asyncio.get_running_loop(),
+    )
+
+
+def close_files(sources: list[Pieces]) -> None:
+    for source in sources:
+        source.file.close()
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("count", [1, 3, 40])
+async def test_all_is_acknowledged(count: int, tmp_path: Path, eventually: Eventually) -> None:
+    committer = new_committer(tmp_path)
+    sources = open_pieces(committer, DISK, tmp_path, count)
+    for _ in range(20):
+        for source in sources:
+            source.append(2)
+            committer.dirty(source)
+        await asyncio.sleep(0)
+    await eventually(lambda: all(source.acknowledged == 40 for source in sources))
+    await committer.close()
+    assert [count_whole(DISK, tmp_path, i) for i in range(count)] == [40] * count
+    assert not (tmp_path / "journal.0").exists()
+    close_files(sources)
+
+
+async def test_one_source_has_one_extent_out(tmp_path: Path, eventually: Eventually) -> None:
+    """What comes meanwhile waits for the next one: group commit."""
+    committer = new_committer(tmp_path)
+    (source,) = open_pieces(committer, DISK, tmp_path, 1)
+    commits = []
+    source.on_disk = commits.append  # type: ignore[method-assign]  # a spy
+    for _ in range(1000):
+        source.append()
+        committer.dirty(source)
+    await eventually(lambda: source.written == 1000)
+    assert commits == [1]
+    await committer.close()
+    close_files([source])
+
+
+async def test_few_are_synced_each_and_many_by_the_journal(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    committer = new_committer(tmp_path)
+    sources = open_pieces(committer, DISK, tmp_path, 30)
+    for source in sources[:4]:
+        source.append()
+        committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged == 1 for source in sources[:4]))
+    assert not (tmp_path / "journal.0").exists()
+    for source in sources:
+        source.append()
+        committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged >= 1 for source in sources))
+    assert (tmp_path / "journal.0").stat().st_size >= 30 * 16
+    await committer.close()
+    close_files(sources)
+
+
+async def test_a_large_extent_is_not_written_twice(tmp_path: Path, eventually: Eventually) -> None:
+    committer = new_committer(tmp_path)
+    sources = open_pieces(committer, DISK, tmp_path, 20)
+    for source in sources:
+        source.append(10_000 if source.source < 10 else 1)
+        committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged >= 1 for source in sources))
+    assert (tmp_path / "journal.0").stat().st_size <= 8192
+    await committer.close()
+    assert [count_whole(DISK, tmp_path, i) for i in range(20)] == [10_000] * 10 + [1] * 10
+    close_files(sources)
+
+
+async def test_without_a_journal_threads_take_turns(tmp_path: Path, eventually: Eventually) -> None:
+    committer = new_committer(tmp_path, journal=False)
+    sources = open_pieces(committer, DISK, tmp_path, 30)
+    for source in sources:
+        source.append()
+        committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged == 1 for source in sources))
+    await committer.close()
+    close_files(sources)
+
+
+async def test_with_an_interval_the_ack_comes_first(tmp_path: Path, eventually: Eventually) -> None:
+    """`sync_interval: 2m`, shortened: written and acknowledged, then on disk by the timer."""
+    committer = new_committer(tmp_path, sync_interval_s=0.01)
+    sources = open_pieces(committer, DISK, tmp_path, 10)
+    logs = Pieces(DISK, tmp_path / "0010", 10)
+    committer.attach(logs, always_sync=True)
+    for source in [*sources, logs]:
+        source.append()
+        committer.dirty(source)
+    await eventually(lambda: logs.acknowledged == 1)
+    await eventually(lambda: all(source.written == 1 for source in sources))
+    await eventually(lambda: all(source.acknowledged == 1 for source in sources))
+    await committer.close()
+    close_files([*sources, logs])
+
+
+async def test_what_is_buffered_is_bounded(tmp_path: Path) -> None:
+    """`max_buffered_msgs`: publishers wait for room."""
+    committer = new_committer(tmp_path)
+    source = Pieces(DISK, tmp_path / "0000", 0)
+    committer.attach(source, buffered_msgs_max=10)
+    source.append(10)
+    assert not committer.is_over_limit(source)
+    await committer.room(source)
+    source.append()
+    assert committer.is_over_limit(source)
+    committer.dirty(source)
+    await committer.room(source)
+    assert source.acknowledged == 11
+    assert not committer.is_over_limit(source)
+    await committer.close()
+    close_files([source])
+
+
+async def test_a_file_is_settled_before_it_is_closed(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    committer = new_committer(tmp_path)
+    sources = open_pieces(committer, DISK, tmp_path, 20)
+    for source in sources:
+        source.append()
+        committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged == 1 for source in sources))
+    for source in sources[:10]:
+        await committer.settle(source.file)
+        source.file.close()
+    await committer.forget(*(source.file.path for source in sources[:5]))
+    await committer.forget_below(tmp_path)
+    await committer.wipe_journal()
+    data = (tmp_path / "journal.0").read_bytes()
+    assert not any(data[1024:])
+    await committer.close()
+    close_files(sources)
+
+
+async def test_a_detached_source_is_forgotten(tmp_path: Path) -> None:
+    committer = new_committer(tmp_path)
+    (source,) = open_pieces(committer, DISK, tmp_path, 1)
+    source.append()
+    committer.dirty(source)
+    committer.detach(source)
+    await committer.close()
+    assert source.acknowledged == 0
+    close_files([source])
+
+
+class Broken(CommitSource):
+    """A store with bugs."""
+
+    def __init__(self, extent: Extent | None) -> None:
+        self.extent = extent
+        self.failures = 0
+
+    def take_extent(self) -> Extent | None:
+        if self.extent is None:
+            raise RuntimeError("a bug")
+        return self.extent
+
+    def committed(self) -> None:
+        raise RuntimeError("another bug")
+
+    def failed(self, error: Exception) -> None:
+        self.failures += 1
+        raise RuntimeError("one more")
+
+
+@pytest.mark.parametrize("count", [1, 10])
+async def test_a_broken_store_keeps_no_other_from_its_answer(
+    count: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    committer = new_committer(tmp_path)
+    sources = open_pieces(committer, DISK, tmp_path, count)
+    file = DISK.open(tmp_path / "broken", create=True)
+    broken = [Broken(Extent(file, 0, b"x")), Broken(None)]
+    for one in broken:
+        committer.attach(one)
+        committer.dirty(one)
+    for source in sources:
+        source.append()
+        committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged == 1 for source in sources))
+    await eventually(lambda: "failed to take the answer" in caplog.text)
+    assert "failed to say what it has to write" in caplog.text
+    assert [one.failures for one in broken] == [0, 1]
+    await committer.close()
+    close_files(sources)
+    file.close()
+
+
+@pytest.fixture
+def short_probes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(committer_module, "PROBE_S", 0.001)
+    return iter(())
+
+
+@pytest.mark.usefixtures("short_probes")
+async def test_space_is_looked_for(eventually: Eventually) -> None:
+    """Out of space: StoreFull; when space returns the store is told, and commits go on."""
+    disk = FaultyDisk(capacity_bytes=100)
+    committer = Committer(disk, loop=asyncio.get_running_loop())
+    (source,) = open_pieces(committer, disk, Path("/"), 1)
+    source.append(10)
+    committer.dirty(source)
+    await eventually(lambda: bool(source.errors))
+    assert isinstance(source.errors[0], StoreFull)
+    assert not source.has_space
+    await asyncio.sleep(0.01)
+    assert not source.has_space
+    disk.capacity_bytes = None
+    await eventually(lambda: source.has_space)
+    source.append(10)
+    committer.dirty(source)
+    await eventually(lambda: source.acknowledged == 10)
+    await committer.close()
+
+
+async def test_nobody_waits_for_room_in_a_dead_store(eventually: Eventually) -> None:
+    disk = FaultyDisk()
+    committer = Committer(disk, loop=asyncio.get_running_loop())
+    source = Pieces(disk, Path("/0000"), 0)
+    committer.attach(source, buffered_msgs_max=1)
+    source.failed = source.errors.append  # type: ignore[method-assign]  # it keeps its buffer
+    disk.fail("pwrite", 5)
+    source.append(10)
+    committer.dirty(source)
+    await committer.room(source)
+    assert isinstance(source.errors[0], StoreReadOnly)
+    assert committer.is_over_limit(source)
+    await committer.close()
+
+
+def test_without_an_event_loop(tmp_path: Path) -> None:
+    committer = Committer(DISK, Journal(DISK, tmp_path, os.urandom))
+    sources = open_pieces(committer, DISK, tmp_path, 10)
+    for source in sources:
+        source.append(5)
+        committer.dirty(source)
+    for source in sources:
+        committer.commit_now(source)
+        assert source.acknowledged == 5
+    committer.settle_now(sources[0].file)
+    committer.forget_now(sources[1].file.path)
+    committer.close_now()
+    close_files(sources)

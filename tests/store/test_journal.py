@@ -1,0 +1,243 @@
+"""The journal's bytes: what is torn, what is damage, and what replay makes of it."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from natsd.store.disk import RealDisk
+from natsd.store.extent import Extent
+from natsd.store.journal import (
+    FORGET,
+    HEADER_BYTES,
+    SECTOR_BYTES,
+    WRITE,
+    Journal,
+    encode_batch,
+    encode_entry,
+    encode_header,
+)
+from natsd.store.journal_replay import Replayed, replay
+from tests.store.faulty_disk import FaultyDisk
+
+DISK = RealDisk()
+SEED = 0x1234
+
+
+def entry(name: str, offset: int, data: bytes, seed: int = SEED) -> bytes:
+    return encode_entry(seed, WRITE, name.encode(), offset, data)
+
+
+def forget(name: str) -> bytes:
+    return encode_entry(SEED, FORGET, name.encode(), 0, b"")
+
+
+def batch(number: int, *entries: bytes, seed: int = SEED) -> bytes:
+    return encode_batch(seed, number, entries)
+
+
+def write_journal(
+    directory: Path, *batches: bytes, name: str = "journal.0", epoch: int = 1
+) -> Path:
+    path = directory / name
+    path.write_bytes(encode_header(epoch, SEED) + b"".join(batches) + bytes(4096))
+    return path
+
+
+def test_layout() -> None:
+    """As journal.py draws it."""
+    header = encode_header(7, SEED)
+    assert (len(header), header[:512]) == (HEADER_BYTES, header[512:])
+    assert (header[:8], header[8:10]) == (b"NATSDJNL", b"\1\0")
+    assert int.from_bytes(header[16:24], "little") == 7
+    assert int.from_bytes(header[24:32], "little") == SEED
+    one = entry("a/1.blk", 64, b"data")
+    assert (len(one), one[:8]) == (32 + 7 + 4, b"\4\0\0\0\7\0\1\0")
+    assert (int.from_bytes(one[8:16], "little"), one[32:]) == (64, b"a/1.blkdata")
+    whole = batch(3, one, one)
+    assert len(whole) == SECTOR_BYTES
+    assert (whole[:4], int.from_bytes(whole[4:8], "little")) == (b"JBAT", 2 * len(one))
+    assert int.from_bytes(whole[8:16], "little") == 3
+    assert int.from_bytes(whole[16:20], "little") == 2
+
+
+def test_later_batches_win(tmp_path: Path) -> None:
+    write_journal(tmp_path, batch(1, entry("f", 0, b"aaaa")), batch(2, entry("f", 2, b"bb")))
+    replayed = replay(DISK, tmp_path)
+    assert (tmp_path / "f").read_bytes() == b"aabb"
+    assert replayed == Replayed([tmp_path / "f"], 6, [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f"]
+
+
+def test_segments_are_replayed_in_the_order_of_their_batches(tmp_path: Path) -> None:
+    write_journal(tmp_path, batch(3, entry("f", 0, b"new")), epoch=2)
+    write_journal(tmp_path, batch(1, entry("f", 0, b"old")), batch(2), name="journal.1")
+    assert replay(DISK, tmp_path).damage == []
+    assert (tmp_path / "f").read_bytes() == b"new"
+
+
+def test_what_is_forgotten_is_not_written(tmp_path: Path) -> None:
+    write_journal(
+        tmp_path,
+        batch(1, entry("f", 0, b"old"), entry("g", 0, b"g")),
+        batch(2, forget("f"), forget("g")),
+        batch(3, forget("f"), forget("g")),
+        batch(4, entry("g", 5, b"new")),
+    )
+    replay(DISK, tmp_path)
+    assert not (tmp_path / "f").exists()
+    assert (tmp_path / "g").read_bytes() == bytes(5) + b"new"
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_forget_brings_nothing_back(tmp_path: Path, damaged: int) -> None:
+    """It is said twice."""
+    forgets = [batch(2, forget("f")), batch(3, forget("f"))]
+    flipped = bytearray(forgets[damaged])
+    flipped[40] ^= 4
+    forgets[damaged] = bytes(flipped)
+    write_journal(tmp_path, batch(1, entry("f", 0, b"old")), *forgets, batch(4))
+    assert len(replay(DISK, tmp_path).damage) == 1
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_directory_that_is_gone_stays_gone(tmp_path: Path) -> None:
+    write_journal(tmp_path, batch(1, entry("gone/f", 0, b"x")))
+    assert replay(DISK, tmp_path) == Replayed()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_torn_end_is_no_damage(tmp_path: Path) -> None:
+    """It was never acknowledged."""
+    whole, torn = batch(1, entry("f", 0, b"a" * 600)), batch(2, entry("f", 600, b"b" * 600))
+    for cut in range(0, len(torn), 100):
+        write_journal(tmp_path, whole, torn[:cut])
+        assert replay(DISK, tmp_path).damage == []
+        assert (tmp_path / "f").read_bytes()[:600] == b"a" * 600
+        (tmp_path / "f").unlink()
+
+
+def test_a_batch_of_another_epoch_is_none(tmp_path: Path) -> None:
+    """Overwritten from the start, the segment still holds the end of what it held before."""
+    write_journal(
+        tmp_path, batch(9, entry("f", 0, b"new")), batch(2, entry("f", 0, b"old", 5), seed=5)
+    )
+    assert replay(DISK, tmp_path).damage == []
+    assert (tmp_path / "f").read_bytes() == b"new"
+
+
+def test_a_journal_as_a_payload_is_a_payload(tmp_path: Path) -> None:
+    inner = bytes(SECTOR_BYTES - 65) + batch(7, entry("g", 0, b"forged", 5), seed=5)
+    write_journal(tmp_path, batch(1, entry("f", 0, inner)), batch(2, entry("f", 0, b"x")))
+    assert replay(DISK, tmp_path).damage == []
+    assert not (tmp_path / "g").exists()
+
+
+def test_every_flipped_bit_is_damage_to_one_batch_at_most(tmp_path: Path) -> None:
+    """Never a wrong byte written, never another batch lost."""
+    batches = [batch(i, entry(f"f{i}", 0, bytes([i]) * 10)) for i in (1, 2, 3)]
+    path = write_journal(tmp_path, *batches)
+    good = path.read_bytes()
+    used = [
+        range(HEADER_BYTES + 512 * i, HEADER_BYTES + 512 * i + 32 + 32 + 2 + 10) for i in range(3)
+    ]
+    for where in (range(40), range(512, 552), *used[:2]):
+        for at in where:
+            bad = bytearray(good)
+            bad[at] ^= 1 << at % 8
+            path.write_bytes(bad)
+            damage = replay(DISK, tmp_path).damage
+            for i in (1, 2, 3):
+                found = tmp_path / f"f{i}"
+                is_hit = at in used[i - 1]
+                assert found.exists() is not is_hit
+                if not is_hit:
+                    assert found.read_bytes() == bytes([i]) * 10
+                    found.unlink()
+            hit = [i for i in range(2) if at in used[i]]
+            assert [(d.path, d.offset) for d in damage] == [
+                (path, HEADER_BYTES + 512 * i) for i in hit
+            ]
+
+
+def test_a_lost_header_is_damage(tmp_path: Path) -> None:
+    path = write_journal(tmp_path, batch(1, entry("f", 0, b"x")))
+    data = bytearray(path.read_bytes())
+    data[0] ^= 1
+    data[512] ^= 1
+    path.write_bytes(data)
+    damage = replay(DISK, tmp_path).damage
+    assert [(d.path, d.offset, d.what) for d in damage] == [
+        (path, 0, "no header verifies; its batches are lost")
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.0.damaged"]
+
+
+def test_missing_batches_between_segments_are_damage(tmp_path: Path) -> None:
+    path = write_journal(tmp_path, batch(1, entry("f", 0, b"x")))
+    write_journal(tmp_path, batch(4, entry("f", 1, b"y")), name="journal.1")
+    damage = replay(DISK, tmp_path).damage
+    assert [(d.path, d.offset, d.what) for d in damage] == [
+        (path, HEADER_BYTES + SECTOR_BYTES, "2 batches are missing")
+    ]
+    assert (tmp_path / "f").read_bytes() == b"xy"
+
+
+@pytest.mark.parametrize("content", [b"", b"x", bytes(100), bytes(5000), b"NATSDJNL"])
+def test_a_journal_that_was_never_begun(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "journal.0").write_bytes(content)
+    assert replay(DISK, tmp_path) == Replayed()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_journal_bounds_its_segments(tmp_path: Path) -> None:
+    """With both in use it takes nothing, until a checkpoint has freed one."""
+    journal = Journal(DISK, tmp_path, lambda n: b"s" * n, segment_bytes_max=4096)
+    workers = DISK.commit_workers(1)
+    file = DISK.open(tmp_path / "f", create=True)
+    taken = 0
+    while True:
+        job = workers.job()
+        if not journal.add_writes(job, [Extent(file, 0, b"x" * 400)]):
+            break
+        workers.submit(job)
+        taken += 1
+    assert taken == 12
+    assert journal.speaks_of(file.path)
+    assert journal.unsettled(file.path) is file
+    segments = journal.full_segments
+    assert [segment.path.name for segment in segments] == ["journal.0"]
+    job = workers.job()
+    journal.add_retirement(job, segments)
+    workers.submit(job)
+    journal.retired(segments)
+    job = workers.job()
+    assert journal.add_writes(job, [Extent(file, 0, b"last")])
+    workers.submit(job)
+    workers.close()
+    assert [job.error for job in workers.take_completed()] == [None] * 14
+    assert replay(DISK, tmp_path).damage == []
+    assert (tmp_path / "f").read_bytes()[:5] == b"lastx"
+    file.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_retired_epoch_stays_retired(seed: int) -> None:
+    """Once its paths count as free, no crash brings back what it said about them."""
+    disk = FaultyDisk(seed)
+    root = Path("/")
+    journal = Journal(disk, root, random.Random(seed).randbytes)
+    workers = disk.commit_workers(1)
+    file = disk.open(root / "f", create=True)
+    job = workers.job()
+    assert journal.add_writes(job, [Extent(file, 0, b"old")])
+    workers.submit(job)
+    workers.wait()
+    job = workers.job()
+    journal.add_retirement(job, journal.used_segments)
+    workers.submit(job)
+    workers.close()
+    journal.retired(journal.used_segments)
+    assert not journal.speaks_of(file.path)
+    disk = disk.crash(seed)
+    assert replay(disk, root) == Replayed()

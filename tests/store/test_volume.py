@@ -1,0 +1,127 @@
+"""A store directory: opened by one, replayed, shared, closed."""
+
+import asyncio
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from natsd.store.disk import DirectoryLocked, RealDisk
+from natsd.store.volume import LOCK_NAME, Volume
+from tests.store.faulty_disk import FaultyDisk
+from tests.store.sources import count_whole, open_pieces
+from tests.waiting import Eventually
+
+DISK = RealDisk()
+
+
+def open_volume(directory: Path) -> Volume:
+    return Volume.open(DISK, directory, os.urandom, loop=asyncio.get_running_loop())
+
+
+async def test_a_volume_is_made_and_locked(tmp_path: Path) -> None:
+    volume = open_volume(tmp_path / "a" / "b")
+    assert volume.directory == tmp_path / "a" / "b"
+    with pytest.raises(DirectoryLocked, match=f"in use by process {os.getpid()}"):
+        open_volume(tmp_path / "a" / "b")
+    await volume.close()
+    await open_volume(tmp_path / "a" / "b").close()
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == [LOCK_NAME]
+
+
+async def test_reads_run_in_threads(tmp_path: Path) -> None:
+    volume = open_volume(tmp_path)
+    assert await volume.read(threading.get_ident) != threading.get_ident()
+    assert await volume.read(max, 3, 5) == 5
+    with pytest.raises(FileNotFoundError):
+        await volume.read(DISK.listdir, tmp_path / "missing")
+    await volume.close()
+
+
+async def test_space_is_known(tmp_path: Path) -> None:
+    volume = open_volume(tmp_path)
+    assert volume.free_bytes > 0
+    assert volume.is_low_on_space is (volume.free_bytes < 16 << 20)
+    await volume.close()
+
+
+async def test_a_journal_left_behind_is_replayed(tmp_path: Path, eventually: Eventually) -> None:
+    """As after a kill: the files lost what was never synced, the journal has it."""
+    volume = open_volume(tmp_path)
+    volume.make_directory(tmp_path / "streams" / "x")
+    directory = tmp_path / "streams" / "x"
+    sources = open_pieces(volume.committer, DISK, directory, 20)
+    for source in sources:
+        source.append(10)
+        volume.committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged == 10 for source in sources))
+    journal = (tmp_path / "journal.0").read_bytes()
+    await volume.close()
+    for source in sources:
+        source.file.truncate(0)
+        source.file.close()
+    (tmp_path / "journal.0").write_bytes(journal)
+
+    volume = open_volume(tmp_path)
+    assert len(volume.replayed.files) == 20
+    assert volume.replayed.damage == []
+    assert [count_whole(DISK, directory, i) for i in range(20)] == [10] * 20
+    await volume.close()
+
+
+async def test_what_is_removed_does_not_come_back(eventually: Eventually) -> None:
+    """Not by the replay of a journal that spoke of it; and what came in its place is untouched."""
+    disk = FaultyDisk(1)
+    root = Path("/store")
+    volume = Volume.open(disk, root, lambda n: bytes(n), loop=asyncio.get_running_loop())
+    for name in ("a", "b"):
+        volume.make_directory(root / name)
+    sources = [
+        source
+        for name in ("a", "b")
+        for source in open_pieces(volume.committer, disk, root / name, 6)
+    ]
+    for source in sources:
+        source.append(3)
+        volume.committer.dirty(source)
+    await eventually(lambda: all(source.acknowledged == 3 for source in sources))
+    await volume.unlink(root / "a" / "0000", root / "a" / "0001")
+    new = disk.open(root / "a" / "new", create=True)
+    new.pwrite(b"new", 0)
+    new.fsync()
+    await volume.replace(root / "a" / "new", root / "a" / "0002")
+    await volume.remove_tree(root / "b")
+    after = disk.crash(1)
+    Volume.open(after, root, lambda n: bytes(n)).close_now()
+    assert after.listdir(root) == ["a"]
+    assert after.listdir(root / "a") == ["0002", "0003", "0004", "0005"]
+    assert after.open(root / "a" / "0002").pread(9, 0) == b"new"
+    assert count_whole(after, root / "a", 3) == 3
+
+
+def test_without_an_event_loop_on_any_disk() -> None:
+    disk = FaultyDisk(1)
+    volume = Volume.open(disk, Path("/store"), lambda n: bytes(n))
+    sources = open_pieces(volume.committer, disk, volume.directory, 6)
+    for source in sources:
+        source.append(3)
+        volume.committer.dirty(source)
+    for source in sources:
+        volume.committer.commit_now(source)
+    volume.close_now()
+    assert disk.listdir(Path("/store")) == [f"{i:04}" for i in range(6)]
+    Volume.open(disk, Path("/store"), lambda n: bytes(n)).close_now()
+    after = disk.crash(1)
+    assert [count_whole(after, Path("/store"), i) for i in range(6)] == [3] * 6
+
+
+def test_a_volume_that_cannot_open_lets_go_of_its_lock() -> None:
+    disk = FaultyDisk()
+    disk.mkdir(Path("/store"))
+    disk.open(Path("/store/journal.0"), create=True)
+    disk.fail("open", errno.EIO, path="journal.0")
+    with pytest.raises(OSError, match="Input/output error"):
+        Volume.open(disk, Path("/store"), lambda n: bytes(n))
+    Volume.open(disk, Path("/store"), lambda n: bytes(n)).close_now()

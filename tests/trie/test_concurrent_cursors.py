@@ -1,0 +1,159 @@
+"""Cursors on threads of their own while a writer is at work: no lock, and nothing torn or lost.
+
+"Any number of readers": whatever is there all the time is seen by every walk, each key once and in
+order, with a content that was put there.
+"""
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+
+import pytest
+
+from natsd.trie.errors import StaleCursor
+from natsd.trie.in_memory_trie import InMemoryTrie
+from natsd.trie.pattern import PatternCursor
+from natsd.trie.record_trie import RecordTrie
+from natsd.trie.views import entries, subtrie
+
+STABLE = [f"{region}.{n:03}.x".encode() for region in ("eu", "us") for n in range(0, 400, 2)]
+WRITES = 60_000
+
+
+@pytest.fixture(autouse=True)
+def threads_take_turns_often() -> Iterator[None]:
+    """Every few writes; left alone, the writer would be done after two or three turns."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(20e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def other_keys(seed: int) -> Iterator[bytes]:
+    """Keys between, below and above the stable ones: they change every node that leads to those."""
+    rng = random.Random(seed)
+    while True:
+        region = rng.choice(["eu", "us", "e", "eux", "z"])
+        tail = rng.choice(["", ".x.y", ".w", ".y", "x"])
+        yield f"{region}.{rng.randrange(400):03}{tail}".encode()
+
+
+def record_of(n: int) -> bytes:
+    return n.to_bytes(8, "big") * 2
+
+
+def write(trie: RecordTrie | InMemoryTrie[bytes]) -> None:
+    rng = random.Random(7)
+    present: set[bytes] = set()
+    for n, key in enumerate(islice(other_keys(11), WRITES)):
+        if key in present and rng.random() < 0.7:
+            trie.delete(key)
+            present.discard(key)
+        else:
+            trie.put(key, record_of(n))
+            present.add(key)
+        if n % 50 == 0:
+            trie.put(STABLE[n % len(STABLE)], record_of(n))
+
+
+def until(done: threading.Event, walk: Callable[[], None]) -> int:
+    rounds = 0
+    while not done.is_set() or rounds == 0:
+        walk()
+        rounds += 1
+    return rounds
+
+
+def check(found: list[tuple[bytes, bytes]], expected: list[bytes]) -> None:
+    keys = [key for key, _ in found]
+    assert keys == sorted(set(keys))
+    assert [key for key in keys if key.endswith(b".x") and int(key[3:6]) % 2 == 0] == expected
+    assert all(record[:8] == record[8:] for _, record in found)
+
+
+def resumed(trie: RecordTrie | InMemoryTrie[bytes], pattern: str) -> Iterator[tuple[bytes, bytes]]:
+    """The matches, over as many resumptions as it takes."""
+    cursor = PatternCursor(trie, pattern)
+    while True:
+        try:
+            while (entry := next(cursor, None)) is not None:
+                yield entry  # and here other threads may come, as they may not in `yield from`
+            return
+        except StaleCursor:
+            cursor.resume()
+
+
+def run(trie: RecordTrie | InMemoryTrie[bytes], walks: list[Callable[[], None]]) -> None:
+    for n, key in enumerate(STABLE):
+        trie.put(key, record_of(n))
+    done = threading.Event()
+    with ThreadPoolExecutor(len(walks)) as threads:
+        readers = [threads.submit(until, done, walk) for walk in walks]
+        try:
+            write(trie)
+        finally:
+            done.set()
+        for reader in readers:
+            reader.result()
+    trie.recycle()
+    assert trie.usage().waiting == 0
+
+
+def test_patterns_over_records() -> None:
+    trie = RecordTrie(16)
+
+    def counted() -> None:
+        assert PatternCursor(trie, "us.*.x").count() == len(STABLE) // 2
+
+    def listed() -> None:
+        check(list(resumed(trie, ">")), STABLE)
+
+    run(trie, [counted, listed])
+
+
+def test_a_cursor_is_used_by_one_thread_at_a_time() -> None:
+    """`count` lets other threads run; they may not use the cursor meanwhile."""
+    trie = RecordTrie(16)
+    for n in range(200_000):
+        trie.put(b"%d" % n, record_of(n))
+    cursor = PatternCursor(trie, ">")
+
+    def use() -> int:
+        found = 0
+        while True:
+            with suppress(RuntimeError):  # while another one counts
+                counted = cursor.count(1000)
+                if counted == 0:
+                    return found
+                found += counted
+
+    with ThreadPoolExecutor(3) as threads:
+        users = [threads.submit(use) for _ in range(3)]
+        assert sum(user.result() for user in users) == 200_000
+
+
+def test_walks_over_objects() -> None:
+    trie: InMemoryTrie[bytes] = InMemoryTrie()
+    backwards = subtrie(trie, b"eu.", b"eu/")
+
+    def forward() -> None:
+        check(list(entries(trie)), STABLE)
+
+    def reverse() -> None:
+        check(list(entries(backwards, reverse=True))[::-1], STABLE[:200])
+
+    run(trie, [forward, reverse])
+
+
+def test_readers_that_rest_while_nothing_may_wait_for_them() -> None:
+    """With no garbage allowed every rest may make a cursor stale; it resumes, and loses nothing."""
+    trie = RecordTrie(16, garbage_bytes_max=0)
+
+    def listed() -> None:
+        check(list(resumed(trie, "*.*.x")), STABLE)
+
+    run(trie, [listed, listed])
