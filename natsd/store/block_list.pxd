@@ -3,11 +3,15 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from natsd.store.block cimport MsgBlock
+from natsd.store.slot_marks cimport SlotMarks
+from natsd.store.slot_presence cimport SlotPresence
 
 
 cdef class BlockList:
     cdef list blocks
     cdef uint64_t* bases                # their first sequences
+    cdef list indexed                   # the blocks when `presences` was made
+    cdef list presences                 # SlotPresence of each, or None: not known
     cdef uint32_t room
     cdef uint32_t count
     cdef MsgBlock active                # the last one, which is appended to; None: there is none
@@ -18,10 +22,17 @@ cdef class BlockList:
     cdef MsgBlock holding(self, uint64_t sequence)
     cdef uint32_t before(self, uint64_t sequence) noexcept nogil
 
+    # Whether a search for a slot, or for any of those, can pass the block by.
+    cdef bint may_have(self, uint32_t place, uint32_t slot) except -1
+    cdef bint may_have_any(self, uint32_t place, SlotMarks marks) except -1
+    cdef SlotPresence presence(self, uint32_t place)
+
     cdef int set(self, list blocks) except -1
     cdef int add(self, MsgBlock block) except -1
     cdef list take_front(self, uint32_t count)
     cdef list take_back(self, uint32_t keep)
     cdef int replace(self, MsgBlock old, MsgBlock new) except -1
     cdef int remove(self, MsgBlock block) except -1
+    cdef int forget_active(self) except -1
     cdef int index(self) except -1
+    cdef size_t presence_bytes(self) noexcept

@@ -7,7 +7,7 @@ case, where it says something, so that an API answer can carry it on; `str(error
       StoreClosed  StoreReadOnly  StoreFull  StoreInUse
       LimitExceeded        MaximumMessagesExceeded  MaximumBytesExceeded
                            MaximumMessagesPerSubjectExceeded  MaximumMessageSizeExceeded
-      MessageNotFound      MessageDamaged  MessageErased
+      MessageNotFound      MessageDamaged
       StoreEOF             past the last message
       BlockFull  BlockSealed  BlockUnreadable
       SequenceMismatch     a given sequence that is not the next one

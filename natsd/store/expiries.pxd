@@ -20,7 +20,8 @@ cdef class Expiries:
     cdef size_t tidy_at
 
     cdef int add(
-        self, int64_t at_ns, uint64_t sequence, uint64_t first, SequenceSet dead
+        self, int64_t at_ns, uint64_t sequence, uint64_t first, SequenceSet dead,
+        list dropped,
     ) except -1
     cdef bint peek(self, Expiry* out) noexcept nogil
     cdef void pop(self) noexcept nogil

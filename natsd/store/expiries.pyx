@@ -67,9 +67,11 @@ cdef class Expiries:
         free(self.old.items)
 
     cdef int add(
-        self, int64_t at_ns, uint64_t sequence, uint64_t first, SequenceSet dead
+        self, int64_t at_ns, uint64_t sequence, uint64_t first, SequenceSet dead,
+        list dropped,
     ) except -1:
-        """`first` and `dead` tell which messages of those that were added before are gone."""
+        """`first` and `dead` tell which messages of those that were added before are gone; those
+        entries go to `dropped`, if that is a list, for they may be needed after a rollback."""
         cdef Expiry item
         if push(&self.heap, Expiry(at_ns=at_ns, sequence=sequence)) < 0:
             raise MemoryError()
@@ -86,6 +88,8 @@ cdef class Expiries:
             if item.sequence >= first and not dead.has(item.sequence):
                 if push(&self.heap, item) < 0:
                     raise MemoryError()
+            elif dropped is not None:
+                dropped.append((item.at_ns, item.sequence))
             self.old.count -= 1
         if self.old.count == 0:
             self.tidy_at = max(self.heap.count * 2, <size_t> TIDY_AT_MIN)

@@ -1,6 +1,8 @@
 """One or several NATS patterns, and what was found out about each slot of a SubjectIndex."""
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport uint32_t, uint64_t
+
+from natsd.store.subject_index cimport SubjectIndex
 
 cdef enum:
     MEMO_PAGE_BITS = 12
@@ -9,6 +11,7 @@ cdef enum:
 cdef struct NatsPattern:
     const char* text
     Py_ssize_t length
+    bint is_literal
 
 
 cdef class Filter:
@@ -19,8 +22,10 @@ cdef class Filter:
     cdef uint32_t count
     cdef uint32_t** pages                   # by slot: birth << 1 | verdict; 0: not known
     cdef uint32_t page_count
+    cdef uint64_t frees                     # of the index, when the first verdict was noted
+    cdef bint has_learned
 
     cdef bint matches(self, const char* subject, Py_ssize_t length) noexcept nogil
-    # 1, 0, or -1: this slot was not looked at since that birth.
-    cdef int known(self, uint32_t slot, uint32_t birth) noexcept nogil
-    cdef int learn(self, uint32_t slot, uint32_t birth, bint verdict) except -1
+    # 1, 0, or -1: not known about the subject that this slot is now of.
+    cdef int known(self, SubjectIndex subjects, uint32_t slot) noexcept nogil
+    cdef int learn(self, SubjectIndex subjects, uint32_t slot, bint verdict) except -1

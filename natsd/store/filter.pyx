@@ -16,6 +16,7 @@ from libc.string cimport memset
 from natsd.core.subject cimport (
     subject_is_literal, subject_is_subset, subject_is_valid, subject_matches, wire_bytes,
 )
+from natsd.store.subject_index cimport SubjectIndex
 
 from natsd.core.subject import InvalidSubject
 
@@ -30,6 +31,8 @@ cdef tuple needed_patterns(patterns):
     for pattern in wanted:
         if not subject_is_valid(pattern, len(pattern)):
             raise InvalidSubject(f"invalid filter subject {pattern.decode(errors='replace')!r}")
+    if len(wanted) == 1:
+        return tuple(wanted)
     return tuple(
         pattern for pattern in wanted
         if not any(other != pattern and includes(other, pattern) for other in wanted)
@@ -47,9 +50,9 @@ cdef class Filter:
         for at, pattern in enumerate(self.patterns):
             self.each[at].text = pattern
             self.each[at].length = len(pattern)
-        pattern = self.patterns[0]
-        self.is_everything = pattern == b">"
-        self.is_literal = self.count == 1 and subject_is_literal(pattern, len(pattern))
+            self.each[at].is_literal = subject_is_literal(pattern, len(pattern))
+        self.is_everything = self.patterns[0] == b">"
+        self.is_literal = self.count == 1 and self.each.is_literal
 
     def __dealloc__(self):
         cdef uint32_t at
@@ -67,17 +70,24 @@ cdef class Filter:
                 return True
         return False
 
-    cdef int known(self, uint32_t slot, uint32_t birth) noexcept nogil:
+    cdef int known(self, SubjectIndex subjects, uint32_t slot) noexcept nogil:
         cdef uint32_t page = slot >> MEMO_PAGE_BITS, memo
         if page >= self.page_count or self.pages[page] == NULL:
             return -1
         memo = self.pages[page][slot & (MEMO_PAGE - 1)]
-        return memo & 1 if memo >> 1 == birth else -1
+        # As long as no slot was given back, there is no need to look at the record: a cache miss.
+        if memo == 0 or self.frees != subjects.frees and memo >> 1 != subjects.record(slot).birth:
+            return -1
+        return memo & 1
 
-    cdef int learn(self, uint32_t slot, uint32_t birth, bint verdict) except -1:
+    cdef int learn(self, SubjectIndex subjects, uint32_t slot, bint verdict) except -1:
         cdef uint32_t page = slot >> MEMO_PAGE_BITS
+        cdef uint32_t birth = subjects.record(slot).birth
         cdef uint32_t** pages
         assert 0 < birth
+        if not self.has_learned:
+            self.has_learned = True
+            self.frees = subjects.frees
         if page >= self.page_count:
             pages = <uint32_t**> realloc(self.pages, (page + 1) * sizeof(uint32_t*))
             if pages == NULL:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.store.journal cimport Edges, Journal
+from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.log cimport MessageLog
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport SubjectIndex

@@ -1,6 +1,6 @@
 """JournaledLog: a MessageLog whose changes become durable by commits, or are taken back.
 
-    take ─▶ extents, to be written ─┬─ committed ───▶ blocks that may be unlinked, bytes to overwrite
+    take ─▶ extents, to be written ─┬─ committed ───▶ blocks to be unlinked, bytes to overwrite
                                     └─ rolled_back ─▶ blocks that never were
 
 Promise
@@ -14,7 +14,7 @@ Promise
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
-from natsd.store.journal cimport Edges, Journal, Removal
+from natsd.store.undo_journal cimport Edges, Journal, Removal
 from natsd.store.log cimport SEQUENCE_LAST, MessageLog, Replaced
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
@@ -60,12 +60,13 @@ cdef class JournaledLog(MessageLog):
         """
         cdef Sealed sealed
         assert self.sealed is None
+        self.is_told = False
         if not (force or closing or self.is_dirty):
             return []
         self.write_removals()
         extents = self.take_blocks(commit_number, closing)
         sealed = Sealed()
-        sealed.blocks = [block for block, extent in extents]
+        sealed.blocks = [block for block, _ in extents]
         sealed.journal = self.journal
         sealed.removals = self.journal.removal_count
         sealed.begun = len(self.journal.begun)
@@ -101,10 +102,8 @@ cdef class JournaledLog(MessageLog):
         return extents
 
     cdef int write_removals(self) except -1:
-        cdef MsgBlock block = self.blocks.active
+        cdef MsgBlock block = self.writable_block(self.edges.last + 1)
         cdef int64_t time_ns = self.edges.last_time_ns
-        if block is None:
-            block = self.begin_block(self.edges.last + 1)
         if self.tombstones.count:
             block.append_tombstones(self.tombstones.encode(), False, time_ns)
             self.tombstones.empty()
@@ -142,11 +141,14 @@ cdef class JournaledLog(MessageLog):
         Blocks that began since, whose files are to be unlinked."""
         cdef Replaced old
         begun = []
+        expired = []
         self.sealed = None
         for old in self.replaced[1:]:
             begun += old.journal.begun
+            expired += old.journal.expired
         if self.replaced:
             begun += self.journal.begun
+            expired += self.journal.expired
             old = self.replaced[0]
             self.replaced.clear()
             self.subjects = old.subjects
@@ -157,6 +159,7 @@ cdef class JournaledLog(MessageLog):
             self.journal = old.journal
             self.blocks = old.blocks
         begun = self.journal.begun + begun
+        self.journal.expired += expired
         self.blocks.set(self.journal.retired + self.blocks.blocks)
         self.undo_journal()
         self.undo_appends()
@@ -179,7 +182,10 @@ cdef class JournaledLog(MessageLog):
             if removal.sequence > durable.last:
                 continue
             block = self.blocks.holding(removal.sequence)
-            if not block.mark_live(removal.sequence):
+            if block.has_arrays:
+                block.mark_live(removal.sequence)
+                block.set_slot(removal.sequence, removal.slot)
+            else:
                 block.dead.discard_run(removal.sequence, removal.sequence)
             self.dead.discard_run(removal.sequence, removal.sequence)
             self.subjects.renote(removal.slot, removal.sequence)
@@ -187,7 +193,7 @@ cdef class JournaledLog(MessageLog):
             self.live_bytes += removal.size
         for at_ns, sequence in self.journal.expired:
             if sequence <= durable.last:
-                self.expiries.add(at_ns, sequence, durable.first, self.dead)
+                self.expiries.add(at_ns, sequence, durable.first, self.dead, None)
         return 0
 
     cdef int undo_appends(self) except -1:

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from natsd.store.block cimport MsgBlock
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries
-from natsd.store.journal cimport Edges, Journal
+from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport SubjectIndex
@@ -54,9 +54,13 @@ cdef class MessageLog:
     cdef readonly SequenceSet erasures      # those whose bytes are to be overwritten
     cdef readonly SequenceSet erased        # durably removed, to be overwritten now
     cdef readonly set sparse                # sealed blocks that became less than half full
+    cdef object listener                    # called without arguments, or None
+    cdef bint is_told                       # it was, since the last commit was taken
+    cdef public bint needs_care             # dead bytes to be given back, in a log without commits
     cdef object refusal                     # the error that every change is answered with, or None
     cdef readonly bint is_behind            # a limit is not enforced yet: `settle`
     cdef dict crowded                       # slot -> birth of subjects over their limit
+    cdef public bint is_overcrowded         # there are more of them: `ThinSubjects` finds them
     cdef uint64_t age_from                  # those before it never expire by age
 
     cdef int new_journal(self) except -1
@@ -64,6 +68,7 @@ cdef class MessageLog:
 
     # Blocks
     cdef MsgBlock begin_block(self, uint64_t sequence)
+    cdef MsgBlock writable_block(self, uint64_t sequence)
     cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size)
 
     # Appending. `sequence` 0: the next one. `is_checked`: discard new may refuse it.
@@ -75,6 +80,7 @@ cdef class MessageLog:
     cdef int refuse(self, int64_t slot, uint64_t size) except -1
     cdef int check_room(self, int64_t slot, uint64_t size) except -1
     cdef int end_at(self, uint64_t sequence, int64_t time_ns) except -1
+    cdef int tell(self) except -1
     cdef uint64_t skip_raw(self, uint64_t count) except 0
 
     # Removing. What NEEDS_BLOCK was not done.
@@ -85,8 +91,9 @@ cdef class MessageLog:
     cdef bint is_over(self) noexcept nogil
     cdef int enforce(self, uint64_t removals_max) except -1
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
-    cdef Outcome expire_oldest(self, int64_t now_ns) except? NEEDS_BLOCK
-    cdef Outcome expire_soonest(self, int64_t now_ns) except? NEEDS_BLOCK
+    cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK
+    cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1
+    cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1
 
     # Searching. From and upto are inclusive; `found` is set with DONE.
     cdef Outcome find_slot(

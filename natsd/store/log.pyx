@@ -26,11 +26,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from natsd.core.subject cimport wire_bytes
-from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
+from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries, Expiry
-from natsd.store.journal cimport Edges, Journal, Removal
+from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport (
     RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, message_of, record_size,
 )
@@ -51,7 +51,7 @@ cdef extern from "Python.h":
 cdef enum:
     GAP_MAX = 65_536            # missing sequences that one block spans
     REMOVALS_MAX = 64           # by one append
-    CROWDED_MAX = 65_536        # subjects that wait for a block
+    CROWDED_MAX = 65_536        # subjects that are remembered as waiting for a block
 
 
 cdef inline bint is_live(uint32_t offset) noexcept nogil:
@@ -115,10 +115,17 @@ cdef class MessageLog:
             self.journal.begun.append(block)
         return block
 
+    cdef MsgBlock writable_block(self, uint64_t sequence):
+        """The active one. After a rollback it may be one that is not in memory: it is left."""
+        cdef MsgBlock block = self.blocks.active
+        if block is None or not block.has_arrays:
+            return self.begin_block(sequence)
+        return block
+
     cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size):
         """Where a record of that size goes."""
-        cdef MsgBlock block = self.blocks.active
-        if block is None or sequence > block.last_sequence + GAP_MAX:
+        cdef MsgBlock block = self.writable_block(sequence)
+        if sequence > block.last_sequence + GAP_MAX:
             return self.begin_block(sequence)
         if block.room() < <int64_t> size and block.last_sequence >= block.base_sequence:
             return self.begin_block(sequence)
@@ -188,13 +195,29 @@ cdef class MessageLog:
         self.msgs += 1
         self.live_bytes += size
         if expires_ns > 0:
-            self.expiries.add(expires_ns, sequence, self.edges.first, self.dead)
+            self.note_expiry(expires_ns, sequence)
         if self.limit.max_msgs_per_subject:
             if self.subjects.record(slot).count > self.limit.max_msgs_per_subject:
                 self.thin(slot)
         if self.is_over():
             self.enforce(REMOVALS_MAX)
+        if self.needs_care or self.is_behind or not self.is_told:
+            self.tell()
         return sequence
+
+    def set_listener(self, listener):
+        """Called when there is something to commit for the first time since a commit was taken, and
+        when something was put off or is to be given back (`is_behind`, `needs_care`)."""
+        self.listener = listener
+        self.is_told = False
+
+    cdef int tell(self) except -1:
+        self.is_told = True
+        if self.listener is not None and (
+            self.is_undoable or self.needs_care or self.is_behind
+        ):
+            self.listener()
+        return 0
 
     cdef int refuse(self, int64_t slot, uint64_t size) except -1:
         """Discard new. A message of a subject that is full takes the place of one of its own."""
@@ -249,15 +272,15 @@ cdef class MessageLog:
             raise self.refusal()
         if count > SEQUENCE_LAST - self.edges.last:
             raise SequenceMismatch()
-        if self.blocks.active is None:
-            self.begin_block(sequence)
-        self.blocks.active.append_skip(sequence, count, self.edges.last_time_ns)
+        self.writable_block(sequence).append_skip(sequence, count, self.edges.last_time_ns)
         if self.msgs:
             self.dead.add_run(sequence, sequence + count - 1)
         self.edges.last = sequence + count - 1
         if self.msgs == 0:
             self.edges.first = self.edges.last + 1
             self.retire_blocks()
+        if not self.is_told:
+            self.tell()
         return self.edges.last
 
     # Removing
@@ -281,6 +304,7 @@ cdef class MessageLog:
         self.live_bytes -= size
         if erase:
             (self.erasures if self.is_undoable else self.erased).add_run(sequence, sequence)
+            self.needs_care = not self.is_undoable
         elif sequence != self.edges.first and self.is_undoable:
             self.tombstones.add_run(sequence, sequence)
         if sequence == self.edges.first:
@@ -296,10 +320,11 @@ cdef class MessageLog:
             if self.is_undoable:
                 self.subjects.bury(view.subject, view.subject_len)
             else:
-                self.subjects.forget(view.subject, view.subject_len)
+                self.subjects.forget(view.subject, view.subject_len, slot)
         block.mark_dead(sequence)
         if was_full and block.live_bytes * 2 < block.size and block is not self.blocks.active:
             self.sparse.add(block)
+            self.needs_care = not self.is_undoable
         return 0
 
     cdef int move_first(self) except -1:
@@ -346,6 +371,8 @@ cdef class MessageLog:
         outcome = self.remove(sequence, erase)
         if outcome == NEEDS_BLOCK:
             raise ColdBlock(self.wanted)
+        if outcome == DONE and (self.needs_care or not self.is_told):
+            self.tell()
         return outcome == DONE
 
     # Limits
@@ -380,16 +407,18 @@ cdef class MessageLog:
             if outcome == DONE:
                 outcome = self.remove(first, False)
             if outcome != DONE:
-                self.crowded[slot] = self.subjects.record(slot).birth
-                self.is_behind = True
-                return NEEDS_BLOCK
+                return self.put_off(slot)
             removals += 1
         return DONE
 
-    @property
-    def is_crowded(self):
-        """More subjects wait for a block than should: let `settle` come first."""
-        return len(self.crowded) >= CROWDED_MAX
+    cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK:
+        """That subject has too many messages; past CROWDED_MAX of them, all are to be looked at."""
+        if len(self.crowded) < CROWDED_MAX:
+            self.crowded[slot] = self.subjects.record(slot).birth
+        else:
+            self.is_overcrowded = True
+        self.is_behind = True
+        return NEEDS_BLOCK
 
     def settle(self, uint64_t removals_max):
         """Do what limits ask for and what was put off, some of it. True: nothing is left. Raises
@@ -415,6 +444,10 @@ cdef class MessageLog:
 
     # Expiry
 
+    cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1:
+        cdef list dropped = self.journal.expired if self.is_undoable else None
+        return self.expiries.add(at_ns, sequence, self.edges.first, self.dead, dropped)
+
     def next_expiry_ns(self):
         """Store.next_expiry_ns: a lower bound if the first message's time is not in memory."""
         cdef Expiry soonest
@@ -424,61 +457,6 @@ cdef class MessageLog:
         if self.expiries.peek(&soonest):
             at = soonest.at_ns if at is None else min(at, soonest.at_ns)
         return at
-
-    def expire(self, int64_t now_ns, uint64_t removals_max):
-        """Remove what is over age and what expires by itself: (removed, is all done)."""
-        cdef uint64_t removed = 0
-        cdef Outcome outcome = DONE
-        while removed < removals_max and outcome == DONE:
-            outcome = self.expire_oldest(now_ns)
-            removed += outcome == DONE
-        if outcome == GONE:
-            outcome = DONE
-            while removed < removals_max and outcome == DONE:
-                outcome = self.expire_soonest(now_ns)
-                removed += outcome == DONE
-        if outcome == NEEDS_BLOCK and removed == 0:
-            raise ColdBlock(self.wanted)
-        return removed, outcome == GONE
-
-    cdef Outcome expire_oldest(self, int64_t now_ns) except? NEEDS_BLOCK:
-        """Remove the first message that is over age; GONE: there is none."""
-        cdef RecordView view
-        cdef uint64_t sequence = 0
-        if self.limit.max_age_ns == 0 or self.msgs == 0:
-            return GONE
-        if not self.next_live(max(self.age_from, self.edges.first), &sequence):
-            return GONE
-        while True:
-            if self.view(sequence, &view) != DONE:
-                return NEEDS_BLOCK
-            if sequence == self.edges.first:
-                self.edges.first_time_ns = view.time_ns
-                self.edges.first_time_is_exact = True
-            if view.time_ns > now_ns - self.limit.max_age_ns:
-                return GONE
-            if view.expires_ns >= 0:
-                return self.remove(sequence, False)
-            self.age_from = sequence + 1        # never expires
-            if not self.next_live(self.age_from, &sequence):
-                return GONE
-
-    cdef Outcome expire_soonest(self, int64_t now_ns) except? NEEDS_BLOCK:
-        """Remove the message whose own time came first; GONE: none has."""
-        cdef Expiry soonest
-        cdef RecordView view
-        while self.expiries.peek(&soonest) and soonest.at_ns <= now_ns:
-            if self.is_here(soonest.sequence):
-                if self.view(soonest.sequence, &view) != DONE:
-                    return NEEDS_BLOCK
-                self.expiries.pop()
-                if view.expires_ns == soonest.at_ns:
-                    if self.is_undoable:
-                        self.journal.expired.append((soonest.at_ns, soonest.sequence))
-                    return self.remove(soonest.sequence, False)
-            else:
-                self.expiries.pop()
-        return GONE
 
     cdef bint is_here(self, uint64_t sequence) noexcept nogil:
         return (
@@ -500,6 +478,8 @@ cdef class MessageLog:
         for at in range(self.blocks.place_of(sequence), self.blocks.count):
             if self.blocks.bases[at] > upto:
                 break
+            if not self.blocks.may_have(at, slot):
+                continue
             block = self.blocks.at(at)
             if not block.has_arrays:
                 self.wanted = block
@@ -529,6 +509,10 @@ cdef class MessageLog:
         at = self.blocks.place_of(sequence) + 1
         while at > 0:
             at -= 1
+            if not self.blocks.may_have(at, slot):
+                if self.blocks.bases[at] <= downto:
+                    break
+                continue
             block = self.blocks.at(at)
             if not block.has_arrays:
                 self.wanted = block
@@ -637,6 +621,10 @@ cdef class MessageLog:
     def last_time_ns(self):
         return self.edges.last_time_ns
 
+    def set_last_time(self, int64_t time_ns):
+        """For a log that is made from elsewhere: the time of a last message that is gone."""
+        self.edges.last_time_ns = time_ns
+
     def state(self, *, bint with_deleted=False):
         """Store.state. The first time is a lower bound while its block is not in memory."""
         cdef RecordView view
@@ -651,6 +639,11 @@ cdef class MessageLog:
             last_time_ns=self.edges.last_time_ns, num_subjects=self.subjects.count,
             num_deleted=self.dead.count, deleted=self.dead.copy() if with_deleted else None,
         )
+
+    @property
+    def presence_bytes(self):
+        """Held to know which blocks have which subjects."""
+        return self.blocks.presence_bytes()
 
     @property
     def all_blocks(self):
@@ -677,7 +670,7 @@ cdef class MessageLog:
             old.blocks = self.blocks
             old.journal = self.journal
             self.replaced.append(old)
-        self.subjects = SubjectIndex(self.subjects.births)
+        self.subjects = SubjectIndex(self.subjects)
         self.dead = SequenceSet()
         self.blocks = BlockList()
         self.crowded.clear()
@@ -722,6 +715,7 @@ cdef class MessageLog:
         else:
             self.dead.discard_run(sequence + 1, self.edges.last)
         self.edges.last = sequence
+        self.age_from = 0
         if self.is_here(sequence) and self.blocks.holding(sequence).view(sequence, &view) == FOUND:
             self.edges.last_time_ns = view.time_ns
         keep = 0
@@ -733,6 +727,50 @@ cdef class MessageLog:
         if self.blocks.active is not None and self.blocks.active.last_sequence > sequence:
             return beyond, self.blocks.active
         return beyond, None
+
+    # Recovery: a new log gets the blocks there are, in order, and then its edges
+
+    def begin_at(self, uint64_t first):
+        """All below `first` is gone, whatever the blocks have."""
+        assert self.msgs == 0 and self.blocks.count == 0
+        self.edges.first = first
+        self.edges.last = first - 1
+
+    def adopt(self, MsgBlock block not None):
+        """Take in a block's messages that were not removed. It has arrays and bytes."""
+        cdef RecordView view
+        cdef uint64_t sequence = block.next_live(0)
+        self.blocks.add(block)
+        while sequence:
+            if sequence <= self.edges.last:
+                block.mark_dead(sequence)       # below `begin_at`, or a second of that sequence
+            elif block.view(sequence, &view) == FOUND:
+                self.adopt_message(block, &view)
+            sequence = block.next_live(sequence + 1)
+
+    cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1:
+        cdef int64_t slot = self.subjects.place(view.subject, view.subject_len)
+        block.set_slot(view.sequence, <uint32_t> slot)
+        self.subjects.note(slot, view.sequence)
+        self.end_at(view.sequence, view.time_ns)
+        self.msgs += 1
+        self.live_bytes += view.size
+        if view.expires_ns > 0:
+            self.note_expiry(view.expires_ns, view.sequence)
+        return 0
+
+    def end_recovery(self, uint64_t last_sequence, int64_t last_time_ns):
+        """The last sequence ever used, at least that of the blocks' messages, and its time."""
+        if last_sequence > self.edges.last:
+            if self.msgs:
+                self.dead.add_run(self.edges.last + 1, last_sequence)
+            else:
+                self.edges.first = last_sequence + 1
+            self.edges.last = last_sequence
+        self.edges.last_time_ns = max(last_time_ns, self.edges.last_time_ns)
+        self.is_behind = self.is_over()
+        self.new_journal()
+        self.retire_blocks()
 
     # What JournaledLog answers otherwise
 

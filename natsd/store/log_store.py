@@ -9,6 +9,7 @@ means that something is durable.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from natsd.store.block import MsgBlock
@@ -16,7 +17,7 @@ from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF
 from natsd.store.filter import Filter
 from natsd.store.log import MessageLog
 from natsd.store.record import StoredMessage
-from natsd.store.removal import Compact, Purge, RemoveAbove, Sweep, ThinSubjects
+from natsd.store.removal import Compact, Expire, Purge, RemoveAbove, Sweep, ThinSubjects
 from natsd.store.search import (
     LastMatch,
     MultiLast,
@@ -25,10 +26,11 @@ from natsd.store.search import (
     Operation,
     SubjectStates,
     SubjectTotals,
+    last_of_subject,
     read_batch,
 )
 from natsd.store.snapshot import write_snapshot
-from natsd.store.store import Limits, StoreState, SubjectState
+from natsd.store.store import Limits, Store, StoreState, SubjectState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
 REMOVALS_PER_SLICE = 5_000
@@ -37,24 +39,37 @@ FILTERS_MAX = 1024
 GHOSTS_MIN = 1024  # names without messages, before they are looked for
 
 
-class LogStore:
+class LogStore(Store):
     """Owns a MessageLog. Methods are those of Store."""
 
     def __init__(self, log: MessageLog) -> None:
         self._log = log
+        log.set_listener(self._heard)
         self._filters: dict[str | tuple[str, ...], Filter] = {}
         self._thinning: ThinSubjects | None = None
         self._settling: asyncio.Task[None] | None = None
         self._closed = False
 
+    def _heard(self) -> None:
+        """The log has something to commit or to give back, or has put something off."""
+        self.changed()
+        if self._log.is_behind:
+            self._settle_soon()
+
     # What a kind of store adds
+
+    @property
+    def durable_sequence(self) -> int:
+        """See Store."""
+        raise NotImplementedError
 
     async def fetch(self, block: MsgBlock) -> None:
         """Returns once the block's arrays and bytes are in memory."""
         raise NotImplementedError
 
     def changed(self) -> None:
-        """Something was appended or removed."""
+        """Something was appended or removed. Called once for all that is done until the next
+        commit is taken, or oftener."""
 
     async def synced(self) -> None:
         """Returns once all that was done before the call is durable."""
@@ -81,19 +96,13 @@ class LogStore:
         expires_ns: int = 0,
     ) -> int:
         """See Store."""
-        appended = self._log.append(
+        return self._log.append(
             subject, headers, data, time_ns, sequence=sequence, expires_ns=expires_ns
         )
-        self.changed()
-        if self._log.is_behind:
-            self._settle_soon()
-        return appended
 
     def skip(self, count: int = 1) -> int:
         """See Store."""
-        last = self._log.skip(count)
-        self.changed()
-        return last
+        return self._log.skip(count)
 
     async def delete(self, sequence: int) -> bool:
         """See Store."""
@@ -106,13 +115,9 @@ class LogStore:
     async def _delete(self, sequence: int, *, erase: bool) -> bool:
         while True:
             try:
-                removed = self._log.delete(sequence, erase=erase)
+                return self._log.delete(sequence, erase=erase)
             except ColdBlock as cold:
                 await self.fetch(cold.block)
-                continue
-            if removed:
-                self.changed()
-            return removed
 
     async def purge(
         self, *, pattern: str | None = None, up_to_sequence: int = 0, keep: int = 0
@@ -165,24 +170,13 @@ class LogStore:
 
     async def expire(self, now_ns: int) -> int:
         """See Store."""
-        total, done = 0, False
-        while not done:
-            self._check_open()
-            try:
-                removed, done = self._log.expire(now_ns, REMOVALS_PER_SLICE)
-            except ColdBlock as cold:
-                await self.fetch(cold.block)
-                continue
-            total += removed
-            if removed:
-                await self._breathe()
-        return total
+        operation = Expire(self._log, now_ns)
+        await self._run_change(operation)
+        return operation.result
 
     def _expire_some(self, now_ns: int) -> None:
-        try:
-            self._log.expire(now_ns, REMOVALS_PER_SLICE)
-        except ColdBlock:
-            return
+        with contextlib.suppress(ColdBlock):  # `expire` goes on with it
+            Expire(self._log, now_ns).step(SLICE)
 
     # What was put off
 
@@ -209,6 +203,9 @@ class LogStore:
     async def settle(self) -> None:
         """Do all that limits ask for and that was put off."""
         while not self._closed and (self._thinning is not None or self._log.is_behind):
+            if self._log.is_overcrowded:
+                self._log.is_overcrowded = False
+                self._thinning = ThinSubjects(self._log)
             try:
                 if self._thinning is not None and self._thinning.step(SLICE):
                     self._thinning = None
@@ -285,15 +282,18 @@ class LogStore:
 
     def load_last_cached(self, subject: str) -> StoredMessage | None:
         """See Store."""
-        operation = LastMatch(self._log, self.filter_of(subject))
         try:
-            if not operation.step(SLICE):
-                return None
+            last = last_of_subject(self._log, subject)
+            if last is None:
+                operation = LastMatch(self._log, self.filter_of(subject))
+                if not operation.step(SLICE):
+                    return None
+                last = operation.result
         except ColdBlock:
             return None
-        if operation.result == 0:
+        if last == 0:
             raise MessageNotFound
-        return self._log.load(operation.result)
+        return self._log.load(last)
 
     async def load_last(self, subject: str) -> StoredMessage:
         """See Store."""

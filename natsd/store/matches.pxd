@@ -1,6 +1,6 @@
-"""The subjects that a filter matches, and sets of slots, for compiled callers."""
+"""The subjects that a filter matches, for compiled callers."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from natsd.store.filter cimport Filter
 from natsd.store.subject_index cimport SubjectIndex
@@ -23,13 +23,3 @@ cdef class Matches:
     cdef bint is_asked_for(self, int64_t slot) noexcept nogil
     cdef bint is_repeated(self) noexcept nogil
     cdef int pause(self) except -1
-
-
-cdef class SlotMarks:
-    cdef uint64_t* words
-    cdef uint32_t capacity              # slots
-    cdef readonly uint64_t count
-
-    cdef int mark(self, uint32_t slot) except -1
-    cdef bint has(self, uint32_t slot) noexcept nogil
-    cdef void unmark(self, uint32_t slot) noexcept nogil

@@ -5,11 +5,9 @@ two slices may be given or not; one that is there all the time is given once. Be
 (`pause`) nothing of the trie is held.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memset
+from libc.stdint cimport int64_t, uint32_t
 
-from natsd.core.subject cimport subject_is_literal, subject_matches
+from natsd.core.subject cimport subject_matches
 from natsd.store.filter cimport Filter, NatsPattern
 from natsd.store.subject_index cimport SubjectIndex
 from natsd.trie.pattern cimport PATTERN_END, PatternCursor
@@ -25,7 +23,7 @@ cdef class Matches:
         cdef NatsPattern* wanted
         while self.pattern < self.filter.count:
             wanted = &self.filter.each[self.pattern]
-            if subject_is_literal(wanted.text, wanted.length):
+            if wanted.is_literal:
                 self.name = wanted.text
                 self.name_len = wanted.length
                 slot = self.subjects.find(wanted.text, wanted.length)
@@ -80,33 +78,3 @@ cdef class Matches:
             self.cursor.close()
             self.is_paused = True
         return 0
-
-
-cdef class SlotMarks:
-    """A bit for each slot of an index."""
-
-    def __dealloc__(self):
-        free(self.words)
-
-    cdef int mark(self, uint32_t slot) except -1:
-        cdef uint32_t capacity
-        cdef uint64_t* words
-        if slot >= self.capacity:
-            capacity = max(slot + 1, self.capacity * 2, 1024) + 63 & ~<uint32_t> 63
-            words = <uint64_t*> realloc(self.words, capacity >> 3)
-            if words == NULL:
-                raise MemoryError()
-            memset(&words[self.capacity >> 6], 0, (capacity - self.capacity) >> 3)
-            self.words = words
-            self.capacity = capacity
-        if not self.has(slot):
-            self.words[slot >> 6] |= <uint64_t> 1 << (slot & 63)
-            self.count += 1
-        return 0
-
-    cdef bint has(self, uint32_t slot) noexcept nogil:
-        return slot < self.capacity and (self.words[slot >> 6] >> (slot & 63)) & 1
-
-    cdef void unmark(self, uint32_t slot) noexcept nogil:
-        self.words[slot >> 6] &= ~(<uint64_t> 1 << (slot & 63))
-        self.count -= 1

@@ -16,6 +16,10 @@ class RemoveAbove(Operation):
     result: int
     def __init__(self, log: MessageLog, sequence: int) -> None: ...
 
+class Expire(Operation):
+    result: int
+    def __init__(self, log: MessageLog, now_ns: int) -> None: ...
+
 class ThinSubjects(Operation):
     result: int
     def __init__(self, log: MessageLog) -> None: ...

@@ -6,12 +6,14 @@ it keeps for undoing (`log.undo_bytes`) grows large. `result` is the number of m
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.store.block cimport FOUND, MsgBlock
-from natsd.store.block_index cimport index_seek, index_sequence
+from natsd.store.block cimport MsgBlock
+from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_sequence
+from natsd.store.expiries cimport Expiry
 from natsd.store.filter cimport Filter
 from natsd.store.log cimport MessageLog
 from natsd.store.record cimport RecordView
 from natsd.store.search cimport Operation
+from natsd.store.slot_marks cimport SlotMarks
 from natsd.store.subject_index cimport Subject, sequence_in
 
 from natsd.store.errors import ColdBlock
@@ -25,6 +27,7 @@ cdef class Purge(Operation):
     """What a filter matches, below `up_to_sequence` (0: all there is when it begins) and but for
     the newest `keep`. Without any bound the log is emptied at once."""
 
+    cdef SlotMarks marks
     cdef uint64_t upto, keep, at, high, total, removed
     cdef bint is_scanning
 
@@ -40,6 +43,7 @@ cdef class Purge(Operation):
 
     cdef int begin(self) except -1:
         Operation.begin(self)
+        self.marks = SlotMarks()
         self.total = self.high = 0
         self.at = ~<uint64_t> 0
         self.is_scanning = False
@@ -79,6 +83,7 @@ cdef class Purge(Operation):
                 self.at = max(self.at, self.log.edges.first)
                 return True
             record = self.subjects.record(slot)
+            self.marks.mark(<uint32_t> slot)
             self.total += record.count
             self.at = min(self.at, sequence_in(record.first))
             self.high = max(self.high, sequence_in(record.last))
@@ -87,57 +92,53 @@ cdef class Purge(Operation):
     cdef bint purge_matches(self, uint64_t budget) except? -1:
         """Walks the slots between the bounds of the subjects that match."""
         cdef MsgBlock block
+        cdef uint32_t place
         cdef uint64_t used
         while budget:
             self.at = max(self.at, self.log.edges.first)
             if self.at > self.upto or self.total <= self.keep or self.log.blocks.count == 0:
                 return self.finish()
-            block = self.log.blocks.holding(self.at)
+            place = self.log.blocks.place_of(self.at)
+            block = self.log.blocks.at(place)
+            if not self.log.blocks.may_have_any(place, self.marks):
+                self.leave(block)
+                continue
             if not block.has_arrays:
                 raise ColdBlock(block)
             used = self.purge_block(block, budget)
+            if self.at > block.last_sequence:
+                self.leave(block)
             budget -= min(budget, used)
         return False
 
+    cdef int leave(self, MsgBlock block) except -1:
+        """On to the next block; the log may have retired this one by now."""
+        cdef uint32_t place = self.log.blocks.place_of(self.at)
+        if self.log.blocks.at(place) is block:
+            place += 1
+            self.at = (
+                self.log.blocks.bases[place] if place < self.log.blocks.count else self.upto + 1
+            )
+        return 0
+
     cdef uint64_t purge_block(self, MsgBlock block, uint64_t budget) except? 0:
-        cdef uint32_t place = <uint32_t> index_seek(&block.index, self.at)
-        cdef uint64_t used = 0, sequence
-        while place < block.index.count and used < budget and self.total > self.keep:
-            sequence = index_sequence(&block.index, place)
-            if sequence > self.upto:
-                break
-            self.at = sequence
-            if self.log.is_here(sequence) and self.is_wanted(block, sequence):
-                self.need(self.log.remove(sequence, False))
+        """What it used of the budget. Needs the slots alone: no message at or before `upto` is of a
+        subject that came after the marks were made."""
+        cdef BlockIndex* index = &block.index
+        cdef uint32_t place = <uint32_t> index_seek(index, self.at)
+        cdef uint32_t end = <uint32_t> index_seek(index, self.upto + 1)
+        cdef uint64_t used = 0
+        while place < end and used < budget and self.total > self.keep:
+            if 0 < index.offsets[place] <= OFFSET_MASK and self.marks.has(index.slots[place]):
+                self.at = index_sequence(index, place)
+                self.need(self.log.remove(self.at, False))
                 self.removed += 1
                 self.total -= 1
                 used += REMOVAL_COST
             used += 1
             place += 1
-            self.at = sequence + 1
-        if place == block.index.count:
-            self.at = max(self.at, block.last_sequence + 1)
-            place = self.log.blocks.place_of(self.at)
-            if self.log.blocks.at(place) is block:
-                self.at = (
-                    self.log.blocks.bases[place + 1] if place + 1 < self.log.blocks.count
-                    else self.upto + 1
-                )
-        elif index_sequence(&block.index, place) > self.upto:
-            self.at = self.upto + 1
+        self.at = index_sequence(index, place) if place < index.count else block.last_sequence + 1
         return used + 1
-
-    cdef bint is_wanted(self, MsgBlock block, uint64_t sequence) except? -1:
-        cdef uint32_t slot = block.slot_of(sequence)
-        cdef uint32_t birth = self.subjects.record(slot).birth
-        cdef RecordView view
-        cdef int verdict = self.filter.known(slot, birth)
-        if verdict < 0:
-            if block.view(sequence, &view) != FOUND:
-                raise ColdBlock(block)
-            verdict = self.filter.matches(view.subject, view.subject_len)
-            self.filter.learn(slot, birth, verdict)
-        return verdict
 
 
 cdef class Compact(Operation):
@@ -184,6 +185,68 @@ cdef class RemoveAbove(Operation):
                 return True
             self.need(self.log.remove(last, False))
             self.removed += 1
+        return False
+
+
+cdef class Expire(Operation):
+    """What is over `max_age` at a given time, and what expires by itself by then.
+
+    Age is looked at from the front: it ends with the first message that is young enough. One that
+    never expires is passed over, once.
+    """
+
+    cdef int64_t now_ns
+
+    def __init__(self, MessageLog log not None, int64_t now_ns):
+        self.log = log
+        self.now_ns = now_ns
+        self.result = 0
+
+    cdef int begin(self) except -1:
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        for _ in range(budget // REMOVAL_COST + 1):
+            if not self.expire_oldest() and not self.expire_soonest():
+                return True
+            self.result += 1
+        return False
+
+    cdef bint expire_oldest(self) except? -1:
+        cdef MessageLog log = self.log
+        cdef RecordView view
+        cdef uint64_t sequence = 0
+        if log.limit.max_age_ns == 0:
+            return False
+        while log.next_live(max(log.age_from, log.edges.first), &sequence):
+            self.need(log.view(sequence, &view))
+            if sequence == log.edges.first:
+                log.edges.first_time_ns = view.time_ns
+                log.edges.first_time_is_exact = True
+            if view.time_ns > self.now_ns - log.limit.max_age_ns:
+                return False
+            if view.expires_ns >= 0:
+                self.need(log.remove(sequence, False))
+                return True
+            log.age_from = sequence + 1
+        return False
+
+    cdef bint expire_soonest(self) except? -1:
+        cdef MessageLog log = self.log
+        cdef Expiry soonest
+        cdef RecordView view
+        cdef bint is_due
+        while log.expiries.peek(&soonest) and soonest.at_ns <= self.now_ns:
+            is_due = log.is_here(soonest.sequence)
+            if is_due:
+                self.need(log.view(soonest.sequence, &view))
+                is_due = view.expires_ns == soonest.at_ns
+            log.expiries.pop()
+            if log.is_undoable:
+                log.journal.expired.append((soonest.at_ns, soonest.sequence))
+            if is_due:
+                self.need(log.remove(soonest.sequence, False))
+                return True
         return False
 
 
@@ -235,19 +298,21 @@ cdef class Sweep(Operation):
         return 0
 
     cdef bint work(self, uint64_t budget) except? -1:
-        cdef list names = []
+        cdef list ghosts = []
         cdef bytes name
+        cdef int64_t slot
         cdef bint done = True
         if self.log.is_undoable and not self.log.is_quiet:
             return True
         for _ in range(budget // SUBJECT_COST + 1):
-            if self.matches.next() < 0:
+            slot = self.matches.next()
+            if slot < 0:
                 break
-            names.append(self.matches.name[:self.matches.name_len])
+            ghosts.append((self.matches.name[:self.matches.name_len], slot))
         else:
             done = False
         self.matches.pause()
-        for name in names:
-            self.subjects.forget(name, len(name))
-        self.result += len(names)
+        for name, slot in ghosts:
+            self.subjects.forget(name, len(name), slot)
+        self.result += len(ghosts)
         return done

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.store.filter cimport Filter
 from natsd.store.log cimport MessageLog, Outcome
-from natsd.store.matches cimport Matches, SlotMarks
+from natsd.store.matches cimport Matches
 from natsd.store.subject_index cimport SubjectIndex
 
 

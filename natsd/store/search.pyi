@@ -4,6 +4,7 @@ from natsd.store.record import StoredMessage
 from natsd.store.store import SubjectState
 
 class Operation:
+    result: object
     def step(self, budget: int) -> bool: ...
 
 class NextMatch(Operation):
@@ -34,6 +35,7 @@ class SubjectStates(Operation):
     result: dict[str, SubjectState]
     def __init__(self, log: MessageLog, wanted: Filter) -> None: ...
 
+def last_of_subject(log: MessageLog, subject: str | bytes) -> int | None: ...
 def read_batch(
     log: MessageLog, from_sequence: int, messages_max: int, bytes_max: int
 ) -> list[StoredMessage]: ...

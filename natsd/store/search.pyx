@@ -17,13 +17,15 @@ Promise
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.subject cimport wire_text
+from natsd.core.subject cimport subject_is_literal, wire_bytes, wire_text
 from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_sequence
+from natsd.store.block_list cimport BlockList
 from natsd.store.filter cimport Filter
 from natsd.store.log cimport DONE, NEEDS_BLOCK, MessageLog, Outcome
-from natsd.store.matches cimport Matches, SlotMarks
+from natsd.store.matches cimport Matches
 from natsd.store.record cimport RecordView, message_of
+from natsd.store.slot_marks cimport FEW_SLOTS, SlotMarks
 from natsd.store.subject_index cimport Subject, is_exact, sequence_in
 
 from natsd.store.errors import ColdBlock, StoreEOF, TooManyResults
@@ -32,7 +34,6 @@ from natsd.store.store import SubjectState
 cdef enum:
     SUBJECT_COST = 40           # of budget
     LINEAR_MAX = 4096           # messages looked at before the subjects are asked
-    FEW_SUBJECTS = 512          # that many are asked where the next match may be
 
 
 cdef inline bint is_live(uint32_t offset) noexcept nogil:
@@ -64,30 +65,47 @@ cdef class Operation:
 
 
 cdef class Scan:
-    """A walk over the blocks from one sequence to another, both included, either way."""
+    """A walk over the blocks from one sequence to another, both included, either way. Blocks that
+    have none of the slots looked for are passed by."""
 
     cdef MessageLog log
+    cdef SlotMarks marks        # what is looked for; None: anything
     cdef uint64_t at            # the next one
     cdef uint64_t upto
+    cdef bint is_back
     cdef bint is_done
 
-    cdef int set(self, MessageLog log, uint64_t first, uint64_t last, bint back=False) except -1:
+    cdef int set(
+        self, MessageLog log, SlotMarks marks, uint64_t first, uint64_t last, bint back=False
+    ) except -1:
         self.log = log
+        self.marks = marks
+        self.is_back = back
         self.at = min(last, log.edges.last) if back else max(first, log.edges.first)
         self.upto = max(first, log.edges.first) if back else min(last, log.edges.last)
         self.is_done = self.at < self.upto if back else self.at > self.upto
         return 0
 
     cdef MsgBlock block(self):
-        """The one that `at` is in, with its arrays; None: there is no block."""
+        """The one that `at` is in, or the next that may have what is looked for, with its arrays;
+        None: there is none."""
+        cdef BlockList blocks = self.log.blocks
         cdef MsgBlock block
-        if self.log.blocks.count == 0:
-            self.is_done = True
-            return None
-        block = self.log.blocks.holding(self.at)
-        if not block.has_arrays:
-            raise ColdBlock(block)
-        return block
+        cdef uint32_t place
+        while not self.is_done and blocks.count:
+            place = blocks.place_of(self.at)
+            block = blocks.at(place)
+            if self.marks is None or blocks.may_have_any(place, self.marks):
+                if not block.has_arrays:
+                    raise ColdBlock(block)
+                return block
+            if self.is_back:
+                self.passed_back(block, 0)
+            else:
+                self.at = self.next_base()
+                self.is_done = self.at == 0 or self.at > self.upto
+        self.is_done = True
+        return None
 
     cdef uint64_t next_base(self) noexcept:
         """Where the block behind `at` begins; 0: there is none."""
@@ -222,12 +240,12 @@ cdef class NumPending(Operation):
         if self.partial.count == 0:
             self.scan.is_done = True
         elif self.last_only:
-            self.scan.set(self.log, self.first, high, True)
+            self.scan.set(self.log, self.partial, self.first, high, True)
         elif self.is_below:
             self.found += self.partial_count
-            self.scan.set(self.log, low, self.first - 1)
+            self.scan.set(self.log, self.partial, low, self.first - 1)
         else:
-            self.scan.set(self.log, max(self.first, low), high)
+            self.scan.set(self.log, self.partial, max(self.first, low), high)
         return 0
 
     cdef bint count_messages(self, uint64_t budget) except? -1:
@@ -318,7 +336,9 @@ cdef class MultiLast(Operation):
                 self.scan = Scan()
                 self.scan.is_done = self.wanted.count == 0
                 if not self.scan.is_done:
-                    self.scan.set(self.log, self.low, min(self.high, self.upto), True)
+                    self.scan.set(
+                        self.log, self.wanted, self.low, min(self.high, self.upto), True
+                    )
                 return True
             record = self.subjects.record(slot)
             if sequence_in(record.first) > self.upto:
@@ -361,7 +381,7 @@ cdef class SubjectTotals(Operation):
 
     cdef bint work(self, uint64_t budget) except? -1:
         cdef int64_t slot
-        for _ in range(budget // (4 * SUBJECT_COST) + 1):
+        for _ in range(budget // (10 * SUBJECT_COST) + 1):
             slot = self.matches.next()
             if slot < 0:
                 return True
@@ -396,7 +416,7 @@ cdef class SubjectStates(Operation):
             return False
         if not self.look_forward(budget) or not self.look_backward(budget):
             return False
-        return self.list_states(budget // (8 * SUBJECT_COST) + 1)
+        return self.list_states(budget // (16 * SUBJECT_COST) + 1)
 
     cdef bint collect_bounds(self, uint64_t subjects_max) except? -1:
         cdef int64_t slot
@@ -406,8 +426,8 @@ cdef class SubjectStates(Operation):
             if slot < 0:
                 self.forward = Scan()
                 self.backward = Scan()
-                self.forward.set(self.log, self.low, self.high)
-                self.backward.set(self.log, self.low, self.high, True)
+                self.forward.set(self.log, self.firsts, self.low, self.high)
+                self.backward.set(self.log, self.lasts, self.low, self.high, True)
                 self.matches = Matches(self.subjects, self.filter)
                 return True
             record = self.subjects.record(slot)
@@ -544,7 +564,7 @@ cdef class NextMatch(Operation):
         self.result = 0
         self.is_narrowed = False
         self.scan = Scan()
-        self.scan.set(self.log, self.first, self.log.edges.last)
+        self.scan.set(self.log, None, self.first, self.log.edges.last)
         return 0
 
     cdef bint work(self, uint64_t budget) except? -1:
@@ -583,20 +603,22 @@ cdef class NextMatch(Operation):
         """If few subjects match, go on only where one of them has a message."""
         cdef Matches matches = Matches(self.subjects, self.filter)
         cdef Subject* record
+        cdef SlotMarks marks = SlotMarks()
         cdef uint64_t low = ~<uint64_t> 0, high = 0
         cdef int64_t slot
         self.is_narrowed = True
-        for _ in range(FEW_SUBJECTS):
+        for _ in range(FEW_SLOTS):
             slot = matches.next()
             if slot < 0:
                 break
             record = self.subjects.record(slot)
             if sequence_in(record.last) >= self.scan.at:
+                marks.mark(<uint32_t> slot)
                 low = min(low, sequence_in(record.first))
                 high = max(high, sequence_in(record.last))
         matches.pause()
         if slot < 0:
-            self.scan.set(self.log, max(low, self.scan.at), high)
+            self.scan.set(self.log, marks, max(low, self.scan.at), high)
         return 0
 
     cdef bint look(self, uint64_t budget) except? -1:
@@ -618,20 +640,34 @@ cdef class NextMatch(Operation):
         return self.scan.is_done
 
     cdef bint is_wanted(self, MsgBlock block, uint32_t place) except? -1:
-        cdef uint32_t slot = block.index.slots[place], birth
+        cdef uint32_t slot = block.index.slots[place]
         cdef RecordView view
         cdef int verdict
         if not is_live(block.index.offsets[place]):
             return False
-        birth = self.subjects.record(slot).birth
-        verdict = self.filter.known(slot, birth)
+        verdict = self.filter.known(self.subjects, slot)
         if verdict < 0:
             if block.view(index_sequence(&block.index, place), &view) != FOUND:
                 self.scan.at = index_sequence(&block.index, place)
                 raise ColdBlock(block)
             verdict = self.filter.matches(view.subject, view.subject_len)
-            self.filter.learn(slot, birth, verdict)
+            self.filter.learn(self.subjects, slot, verdict)
         return verdict
+
+
+def last_of_subject(MessageLog log not None, subject) -> int | None:
+    """The last message of one subject, 0: none; None: `subject` is a pattern. Raises ColdBlock."""
+    cdef bytes name = wire_bytes(subject)
+    cdef int64_t slot
+    cdef uint64_t last = 0
+    if not subject_is_literal(name, len(name)):
+        return None
+    slot = log.subjects.find(name, len(name))
+    if slot < 0 or log.subjects.record(slot).count == 0:
+        return 0
+    if log.exact_last(slot, &last) != DONE:
+        raise ColdBlock(log.wanted)
+    return last
 
 
 def read_batch(

@@ -172,6 +172,7 @@ class SnapshotReader:
             log.clear(state.last_sequence + 1)
         elif state.last_sequence > log.last_sequence:
             log.skip(state.last_sequence - log.last_sequence)
+        log.set_last_time(state.last_time_ns)
         there = log.state()
         if (there.msgs, there.bytes, there.last_sequence) != (
             state.msgs,

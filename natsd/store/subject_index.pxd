@@ -42,6 +42,8 @@ cdef class SubjectIndex:
     cdef readonly RecordTrie trie
     cdef readonly uint64_t count            # subjects with a message
     cdef readonly uint32_t births
+    # Slots given back so far: while it stays the same, each is still the same subject's.
+    cdef uint64_t frees
     cdef readonly uint64_t ghosts           # without one
     cdef dict buried                        # name of a ghost -> generation, in that order
     cdef uint32_t generation
@@ -58,15 +60,15 @@ cdef class SubjectIndex:
     cdef Subject* record(self, int64_t slot) noexcept nogil
 
     # A message of that subject was appended, removed, is there again after all.
-    cdef void note(self, int64_t slot, uint64_t sequence) noexcept nogil
-    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept nogil
-    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept nogil
-    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept nogil
-    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept nogil
+    cdef void note(self, int64_t slot, uint64_t sequence) noexcept
+    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept
+    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept
+    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept
+    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept
 
     # Ghosts. `bury` remembers the name of one; what was buried up to a generation is forgotten
     # once that can no more be undone. `forget` does it at once.
     cdef int bury(self, const char* subject, Py_ssize_t length) except -1
     cdef uint32_t seal(self) noexcept
     cdef int forget_buried(self, uint32_t generation) except -1
-    cdef int forget(self, const char* subject, Py_ssize_t length) except -1
+    cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1

@@ -24,10 +24,11 @@ cdef enum:
 
 
 cdef class SubjectIndex:
-    def __cinit__(self, uint32_t births=0):
-        """`births`: how many the index that this one replaces has seen."""
+    def __cinit__(self, SubjectIndex replaced=None):
         self.trie = RecordTrie(SUBJECT_BYTES)
-        self.births = births
+        if replaced is not None:
+            self.births = replaced.births
+            self.frees = replaced.frees + 1
         self.buried = {}
         self.recent_slot = -1
 
@@ -52,9 +53,10 @@ cdef class SubjectIndex:
 
     cdef int64_t place_slowly(self, const char* subject, uint32_t length) except -1:
         cdef bint created = False
-        cdef int64_t slot = self.trie.insert(<const unsigned char*> subject, length, &created)
+        cdef int64_t slot = self.trie.find(<const unsigned char*> subject, length)
         cdef Subject* record
-        if created:
+        if slot < 0:
+            slot = self.trie.insert(<const unsigned char*> subject, length, &created)
             self.births = self.births % BIRTH_LAST + 1
             record = self.record(slot)
             self.trie.begin_write(slot)
@@ -83,7 +85,7 @@ cdef class SubjectIndex:
 
     # Messages come and go
 
-    cdef void note(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void note(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         self.trie.begin_write(slot)
         if record.count == 0:
@@ -94,7 +96,7 @@ cdef class SubjectIndex:
         record.last = sequence
         self.trie.end_write(slot)
 
-    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         assert record.count > 0
         self.trie.begin_write(slot)
@@ -112,7 +114,7 @@ cdef class SubjectIndex:
                 record.first = record.last = record.first if is_exact(record.first) else record.last
         self.trie.end_write(slot)
 
-    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void renote(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         self.trie.begin_write(slot)
         if record.count == 0:
@@ -126,7 +128,7 @@ cdef class SubjectIndex:
         record.count += 1
         self.trie.end_write(slot)
 
-    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         self.trie.begin_write(slot)
         record.first = sequence
@@ -134,7 +136,7 @@ cdef class SubjectIndex:
             record.last = sequence
         self.trie.end_write(slot)
 
-    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept nogil:
+    cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         self.trie.begin_write(slot)
         record.last = sequence
@@ -157,6 +159,7 @@ cdef class SubjectIndex:
 
     cdef int forget_buried(self, uint32_t generation) except -1:
         cdef bytes name
+        cdef int64_t slot
         cdef list names = []
         for name, buried in self.buried.items():
             if <int32_t> (<uint32_t> buried - generation) > 0:
@@ -164,20 +167,21 @@ cdef class SubjectIndex:
             names.append(name)
         for name in names:
             del self.buried[name]
-            self.forget(name, len(name))
+            slot = self.trie.find(name, len(name))
+            if slot >= 0 and self.record(slot).count == 0:
+                self.forget(name, len(name), slot)
         return 0
 
-    cdef int forget(self, const char* subject, Py_ssize_t length) except -1:
-        cdef const unsigned char* name = <const unsigned char*> subject
-        cdef int64_t slot = self.trie.find(name, length)
-        if slot < 0 or self.record(slot).count:
-            return 0
-        self.trie.remove(name, length)
+    cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1:
+        assert self.record(slot).count == 0
+        self.trie.remove(<const unsigned char*> subject, length)
         self.ghosts -= 1
+        self.frees += 1
         if slot == self.recent_slot:
             self.recent_slot = -1
         return 0
 
     @property
     def memory_bytes(self) -> int:
-        return self.trie.memory_bytes
+        usage = self.trie.usage()
+        return usage.cell_bytes + usage.slot_bytes + usage.bookkeeping_bytes

@@ -1,1 +1,1 @@
-"""Tests of natsd.trie."""
+"""The in-memory byte trie, against its document and against a dict."""

@@ -35,7 +35,7 @@ cdef class Journal:
         self.removal_count += 1
         return 0
 
-    cdef void drop(self, size_t removals) noexcept nogil:
+    cdef void drop(self, size_t removals) noexcept:
         """The oldest ones are durable."""
         assert removals <= self.removal_count
         self.removal_count -= removals

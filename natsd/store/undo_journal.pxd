@@ -21,8 +21,8 @@ cdef class Journal:
     cdef size_t capacity
     cdef list begun             # blocks that began since the durable point
     cdef list retired           # blocks that hold nothing live any more, from the front
-    cdef list expired           # (time, sequence) taken out of the expiries
+    cdef list expired           # (time, sequence) of entries taken out of the expiries
     cdef Edges durable          # the edges at the durable point
 
     cdef int add(self, uint64_t sequence, uint32_t slot, uint32_t size) except -1
-    cdef void drop(self, size_t removals) noexcept nogil
+    cdef void drop(self, size_t removals) noexcept

@@ -1,0 +1,18 @@
+"""A set of slots, for compiled callers."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef enum:
+    FEW_SLOTS = 128
+
+
+cdef class SlotMarks:
+    cdef uint64_t* words
+    cdef uint32_t capacity              # slots
+    cdef readonly uint64_t count
+    cdef uint64_t marked                # of them, unmarked ones too
+    cdef uint32_t[FEW_SLOTS] few        # the first of those
+
+    cdef int mark(self, uint32_t slot) except -1
+    cdef bint has(self, uint32_t slot) noexcept nogil
+    cdef void unmark(self, uint32_t slot) noexcept

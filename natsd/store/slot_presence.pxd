@@ -1,0 +1,16 @@
+"""Which slots a block may have, for compiled callers."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from natsd.store.block_index cimport BlockIndex
+
+
+cdef class SlotPresence:
+    cdef uint64_t* words
+    cdef uint64_t mask              # bits - 1
+
+    cdef bint may_have(self, uint32_t slot) noexcept nogil
+    cdef size_t memory_bytes(self) noexcept nogil
+
+
+cdef SlotPresence presence_of(const BlockIndex* index)

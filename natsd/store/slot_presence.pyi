@@ -1,0 +1,1 @@
+"""C only: nothing here is visible from Python."""

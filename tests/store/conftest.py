@@ -1,0 +1,30 @@
+"""`open_store`: a new store of each kind that passes the shared tests."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsd.store.log_store import LogStore
+from natsd.store.store import Limits
+from tests.store.store_kinds import STORE_KINDS
+
+OpenStore = Callable[..., Awaitable[LogStore]]
+
+
+@pytest.fixture(params=sorted(STORE_KINDS))
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
+    """`await open_store(max_msgs=3)`: closed when the test ends."""
+    opened: list[LogStore] = []
+
+    async def open_one(**limits: Any) -> LogStore:
+        directory = tmp_path / str(len(opened))
+        directory.mkdir()
+        store = await STORE_KINDS[request.param](directory, Limits(**limits))
+        opened.append(store)
+        return store
+
+    yield open_one
+    for store in opened:
+        await store.close()

@@ -1,0 +1,317 @@
+"""JournaledLog: what a commit makes durable and what a rollback takes back, over blocks whose files
+are byte strings. After each commit a log made from those bytes alone is what was committed.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from natsd.store.block import MsgBlock
+from natsd.store.errors import ColdBlock, StoreEOF
+from natsd.store.filter import Filter
+from natsd.store.journaled_log import JournaledLog
+from natsd.store.loading import fill_slots
+from natsd.store.log import MessageLog
+from natsd.store.removal import Compact, Expire, Purge, Sweep
+from natsd.store.scan import Scan
+from natsd.store.search import NextMatch, NumPending, Operation, SubjectStates, read_batch
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.store import Limits, SubjectState
+from tests.store.plain_store import PlainStore
+from tests.store.test_store_model import plain
+
+BLOCK_BYTES = 500
+SUBJECTS = ["a", "a.x", "a.y", "b", "b.x.y", "c"]
+
+
+class Files:
+    """Blocks' files as bytes: written when a commit is, read when a block is fetched."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, bytearray] = {}
+        self.blocks_made = 0
+
+    def make_block(self, base_sequence: int) -> MsgBlock:
+        self.blocks_made += 1
+        return MsgBlock(self.blocks_made, 77 + self.blocks_made, base_sequence, BLOCK_BYTES)
+
+    def write(self, extents: list[tuple[int, int, bytes]]) -> None:
+        for block_id, offset, data in extents:
+            file = self.written.setdefault(block_id, bytearray())
+            assert len(file) >= offset
+            file[offset:] = data
+
+    def fetch(self, block: MsgBlock, log: MessageLog) -> None:
+        scan = Scan(bytes(self.written[block.block_id]), proven=block.durable_size)
+        fill_slots(scan, log.subjects)
+        assert block.load(scan) == []
+
+    def recover(self, limits: Limits) -> MessageLog:
+        """As a store opens: scan all, then removals and floor, then the messages."""
+        scans = [Scan(bytes(data)) for _, data in sorted(self.written.items())]
+        log = JournaledLog(limits, self.make_block)
+        removed = SequenceSet()
+        for scan in scans:
+            assert scan.damage == []
+            for _, _, encoded in scan.tombstones:
+                removed.union_update(SequenceSet.decode(encoded))
+        log.begin_at(max((scan.first_sequence for scan in scans), default=1))
+        for scan in scans:
+            block = MsgBlock.from_scan(scan, BLOCK_BYTES)
+            for sequence in block.live_sequences():
+                if sequence in removed:
+                    block.remove(sequence)
+            log.adopt(block)
+        log.end_recovery(max((scan.last_sequence for scan in scans), default=0), 0)
+        return log
+
+
+@dataclass
+class Taken:
+    extents: list[tuple[int, int, bytes]]
+    model: PlainStore
+
+
+class JournalModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = Limits(max_msgs=14, max_msgs_per_subject=5)
+        self.files = Files()
+        self.log = JournaledLog(self.limits, self.files.make_block)
+        self.now = PlainStore(self.limits)
+        self.durable = self.now.copy()
+        self.taken: Taken | None = None
+        self.commits = 0
+
+    def teardown(self) -> None:
+        self.settle()
+        assert self.contents(self.log) == self.now.matching(">")
+
+    # Blocks that are not in memory
+
+    def settle(self) -> None:
+        while self.log.is_behind:
+            try:
+                self.log.settle(100)
+            except ColdBlock as cold:
+                self.files.fetch(cold.block, self.log)
+
+    def do(self, operation: Operation) -> object:
+        while True:
+            try:
+                if operation.step(50):
+                    return operation.result
+            except ColdBlock as cold:
+                self.files.fetch(cold.block, self.log)
+
+    def contents(self, log: MessageLog) -> list[object]:
+        while True:
+            try:
+                found = [plain(each) for each in read_batch(log, 0, 1000, 1 << 30)]
+            except StoreEOF:
+                return []
+            except ColdBlock as cold:
+                self.files.fetch(cold.block, log)
+                continue
+            if len(found) == log.msgs:
+                return found
+            for block in log.all_blocks:
+                if not block.has_cache or not block.has_arrays:
+                    self.files.fetch(block, log)
+
+    @rule(which=st.integers(0, 20), arrays=st.booleans())
+    def evict(self, which: int, arrays: bool) -> None:
+        blocks = self.log.all_blocks[:-1]
+        if blocks:
+            block = blocks[which % len(blocks)]
+            block.clear_cache()
+            if arrays:
+                block.drop_arrays()
+
+    # Changing
+
+    @rule(
+        subject=st.sampled_from(SUBJECTS),
+        size=st.integers(0, 60),
+        expires=st.sampled_from([0, 0, 5]),
+        gap=st.sampled_from([0, 0, 0, 2]),
+    )
+    def append(self, subject: str, size: int, expires: int, gap: int) -> None:
+        time_ns = self.now.last + 1
+        sequence = time_ns + gap
+        expires_ns = time_ns + expires if expires else 0
+        arguments = (subject, None, b"d" * size, time_ns)
+        self.now.append(*arguments, sequence, expires_ns)
+        self.log.append(*arguments, sequence=sequence, expires_ns=expires_ns)
+        self.settle()
+
+    @rule(count=st.integers(1, 3))
+    def skip(self, count: int) -> None:
+        assert self.log.skip(count) == self.now.skip(count)
+
+    @rule(back=st.integers(0, 14), erase=st.booleans())
+    def delete(self, back: int, erase: bool) -> None:
+        sequence = max(self.now.last - back, 1)
+        while True:
+            try:
+                removed = self.log.delete(sequence, erase=erase)
+                break
+            except ColdBlock as cold:
+                self.files.fetch(cold.block, self.log)
+        assert removed == self.now.delete(sequence)
+
+    @rule(pattern=st.sampled_from(["a.*", "b.>", "c"]), keep=st.integers(0, 2))
+    def purge(self, pattern: str, keep: int) -> None:
+        removed = self.do(Purge(self.log, Filter([pattern]), 0, keep))
+        assert removed == self.now.purge(pattern, 0, keep)
+
+    @rule()
+    def purge_all(self) -> None:
+        assert self.do(Purge(self.log, Filter([">"]))) == self.now.purge(">", 0, 0)
+
+    @rule(ahead=st.integers(-5, 3))
+    def compact(self, ahead: int) -> None:
+        sequence = max(self.now.last + ahead, 1)
+        assert self.do(Compact(self.log, sequence)) == self.now.compact(sequence)
+
+    @rule()
+    def expire(self) -> None:
+        assert self.do(Expire(self.log, self.now.last)) == self.now.expire(self.now.last)
+
+    # Committing
+
+    @precondition(lambda self: self.taken is None)
+    @rule(force=st.booleans())
+    def take(self, force: bool) -> None:
+        self.commits += 1
+        was_dirty = self.log.is_dirty
+        extents = self.log.take(self.commits, force=force)
+        assert bool(extents) == (was_dirty or force)
+        if extents:
+            copies = [(block.block_id, each.offset, bytes(each)) for block, each in extents]
+            self.taken = Taken(copies, self.now.copy())
+
+    @precondition(lambda self: self.taken is not None)
+    @rule()
+    def commit(self) -> None:
+        assert self.taken is not None
+        self.files.write(self.taken.extents)
+        self.durable, self.taken = self.taken.model, None
+        for block in self.log.committed():
+            self.files.written.pop(block.block_id, None)
+        recovered = self.files.recover(self.limits)
+        assert self.contents(recovered) == self.durable.matching(">")
+        assert recovered.last_sequence == self.durable.last
+        assert recovered.first_sequence == self.durable.first
+        assert list(recovered.dead) == self.durable.deleted
+
+    @rule()
+    def roll_back(self) -> None:
+        for block in self.log.rolled_back():
+            assert block.block_id not in self.files.written
+        self.now, self.taken = self.durable.copy(), None
+        self.settle()
+
+    @precondition(lambda self: self.log.is_quiet)
+    @rule()
+    def sweep(self) -> None:
+        self.do(Sweep(self.log))
+        assert self.log.subjects.ghosts == 0
+
+    # Looking
+
+    @invariant()
+    def state_is_exact(self) -> None:
+        state = self.log.state(with_deleted=True)
+        assert state.msgs == len(self.now.messages)
+        assert state.bytes == self.now.live_bytes
+        assert (state.first_sequence or 1, state.last_sequence) == (self.now.first, self.now.last)
+        assert state.num_subjects == len(self.now.by_subject(">"))
+        assert state.deleted is not None
+        assert list(state.deleted) == self.now.deleted
+
+    @rule(back=st.integers(0, 14), last_only=st.booleans())
+    def look(self, back: int, last_only: bool) -> None:
+        first = max(self.now.last - back, 1)
+        pending = NumPending(self.log, Filter(["a.*", "b.>"]), first, last_only)
+        expected = self.now.num_pending(first, ["a.*", "b.>"], last_only), self.now.last
+        assert self.do(pending) == expected
+        assert self.do(SubjectStates(self.log, Filter([">"]))) == {
+            subject: SubjectState(len(each), each[0], each[-1])
+            for subject, each in self.now.by_subject(">").items()
+        }
+        assert self.contents(self.log) == self.now.matching(">")
+
+
+TestJournal = JournalModel.TestCase
+TestJournal.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_removal_gives_up_nothing_before_it_is_durable() -> None:
+    """DESIGN.md: no erase, overwrite or unlink caused by a record happens before that record is
+    durable."""
+    files = Files()
+    log = JournaledLog(Limits(max_msgs=1), files.make_block)
+    for sequence in range(1, 21):
+        log.append("a", None, b"x" * 60, sequence)
+    assert len(log.all_blocks) == 1 and files.blocks_made > 2
+    log.take(1)
+    assert [block.block_id for block in log.committed()] == list(range(1, files.blocks_made))
+
+
+def test_a_commit_that_failed_leaves_what_was_durable() -> None:
+    """Appends and the removals they caused go together."""
+    files = Files()
+    log = JournaledLog(Limits(max_msgs_per_subject=1), files.make_block)
+    log.append("a", None, b"first", 1)
+    files.write([(block.block_id, each.offset, bytes(each)) for block, each in log.take(1)])
+    assert log.committed() == []
+    log.append("a", None, b"second", 2)
+    assert log.load(2) is not None
+    log.take(2)
+    log.append("b", None, b"third", 3)
+    log.rolled_back()
+    message = log.load(1)
+    assert message is not None and message.data == b"first"
+    assert (log.msgs, log.last_sequence, log.subjects.count) == (1, 1, 1)
+    with pytest.raises(StoreEOF):
+        log.load(2)
+
+
+def test_the_number_of_extents_is_that_of_the_blocks_since_the_last_commit() -> None:
+    files = Files()
+    log = JournaledLog(Limits(), files.make_block)
+    for sequence in range(1, 30):
+        log.append("a", None, b"x" * 100, sequence)
+    extents = log.take(1)
+    assert [block.block_id for block, _ in extents] == list(range(1, files.blocks_made + 1))
+    log.committed()
+    assert log.take(2) == []
+    assert log.is_quiet
+
+
+def test_a_search_passes_blocks_without_the_subject_by() -> None:
+    """They need not be in memory."""
+    files = Files()
+    log = JournaledLog(Limits(), files.make_block)
+    for sequence in range(1, 101):
+        log.append("rare" if sequence in (1, 50, 100) else "often", None, b"x" * 100, sequence)
+    files.write([(block.block_id, each.offset, bytes(each)) for block, each in log.take(1)])
+    log.committed()
+    loaded = {log.block_with(1), log.block_with(50), log.block_with(100)}
+    for block in log.all_blocks:
+        if block not in loaded:
+            block.clear_cache()
+            block.drop_arrays()
+    log.delete(1)
+    next_match = NextMatch(log, Filter(["rare"]), 2)
+    pending = NumPending(log, Filter(["rare"]), 51)
+    states = SubjectStates(log, Filter(["rare"]))
+    assert next_match.step(1 << 30) and next_match.result == 50
+    assert pending.step(1 << 30) and pending.result == (1, 100)
+    assert states.step(1 << 30) and states.result == {"rare": SubjectState(2, 50, 100)}
+    with pytest.raises(ColdBlock):
+        NextMatch(log, Filter(["often"]), 8).step(1 << 30)
