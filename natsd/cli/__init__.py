@@ -1,4 +1,5 @@
-"""The daemon's command line: `natsd [flags]`, `natsd bench`, `natsd help`, `natsd version`.
+"""The daemon's command line: `natsd [flags]`, `natsd bench`, `natsd store`, `natsd help`,
+`natsd version`.
 
 `main` reads the flags and hands over; it imports only what is asked for, so that a start is quick.
 A mistake is one line on standard error and exit code 1.
@@ -18,6 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from natsd import bench
 
         return bench.main(given[1:])
+    if given[:1] == ["store"]:
+        from natsd.cli import store
+
+        return store.main(given[1:])
     try:
         line = read_command_line(given)
     except FlagError as error:

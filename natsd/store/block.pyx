@@ -21,7 +21,7 @@ Without the GIL, `self.x += 1` is written out: in a debug build it would look wh
 Source: MsgBlock of the .NET port of nats-server; "Durability" of the design.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
@@ -721,6 +721,12 @@ cdef class MsgBlock:
     @property
     def durable_size(self) -> int:
         return self.durable.size
+
+    def durable_bytes(self) -> bytes:
+        """A copy of what is on disk; all of it must be cached."""
+        if self.cache_start:
+            raise ValueError(f"block {self.block_id} is not in memory")
+        return PyBytes_FromStringAndSize(<const char*> self.data, self.durable.size)
 
     @property
     def first_sequence(self) -> int:

@@ -5,6 +5,8 @@ case, where it says something, so that an API answer can carry it on; `str(error
 
     StoreError
       StoreClosed  StoreReadOnly  StoreFull  StoreInUse
+      EncryptionError      KeyMissing  KeyUnexpected  KeyWrong  KeyFileDamaged
+      ConsumerError        NoAckPolicy  OldUpdate  InvalidConsumerState  ConsumerStateDamaged
       LimitExceeded        MaximumMessagesExceeded  MaximumBytesExceeded
                            MaximumMessagesPerSubjectExceeded  MaximumMessageSizeExceeded
       MessageNotFound      MessageDamaged
@@ -57,6 +59,56 @@ class StoreInUse(StoreError):
     """Another process holds the store's directory."""
 
     text = "store is in use by another process"
+
+
+class EncryptionError(StoreError):
+    """A store that cannot be opened with the keys at hand; the text is one line for the user."""
+
+    text = "store cannot be decrypted"
+
+
+class KeyMissing(EncryptionError):
+    """The store is encrypted, and there is no key; or its key file is gone."""
+
+
+class KeyUnexpected(EncryptionError):
+    """A key is given for a store that holds what was never encrypted."""
+
+
+class KeyWrong(EncryptionError):
+    """Neither the key nor the previous one opens the store's key file."""
+
+
+class KeyFileDamaged(EncryptionError):
+    """No copy of the key in the key file verifies."""
+
+
+class ConsumerError(StoreError):
+    """A change that a consumer's state does not allow. The state is as it was."""
+
+
+class NoAckPolicy(ConsumerError):
+    """An ack, or a second delivery, of a consumer that does not track them."""
+
+    text = "ack policy is none"
+
+
+class OldUpdate(ConsumerError):
+    """A whole state that is behind the one it should replace."""
+
+    text = "old update ignored"
+
+
+class InvalidConsumerState(ConsumerError, ValueError):
+    """A whole state that contradicts itself."""
+
+    text = "bad consumer state"
+
+
+class ConsumerStateDamaged(StoreError):
+    """No copy of a consumer's checkpoint verifies; the consumer has to begin anew."""
+
+    text = "consumer state is damaged"
 
 
 class LimitExceeded(StoreError):

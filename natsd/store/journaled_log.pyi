@@ -1,4 +1,5 @@
-from natsd.store.block import BlockExtent, MsgBlock
+from natsd.store.block import MsgBlock
+from natsd.store.block_extent import BlockExtent
 from natsd.store.log import MessageLog
 
 class JournaledLog(MessageLog):

@@ -82,7 +82,9 @@ cdef class JournaledLog(MessageLog):
         return extents
 
     cdef list take_blocks(self, uint64_t commit_number, bint closing):
-        """What no commit has of the last blocks; of the active one at least a mark."""
+        """What no commit has of the last blocks; of the active one at least a mark. Only that one
+        moves the front: what its messages remove must not be gone before they are on disk."""
+        cdef Edges* durable = &self.journal.durable
         cdef MsgBlock block
         cdef BlockExtent extent
         cdef list extents = []
@@ -94,8 +96,8 @@ cdef class JournaledLog(MessageLog):
             block = self.blocks.at(at)
             is_active = block is self.blocks.active
             extent = block.take(
-                commit_number, self.edges.first, min(self.edges.last, block.last_sequence),
-                is_active, closing and is_active,
+                commit_number, self.edges.first if is_active else durable.first,
+                min(self.edges.last, block.last_sequence), is_active, closing and is_active,
             )
             if extent is not None:
                 extents.append((block, extent))

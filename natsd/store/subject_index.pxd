@@ -15,6 +15,8 @@ from natsd.trie.record_trie cimport RecordTrie
 cdef enum:
     SUBJECT_BYTES = 28
     BIRTH_LAST = 0x7fffffff         # a memo keeps a bit for itself
+    FROZEN_PAGE_BITS = 10
+    FROZEN_PAGE = 1 << FROZEN_PAGE_BITS     # slots
 
 cdef extern from *:
     """
@@ -27,6 +29,11 @@ cdef struct Subject:
     uint64_t last
     uint64_t count
     uint32_t birth
+
+cdef struct FrozenSubjects:         # what subject_snapshot.pyx has not written yet
+    Subject** pages                 # copies of FROZEN_PAGE records; NULL: they are unchanged
+    uint32_t top                    # slots from here on were not in use
+    bint failed                     # no memory for a copy
 
 
 cdef inline uint64_t sequence_in(uint64_t edge) noexcept nogil:
@@ -51,6 +58,7 @@ cdef class SubjectIndex:
     cdef uint32_t recent_len
     cdef uint32_t recent_room
     cdef int64_t recent_slot                # -1: none
+    cdef FrozenSubjects* frozen             # NULL: no snapshot is being taken
 
     # The slot of a subject; `place` makes one, a ghost until something is noted.
     cdef int64_t find(self, const char* subject, Py_ssize_t length) noexcept nogil
@@ -58,6 +66,8 @@ cdef class SubjectIndex:
     cdef int64_t place_slowly(self, const char* subject, uint32_t length) except -1
     cdef int remember(self, const char* subject, uint32_t length, int64_t slot) except -1
     cdef Subject* record(self, int64_t slot) noexcept nogil
+    # Before a record changes while a snapshot is being taken.
+    cdef void keep(self, int64_t slot) noexcept nogil
 
     # A message of that subject was appended, removed, is there again after all.
     cdef void note(self, int64_t slot, uint64_t sequence) noexcept

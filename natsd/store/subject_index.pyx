@@ -14,7 +14,7 @@ three numbers in an adaptive radix tree (server/stree) and also resolves the edg
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
 from natsd.trie.record_trie cimport RecordTrie
@@ -59,6 +59,8 @@ cdef class SubjectIndex:
             slot = self.trie.insert(<const unsigned char*> subject, length, &created)
             self.births = self.births % BIRTH_LAST + 1
             record = self.record(slot)
+            if self.frozen != NULL:
+                self.keep(slot)
             self.trie.begin_write(slot)
             record.birth = self.births
             self.trie.end_write(slot)
@@ -83,10 +85,27 @@ cdef class SubjectIndex:
     cdef Subject* record(self, int64_t slot) noexcept nogil:
         return <Subject*> self.trie.record(slot)
 
+    cdef void keep(self, int64_t slot) noexcept nogil:
+        cdef int64_t page = slot >> FROZEN_PAGE_BITS
+        cdef int64_t first = page << FROZEN_PAGE_BITS
+        cdef int64_t place
+        cdef Subject* copy
+        if slot >= self.frozen.top or self.frozen.pages[page] != NULL:
+            return
+        copy = <Subject*> malloc(FROZEN_PAGE * sizeof(Subject))
+        if copy == NULL:
+            self.frozen.failed = True
+            return
+        for place in range(min(<int64_t> FROZEN_PAGE, self.frozen.top - first)):
+            memcpy(&copy[place], self.record(first + place), SUBJECT_BYTES)
+        self.frozen.pages[page] = copy
+
     # Messages come and go
 
     cdef void note(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
+        if self.frozen != NULL:
+            self.keep(slot)
         self.trie.begin_write(slot)
         if record.count == 0:
             record.first = sequence
@@ -99,6 +118,8 @@ cdef class SubjectIndex:
     cdef void unnote(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
         assert record.count > 0
+        if self.frozen != NULL:
+            self.keep(slot)
         self.trie.begin_write(slot)
         record.count -= 1
         if record.count == 0:
@@ -116,6 +137,8 @@ cdef class SubjectIndex:
 
     cdef void renote(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
+        if self.frozen != NULL:
+            self.keep(slot)
         self.trie.begin_write(slot)
         if record.count == 0:
             record.first = record.last = sequence
@@ -130,6 +153,8 @@ cdef class SubjectIndex:
 
     cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
+        if self.frozen != NULL:
+            self.keep(slot)
         self.trie.begin_write(slot)
         record.first = sequence
         if record.count == 1:
@@ -138,6 +163,8 @@ cdef class SubjectIndex:
 
     cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept:
         cdef Subject* record = self.record(slot)
+        if self.frozen != NULL:
+            self.keep(slot)
         self.trie.begin_write(slot)
         record.last = sequence
         if record.count == 1:

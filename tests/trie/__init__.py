@@ -1,1 +1,1 @@
-"""The in-memory byte trie, against its document and against a dict."""
+"""Tests of natsd.trie."""

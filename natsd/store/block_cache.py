@@ -1,0 +1,123 @@
+"""Which blocks of a store are in memory: read when somebody needs them, dropped when others do.
+
+    ColdBlock ─▶ warm(block) ─▶ reader's thread: read, verify, look up the slots ─▶ block.load
+                                one reading for all who wait; the next block is read ahead for
+                                those who go through them in order
+
+Promise
+- What is held is on the books of the volume's budgets, bytes and arrays each; the block that is
+  appended to is held apart, and the first one keeps its arrays.
+- What is dropped can be read again: only what is on disk goes.
+- Messages that were there and do not verify any more are reported once, to `lost`.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from natsd.store.block import MsgBlock
+from natsd.store.journaled_log import JournaledLog
+from natsd.store.rebuild import look_up_slots
+from natsd.store.stored_blocks import Read, StoredBlock, StoredBlocks
+from natsd.store.subject_index import SubjectIndex
+from natsd.store.volume import Volume
+
+Lost = Callable[[StoredBlock, Read, list[int]], None]
+
+
+class BlockCache:
+    """Made by FileStore, for as long as it is open."""
+
+    def __init__(self, volume: Volume, log: JournaledLog, blocks: StoredBlocks, lost: Lost) -> None:
+        self._volume = volume
+        self._log = log
+        self._blocks = blocks
+        self._lost = lost
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self._warmed_last = 0  # id of the block that was asked for last
+
+    async def warm(self, block: MsgBlock) -> None:
+        """Have all of the block in memory: its bytes and its arrays. Raises `OSError`."""
+        ahead = self._successor(block) if self._is_sequential(block) else None
+        self._warmed_last = block.block_id
+        await asyncio.shield(self._load(block))
+        if ahead is not None:
+            self._load(ahead)
+
+    def held(self, block: MsgBlock) -> None:
+        """The block is in memory and can be dropped: it counts from now on."""
+        key = (self._blocks.directory, block.block_id)
+        if block.has_cache:
+            self._volume.cache.hold(key, block.cached_bytes, lambda: self._drop_bytes(block))
+        if block.has_arrays:
+            self._volume.arrays.hold(key, block.array_bytes, lambda: self._drop_arrays(block))
+
+    def used(self, block: MsgBlock) -> None:
+        """The block was just read."""
+        self._volume.cache.used((self._blocks.directory, block.block_id))
+
+    def release(self, block: MsgBlock) -> None:
+        """The block is gone, or is appended to."""
+        key = (self._blocks.directory, block.block_id)
+        self._volume.cache.release(key)
+        self._volume.arrays.release(key)
+
+    async def close(self) -> None:
+        """Nothing is read any more, and nothing held."""
+        for task in list(self._loading.values()):
+            task.cancel()
+        await asyncio.gather(*self._loading.values(), return_exceptions=True)
+        for stored in self._blocks.all:
+            self.release(stored.block)
+
+    def _is_sequential(self, block: MsgBlock) -> bool:
+        return block.block_id == self._warmed_last + 1
+
+    def _successor(self, block: MsgBlock) -> MsgBlock | None:
+        following = self._log.block_with(block.last_sequence + 1)
+        if following is None or following is self._log.active or following is block:
+            return None
+        return None if following.has_cache and following.has_arrays else following
+
+    def _load(self, block: MsgBlock) -> asyncio.Task[None]:
+        task = self._loading.get(block.block_id)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._read(block))
+            self._loading[block.block_id] = task
+            task.add_done_callback(lambda done: self._loaded(block.block_id, done))
+        return task
+
+    def _loaded(self, block_id: int, task: asyncio.Task[None]) -> None:
+        del self._loading[block_id]
+        if not task.cancelled():
+            task.exception()  # whoever waits for it hears of it
+
+    async def _read(self, block: MsgBlock) -> None:
+        stored = self._blocks[block]
+        subjects = self._log.subjects
+        size = block.durable_size
+        read = await self._volume.read(
+            self._read_in_thread, stored, stored.physical_end, size, subjects
+        )
+        if self._blocks.find(block.block_id) is not stored or stored.block is not block:
+            return  # it went, or was replaced, meanwhile
+        if block.durable_size != size or self._log.subjects is not subjects:
+            return  # whoever needs it asks again
+        lost = block.load(read.scan)
+        if lost:
+            self._lost(stored, read, lost)
+        self.held(block)
+
+    def _read_in_thread(
+        self, stored: StoredBlock, physical_end: int, size: int, subjects: SubjectIndex
+    ) -> Read:
+        read = self._blocks.read(stored, physical_end, size)
+        look_up_slots(read.scan, subjects)
+        return read
+
+    def _drop_bytes(self, block: MsgBlock) -> None:
+        if block is not self._log.active:
+            block.clear_cache()
+
+    def _drop_arrays(self, block: MsgBlock) -> None:
+        if block is not self._log.active:
+            block.drop_arrays()

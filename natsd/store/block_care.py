@@ -1,0 +1,365 @@
+"""What a file store does when nobody waits for it: unlink, seal, compress, erase, compact.
+
+    a commit is on disk ─▶ its blocks that hold nothing any more     unlinked
+                           its blocks that are full                  cut to size, perhaps compressed
+                           its erased messages                       overwritten
+                           blocks that are mostly dead               rewritten without the dead
+
+Promise
+- All of it happens after the commit that asks for it is on disk, one thing after another, in one
+  task that ends when nothing is left to do.
+- A file is replaced as a whole (`*.new`, synced, renamed, directory synced) or overwritten in place
+  where that is what it is for. A crash in between leaves what recovery understands.
+- A removal is dropped from a block only with the bytes it removes: what a rewritten block still
+  says about older ones is kept, and what a block that goes said is committed again before.
+- What fails is logged, and left for later or for recovery; the store goes on, unless a sync failed.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+
+from natsd.store.block import MsgBlock
+from natsd.store.block_cache import BlockCache
+from natsd.store.errors import StoreError
+from natsd.store.file_commits import Durable, FileCommits
+from natsd.store.index_keeper import IndexKeeper
+from natsd.store.journaled_log import JournaledLog
+from natsd.store.rebuild import look_up_slots
+from natsd.store.record import OVERHEAD_BYTES
+from natsd.store.rewrite import rewrite
+from natsd.store.scan import Scan
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.stored_blocks import WRAPPED, Read, StoredBlock, StoredBlocks
+from natsd.store.subject_index import SubjectIndex
+from natsd.store.volume import Volume
+
+SMALL_BLOCK_BYTES = 64 << 10  # below it a rewrite saves less than it costs
+
+_logger = logging.getLogger(__name__)
+Job = Callable[[], Awaitable[None]]
+
+
+class BlockCare:
+    """Made by FileStore, for as long as it is open; `commits` and `index` are set right after."""
+
+    commits: FileCommits
+    index: IndexKeeper
+
+    def __init__(
+        self,
+        volume: Volume,
+        log: JournaledLog,
+        blocks: StoredBlocks,
+        cache: BlockCache,
+        *,
+        compress: bool,
+    ) -> None:
+        self._volume = volume
+        self._log = log
+        self._blocks = blocks
+        self._cache = cache
+        self._compress = compress
+        self._jobs: deque[Job] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._looks_for_sparse = False
+        self._is_closing = False
+
+    def on_disk(self, durable: Durable) -> None:
+        """A commit is on disk: do what it allows."""
+        for stored in durable.gone:
+            self._blocks.drop(stored)
+            self._cache.release(stored.block)
+        if durable.gone:
+            self.later(partial(self._unlink, durable.gone))
+        for stored in durable.full:
+            if self._blocks.find(stored.block.block_id) is stored:
+                self.later(partial(self._seal, stored))
+        if durable.erased:
+            self.later(partial(self.erase, durable.erased, durable.number))
+        self.look_for_sparse()
+
+    def committed(self) -> None:
+        """Something was committed: time for index.db?"""
+        if self.index.is_due:
+            self.later(self.index.write)
+
+    def look_for_sparse(self) -> None:
+        """Removals may have left blocks half empty."""
+        if self._log.sparse and not self._looks_for_sparse:
+            self._looks_for_sparse = True
+            self.later(self._compact_sparse)
+
+    def later(self, job: Job) -> None:
+        """Do this after what is waiting already."""
+        self._jobs.append(job)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def finished(self) -> None:
+        """Nothing is left to do, but for what can wait until the store is opened again."""
+        self._is_closing = True
+        while self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def _work(self) -> None:
+        try:
+            while self._jobs:
+                job = self._jobs.popleft()
+                try:
+                    await job()
+                except (OSError, StoreError) as error:
+                    _logger.warning("%s: %s", self._blocks.directory, error)
+        finally:
+            self._task = None
+
+    async def _unlink(self, gone: list[StoredBlock]) -> None:
+        paths = [stored.path for stored in gone]
+        await self._volume.committer.forget(*paths)
+        for stored in gone:
+            stored.close()
+        await self._volume.read(self._blocks.remove_files, paths)
+
+    # Blocks that are full
+
+    async def _seal(self, stored: StoredBlock) -> None:
+        """Nothing is appended to it any more: give back what was reserved, close its file."""
+        if not self._is_full(stored):
+            return
+        await self._volume.committer.forget(stored.path)
+        if not self._is_full(stored):
+            return
+        stored.block.seal()
+        if self._compress and stored.block.has_cache:
+            await self._replace(stored, stored.block.durable_bytes())
+        elif stored.file is not None and stored.allocated > stored.physical_end:
+            await self._volume.read(stored.file.truncate, stored.physical_end)
+            stored.allocated = stored.physical_end
+        stored.close()
+        self._cache.held(stored.block)
+
+    def _is_full(self, stored: StoredBlock) -> bool:
+        block = stored.block
+        return (
+            self._blocks.find(block.block_id) is stored
+            and block is not self._log.active
+            and block.size == block.durable_size
+        )
+
+    async def _replace(self, stored: StoredBlock, logical: bytes, *, wipe: bool = False) -> None:
+        """Have the block's file hold these bytes, compressed and encrypted as is due."""
+        wrapped = self._compress or self._blocks.data_key is not None
+        size = await self._volume.read(self._write_file, stored, logical, wipe)
+        stored.close()
+        stored.is_wrapped = wrapped
+        stored.physical_end = stored.allocated = size
+
+    def _write_file(self, stored: StoredBlock, logical: bytes, wipe: bool) -> int:
+        """Blocks."""
+        compress = self._compress and stored.block.sealed
+        data = self._blocks.sealed_bytes(logical, stored.block, compress=compress)
+        self._blocks.replace_file(stored.path, data, wipe=wipe)
+        return len(data)
+
+    # Erasing
+
+    async def erase(self, sequences: SequenceSet, number: int) -> None:
+        """Overwrite the bytes of these messages; that they are gone is on disk with that commit."""
+        by_block: dict[int, list[int]] = {}
+        for sequence in sequences:
+            block = self._log.block_with(sequence)
+            if block is not None and block.base_sequence <= sequence <= block.last_sequence:
+                by_block.setdefault(block.block_id, []).append(sequence)
+        for block_id, erased in by_block.items():
+            stored = self._blocks.find(block_id)
+            if stored is not None:
+                await self._erase_in(stored, erased)
+        await self._volume.committer.wipe_journal()
+        self.commits.erasing.discard(number)
+
+    async def _erase_in(self, stored: StoredBlock, sequences: list[int]) -> None:
+        block = stored.block
+        if not (block.has_cache and block.has_arrays):
+            await self._cache.warm(block)
+        if block is self._log.active and not self._is_closing:
+            await self.commits.mark()  # a crash may leave half of it: not in the last commit
+        await self.commits.pause()
+        try:
+            await self._volume.committer.forget(stored.path)
+            records = [
+                (block.offset_of(sequence), self._erased_record(block, sequence))
+                for sequence in sequences
+                if block.offset_of(sequence) and not block.is_live(sequence)
+            ]
+            if stored.is_wrapped:
+                await self._replace(stored, block.durable_bytes(), wipe=True)
+            else:
+                await self._volume.read(self._overwrite, stored, records)
+        finally:
+            self.commits.resume()
+
+    def _erased_record(self, block: MsgBlock, sequence: int) -> bytes:
+        noise = self._blocks.random_bytes(block.record_bytes(sequence) - OVERHEAD_BYTES)
+        return block.erase_record(sequence, noise)
+
+    def _overwrite(self, stored: StoredBlock, records: list[tuple[int, bytes]]) -> None:
+        """Blocks."""
+        file = self._blocks.disk.open(stored.path)
+        try:
+            for offset, record in records:
+                file.pwrite(record, offset)
+            file.fdatasync()
+        finally:
+            file.close()
+
+    # Rewriting
+
+    async def _compact_sparse(self) -> None:
+        self._looks_for_sparse = False
+        for block in list(self._log.sparse):
+            stored = self._blocks.find(block.block_id)
+            if self._is_closing or stored is None or stored.block is not block:
+                continue
+            worth_it = min(SMALL_BLOCK_BYTES, block.max_bytes // 4)
+            if block.durable_size >= worth_it or block.message_count == 0:
+                await self._compact(stored)
+        self._log.sparse.clear()
+
+    async def _compact(self, stored: StoredBlock) -> None:
+        """Rewrite a block without what is dead on disk, or drop it where nothing lives in it."""
+        block = stored.block
+        floor = self._log.first_sequence
+        dead = _within(self._log.dead, block)
+        if floor > block.base_sequence:
+            dead.add_range(block.base_sequence, min(floor - 1, block.last_sequence))
+        await self.commits.synced()
+        await self.commits.until_on_disk()
+        read = await self._volume.read(
+            self._blocks.read, stored, stored.physical_end, block.durable_size
+        )
+        if read.scan.damage or not self._is_full(stored):
+            return  # it is not touched as long as it is damaged
+        needed = _about_older(read.scan.tombstones, block.base_sequence, floor)
+        if block.message_count == 0:
+            await self._drop(stored, needed)
+            return
+        await self._rewrite(
+            stored, read, dead, needed, block.last_sequence, floor, block.commit_number
+        )
+
+    async def _drop(self, stored: StoredBlock, needed: list[tuple[bool, bytes]]) -> None:
+        for erased, encoded in needed:
+            removals = self._log.erasures if erased else self._log.tombstones
+            removals.union_update(SequenceSet.decode(encoded))
+        await self.commits.synced()
+        await self.commits.until_on_disk()
+        if stored.block.message_count == 0 and self._is_full(stored):
+            self._log.drop_block(stored.block)
+            self._blocks.drop(stored)
+            self._cache.release(stored.block)
+            await self._unlink([stored])
+
+    async def _rewrite(
+        self,
+        stored: StoredBlock,
+        read: Read,
+        dead: SequenceSet,
+        tombstones: Collection[tuple[bool, bytes]],
+        last_sequence: int,
+        floor: int,
+        commit_number: int,
+    ) -> None:
+        """Replace the block's file by one without `dead`; the log goes on with the new block."""
+        old = stored.block
+        flags = WRAPPED if self._compress or self._blocks.data_key is not None else 0
+        logical = await self._volume.read(
+            partial(
+                rewrite,
+                read.scan,
+                dead,
+                seed=int.from_bytes(self._blocks.random_bytes(8), "little"),
+                commit_number=commit_number,
+                first_sequence=floor,
+                last_sequence=last_sequence,
+                tombstones=tombstones,
+                flags=flags,
+            )
+        )
+        scan = await self._volume.read(_scan, logical, self._log.subjects)
+        await self._volume.committer.forget(stored.path)
+        new = MsgBlock.from_scan(scan, old.max_bytes)
+        new.seal()
+        size = await self._volume.read(self._write_new, stored, new, logical)
+        if self._blocks.find(old.block_id) is not stored or stored.block is not old:
+            return  # it went meanwhile, and so will the file
+        for sequence in _within(self._log.dead, new):
+            new.remove(sequence)
+        for sequence in range(new.base_sequence, min(self._log.first_sequence, last_sequence + 1)):
+            new.remove(sequence)
+        stored.close()
+        self._log.replace_block(old, new)
+        self._cache.release(old)
+        stored.block, stored.is_wrapped = new, bool(flags)
+        stored.physical_end = stored.allocated = size
+        self._cache.held(new)
+
+    def _write_new(self, stored: StoredBlock, new: MsgBlock, logical: bytes) -> int:
+        """Blocks."""
+        data = self._blocks.sealed_bytes(logical, new, compress=self._compress)
+        self._blocks.replace_file(stored.path, data)
+        return len(data)
+
+    # The end of the stream
+
+    async def cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
+        """All above `last_sequence` was removed, and that is on disk: now it never was.
+
+        The block that is cut first, then those beyond, the newest, which names the removals, last.
+        """
+        if cut is not None:
+            stored = self._blocks[cut]
+            read = await self._volume.read(
+                self._blocks.read, stored, stored.physical_end, cut.durable_size
+            )
+            floor = self._log.first_sequence
+            dead = _within(self._log.dead, cut)
+            needed = _about_older(read.scan.tombstones, cut.base_sequence, floor)
+            number = self.commits.number
+            await self._rewrite(stored, read, dead, needed, last_sequence, floor, number)
+        for block in beyond:
+            stored = self._blocks[block]
+            self._blocks.drop(stored)
+            self._cache.release(block)
+            await self._unlink([stored])
+
+
+def _within(sequences: SequenceSet, block: MsgBlock) -> SequenceSet:
+    """Those of the sequences that are the block's."""
+    within = SequenceSet()
+    if block.last_sequence >= block.base_sequence:
+        within.add_range(block.base_sequence, block.last_sequence)
+        within.intersection_update(sequences)
+    return within
+
+
+def _about_older(
+    tombstones: list[tuple[int, bool, bytes]], base_sequence: int, floor: int
+) -> list[tuple[bool, bytes]]:
+    """What removals say about the blocks before, encoded."""
+    needed = []
+    for _, erased, encoded in tombstones:
+        older = SequenceSet()
+        if floor < base_sequence:
+            older.add_range(floor, base_sequence - 1)
+            older.intersection_update(SequenceSet.decode(encoded))
+        if older:
+            needed.append((erased, older.encode()))
+    return needed
+
+
+def _scan(logical: bytes, subjects: SubjectIndex) -> Scan:
+    scan = Scan(logical)
+    look_up_slots(scan, subjects)
+    return scan

@@ -1,0 +1,239 @@
+"""Looks through a volume and tells all that is damaged, without changing a byte.
+
+    <volume>/natsd.lock           who uses it
+             journal.0 journal.1  replayed first, as a server would (journal_replay.py)
+             …/000001.blk …       a stream: its directory has blocks, or index.db
+             …/index.db  key.db
+             …/state.db 000001.log   a consumer: its directory has a checkpoint, or logs
+             …/damaged/           what was set aside; not looked at
+
+Promise
+- What is found is what a server would find: the journal's replay and the recovery of streams and
+  consumers are the same code, run on a copy in memory of what they would change (overlay_disk.py).
+- Every damage is a `Finding` with file, offset, length, and the sequences it cost where a message
+  was lost. A torn end is none: no one was told that it is there.
+- No file is written. The volume's lock is held meanwhile: what changes cannot be judged.
+- One stream's blocks are in memory at a time, a window of them.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from natsd.store import recovery
+from natsd.store.consumer_files import (
+    CHECKPOINT_FILE,
+    DAMAGED_DIRECTORY,
+    LOG_SUFFIX,
+    recover,
+)
+from natsd.store.consumer_state import AckPolicy
+from natsd.store.consumer_tracker import ConsumerTracker
+from natsd.store.disk import Disk
+from natsd.store.doubled_file import decode_doubled, read_file
+from natsd.store.errors import ConsumerStateDamaged, EncryptionError
+from natsd.store.found_damage import FoundDamage
+from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
+from natsd.store.journal_replay import replay
+from natsd.store.keys import KEY_FILE, MAGIC, DataKey, OperatorKeys, Random, open_data_key
+from natsd.store.overlay_disk import OverlayDisk
+from natsd.store.stored_blocks import BLOCK_SUFFIX, StoredBlocks, block_id_of
+from natsd.store.volume import LOCK_NAME
+
+BLOCK_BYTES_MAX: Final = 8 << 20  # no block is written here; this only sizes one that would be
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Damage in a file. Messages first to last were lost; both 0 where none was.
+
+    `last_sequence` 0 with a first one: how far it goes is not known.
+    """
+
+    file: str
+    offset: int
+    length: int
+    what: str
+    first_sequence: int = 0
+    last_sequence: int = 0
+
+    def __str__(self) -> str:
+        return str(
+            FoundDamage(
+                Path(self.file),
+                self.offset,
+                self.length,
+                self.first_sequence,
+                self.last_sequence,
+                self.what,
+            )
+        )
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check has seen and found. `unchecked`: what could not be read, one line each."""
+
+    streams: int = 0
+    blocks: int = 0
+    messages: int = 0
+    consumers: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.findings or self.unchecked)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**asdict(self), "clean": self.is_clean}
+
+
+def check_volume(disk: Disk, root: Path, operator: OperatorKeys, random: Random) -> Report:
+    """Look through the volume in `root`. Blocks.
+
+    Raises DirectoryLocked while a server uses it, and `OSError`. `random` goes into nothing that is
+    kept.
+    """
+    with contextlib.ExitStack() as stack:
+        if disk.exists(root / LOCK_NAME):
+            stack.callback(disk.lock(root / LOCK_NAME).release)
+        return check_unlocked(disk, root, operator, random)
+
+
+def check_unlocked(disk: Disk, root: Path, operator: OperatorKeys, random: Random) -> Report:
+    """`check_volume` for who holds the lock already."""
+    report = Report()
+    overlay = OverlayDisk(disk)
+    for damage in replay(overlay, root).damage:
+        report.findings.append(Finding(str(damage.path), damage.offset, 0, damage.what))
+    for directory in directories_below(overlay, root):
+        names = overlay.listdir(directory)
+        if is_stream(names):
+            check_stream(overlay, root, directory, operator, random, report)
+        if is_consumer(names):
+            check_consumer(overlay, directory, random, report)
+    return report
+
+
+def directories_below(disk: Disk, root: Path) -> Iterator[Path]:
+    """`root` and every directory in it, sorted, but for what was set aside."""
+    yield root
+    for name in disk.listdir(root):
+        if disk.is_directory(root / name) and name != DAMAGED_DIRECTORY:
+            yield from directories_below(disk, root / name)
+
+
+def is_stream(names: list[str]) -> bool:
+    """Whether a directory with these names keeps a stream's messages."""
+    return INDEX_NAME in names or any(map(block_id_of, names))
+
+
+def is_consumer(names: list[str]) -> bool:
+    """Whether a directory with these names keeps a consumer's state."""
+    return CHECKPOINT_FILE in names or any(
+        name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal() for name in names
+    )
+
+
+def context_of(root: Path, directory: Path) -> str:
+    """What a stream's key is bound to: where its files are in the volume."""
+    return directory.relative_to(root).as_posix()
+
+
+def check_stream(
+    disk: Disk,
+    root: Path,
+    directory: Path,
+    operator: OperatorKeys,
+    random: Random,
+    report: Report,
+) -> None:
+    """One stream's key, index and blocks. `disk` is written to."""
+    report.streams += 1
+    names = disk.listdir(directory)
+    report.blocks += sum(name.endswith(BLOCK_SUFFIX) for name in names)
+    if KEY_FILE in names:
+        report.findings += check_doubled(disk, directory / KEY_FILE, MAGIC)
+    try:
+        opened = open_data_key(disk, directory, context_of(root, directory), operator, random)
+    except EncryptionError as error:
+        report.unchecked.append(str(error))
+        return
+    data_key = opened.data_key if opened else None
+    found = recover_stream(disk, directory, data_key, random, report.findings)
+    report.messages += found.msgs
+    report.findings += [finding_of(damage) for damage in found.damage]
+
+
+def recover_stream(
+    disk: Disk,
+    directory: Path,
+    data_key: DataKey | None,
+    random: Random,
+    findings: list[Finding],
+) -> recovery.Recovered:
+    """What the stream's own recovery finds; the index's damage goes to `findings`."""
+    image = None
+    if disk.exists(directory / INDEX_NAME):
+        try:
+            image = read_image(disk, directory, data_key, random)
+        except DamagedIndex as error:
+            path = str(directory / INDEX_NAME)
+            findings.append(Finding(path, error.offset, 0, str(error)))
+    return recovery.recover(stored_blocks(disk, directory, data_key, random), image)
+
+
+def stored_blocks(
+    disk: Disk, directory: Path, data_key: DataKey | None, random: Random
+) -> StoredBlocks:
+    """A stream's block files."""
+    return StoredBlocks(disk, directory, random, block_bytes_max=BLOCK_BYTES_MAX, data_key=data_key)
+
+
+def read_image(disk: Disk, directory: Path, data_key: DataKey | None, random: Random) -> StoreImage:
+    """What index.db says; raises DamagedIndex."""
+    data = read_file(disk, directory / INDEX_NAME)
+    seal = data_key.seal(seed_of(data), 0, random) if data_key else None
+    image, _ = read_index(data, seal)
+    return image
+
+
+def check_consumer(disk: Disk, directory: Path, random: Random, report: Report) -> None:
+    """One consumer's checkpoint and log. `disk` is written to."""
+    report.consumers += 1
+    tracker = ConsumerTracker(AckPolicy.EXPLICIT)  # the checkpoint tells its own
+    try:
+        log, found = recover(disk, directory, tracker, random)
+    except ConsumerStateDamaged as error:
+        path = directory / CHECKPOINT_FILE
+        length = len(read_file(disk, path)) if disk.exists(path) else 0
+        report.findings.append(Finding(str(path), 0, length, str(error)))
+        return
+    log.file.close()
+    for damage in found.damage:
+        cost = "" if damage.harmless else " (changes lost)"
+        report.findings.append(
+            Finding(str(damage.path), damage.offset, damage.length, f"{damage.what}{cost}")
+        )
+
+
+def check_doubled(disk: Disk, path: Path, magic: bytes) -> list[Finding]:
+    """The copies of a doubled file that do not verify."""
+    damage = decode_doubled(magic, read_file(disk, path)).damage
+    return [Finding(str(path), d.offset, d.length, "copy does not verify") for d in damage]
+
+
+def finding_of(damage: FoundDamage) -> Finding:
+    """A stream's damage as a finding."""
+    return Finding(
+        str(damage.path),
+        damage.offset,
+        damage.length,
+        damage.what,
+        damage.first_sequence,
+        damage.last_sequence,
+    )

@@ -1,0 +1,223 @@
+"""The files of a consumer's state: which there are, what they say, what is done about damage.
+
+    obs/<consumer>/state.db     checkpoint, a doubled file (doubled_file.py), body:
+                                0 log id u32 · 4 zero u32 · 8 seed of the log u64
+                                16 changes before the log u64 · 24 the state (consumer_tracker.pyx)
+                   000007.log   the changes since, in extents (consumer_log.pxd); its id is 7
+                   damaged/     logs that were found damaged, as they were found
+
+Promise
+- The checkpoint decides: the one log that it names counts, every other is a leftover. A log is on
+  disk before the checkpoint that names it.
+- `recover` cuts a torn tail. Damage is reported with file and offset, the damaged log is set aside,
+  and the state goes on in a new one: what parity gives back is kept, and behind a gap nothing
+  counts but acks of what is known to be pending.
+- Without a checkpoint that verifies there is no state: nothing is changed then.
+
+Everything here blocks and raises OSError.
+"""
+
+import contextlib
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from natsd.store.consumer_log import LogScan, encode_log_header, scan_log
+from natsd.store.consumer_tracker import ConsumerTracker
+from natsd.store.disk import Disk, DiskFile, make_directories
+from natsd.store.doubled_file import (
+    UNFINISHED_SUFFIX,
+    decode_doubled,
+    read_file,
+    replace_doubled,
+)
+from natsd.store.errors import ConsumerStateDamaged, DamagedEncoding
+
+CHECKPOINT_FILE: Final = "state.db"
+CHECKPOINT_MAGIC: Final = b"NATSDOCP"
+CHECKPOINT: Final = struct.Struct("<IIQQ")
+LOG_SUFFIX: Final = ".log"
+LOG_HEADER_BYTES: Final = 64
+DAMAGED_DIRECTORY: Final = "damaged"
+
+Random: TypeAlias = Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class FileDamage:
+    """Bytes that do not verify. `harmless`: nothing was lost by them."""
+
+    path: Path
+    offset: int
+    length: int
+    what: str
+    harmless: bool
+
+    def __str__(self) -> str:
+        cost = "nothing lost" if self.harmless else "changes lost"
+        return f"{self.path}: {self.length} bytes at {self.offset}: {self.what} ({cost})"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A log, and what the checkpoint that names it says of it."""
+
+    log_id: int
+    seed: int
+    total: int
+    path: Path
+
+    @property
+    def checkpoint(self) -> bytes:
+        return CHECKPOINT.pack(self.log_id, 0, self.seed, self.total)
+
+    def following(self, total: int, random: Random) -> "Generation":
+        """The next one, which begins when there were `total` changes."""
+        return first_generation(self.path.parent, random, self.log_id + 1, total)
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What opening found; `set_aside` is where the damaged log is now."""
+
+    damage: list[FileDamage] = field(default_factory=list)
+    torn_at: int | None = None
+    late_acks: int = 0
+    set_aside: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLog:
+    """A log that can be appended to: at `end`, after `total` changes in all."""
+
+    generation: Generation
+    file: DiskFile
+    end: int
+    total: int
+
+
+def first_generation(
+    directory: Path, random: Random, log_id: int = 1, total: int = 0
+) -> Generation:
+    """A log that is nowhere yet, with a seed of its own."""
+    seed = int.from_bytes(random(8), "little")
+    return Generation(log_id, seed, total, directory / f"{log_id:06}{LOG_SUFFIX}")
+
+
+def write_generation(disk: Disk, generation: Generation, state: bytes) -> OpenLog:
+    """A new, empty log, then the checkpoint that names it; both are on disk on return."""
+    file = disk.open(generation.path, create=True)
+    try:
+        file.truncate(0)
+        header = encode_log_header(generation.log_id, generation.seed, generation.total)
+        file.pwrite(header, 0)
+        file.fsync()
+        path = generation.path.with_name(CHECKPOINT_FILE)
+        # This syncs the directory, and with it the name of the log.
+        replace_doubled(disk, path, CHECKPOINT_MAGIC, generation.checkpoint + state)
+    except BaseException:
+        file.close()
+        raise
+    return OpenLog(generation, file, LOG_HEADER_BYTES, generation.total)
+
+
+def create(disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random) -> OpenLog:
+    """The files of a new consumer."""
+    make_directories(disk, directory)
+    return write_generation(disk, first_generation(directory, random), tracker.encode())
+
+
+def recover(
+    disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random
+) -> tuple[OpenLog, Recovery]:
+    """Bring an empty tracker to what is on disk. Raises ConsumerStateDamaged."""
+    recovery = Recovery()
+    generation = _read_checkpoint(disk, directory, tracker, recovery)
+    _remove_leftovers(disk, directory, generation)
+    scan = _read_log(disk, generation, recovery)
+    if scan is not None:
+        tracker.replay(scan.entries)
+        recovery.late_acks = tracker.replay_late(scan.late)
+    if scan is None or recovery.damage:
+        total = generation.total if scan is None else scan.total
+        recovery.set_aside = _set_aside(disk, generation)
+        return write_generation(
+            disk, generation.following(total, random), tracker.encode()
+        ), recovery
+    file = disk.open(generation.path)
+    if scan.torn:
+        recovery.torn_at = scan.end
+        file.truncate(scan.end)
+        file.fsync()
+    return OpenLog(generation, file, scan.end, scan.total), recovery
+
+
+def _read_checkpoint(
+    disk: Disk, directory: Path, tracker: ConsumerTracker, recovery: Recovery
+) -> Generation:
+    path = directory / CHECKPOINT_FILE
+    if not disk.exists(path):
+        raise ConsumerStateDamaged(f"{path} is missing")
+    doubled = decode_doubled(CHECKPOINT_MAGIC, read_file(disk, path))
+    if doubled.body is None:
+        raise ConsumerStateDamaged(f"{path} is damaged: no copy of the state verifies")
+    try:
+        log_id, _, seed, total = CHECKPOINT.unpack_from(doubled.body)
+        tracker.decode(doubled.body[CHECKPOINT.size :])
+    except (struct.error, DamagedEncoding) as error:
+        raise ConsumerStateDamaged(f"{path} is damaged: {error}") from None
+    recovery.damage += [
+        FileDamage(path, damage.offset, damage.length, "copy does not verify", harmless=True)
+        for damage in doubled.damage
+    ]
+    return Generation(log_id, seed, total, directory / f"{log_id:06}{LOG_SUFFIX}")
+
+
+def _remove_leftovers(disk: Disk, directory: Path, generation: Generation) -> None:
+    """Logs before and behind the one that counts, and files that were never finished."""
+    for name in disk.listdir(directory):
+        is_log = name.endswith(LOG_SUFFIX) and name != generation.path.name
+        if is_log or name.endswith(UNFINISHED_SUFFIX):
+            disk.unlink(directory / name)
+
+
+def _read_log(disk: Disk, generation: Generation, recovery: Recovery) -> LogScan | None:
+    path = generation.path
+    if not disk.exists(path):
+        recovery.damage.append(FileDamage(path, 0, 0, "log is missing", harmless=False))
+        return None
+    data = read_file(disk, path)
+    header = encode_log_header(generation.log_id, generation.seed, generation.total)
+    if data[:LOG_HEADER_BYTES] != header:
+        what = "header does not verify"
+        recovery.damage.append(FileDamage(path, 0, LOG_HEADER_BYTES, what, harmless=True))
+    scan = scan_log(data, generation.seed, generation.total)
+    recovery.damage += [FileDamage(path, *damage) for damage in scan.damage]
+    return scan
+
+
+def _set_aside(disk: Disk, generation: Generation) -> Path | None:
+    """Keep a damaged log where no recovery looks; its place in the checkpoint is then empty."""
+    if not disk.exists(generation.path):
+        return None
+    directory = generation.path.parent / DAMAGED_DIRECTORY
+    make_directories(disk, directory)
+    aside = directory / generation.path.name
+    disk.rename(generation.path, aside)
+    disk.sync_dir(directory)
+    return aside
+
+
+def remove_log(disk: Disk, log: OpenLog) -> None:
+    """A log that no checkpoint names any more; if it cannot be removed now, recovery will."""
+    with contextlib.suppress(OSError):
+        log.file.close()
+        disk.unlink(log.generation.path)
+
+
+def remove_directory(disk: Disk, directory: Path) -> None:
+    """The consumer with all its files; on disk on return."""
+    disk.rmtree(directory)
+    disk.sync_dir(directory.parent)

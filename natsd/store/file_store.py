@@ -1,0 +1,310 @@
+"""FileStore: one stream's messages in the block files of one directory.
+
+    <directory>/  000001.blk …   the messages (stored_blocks.py)
+                  index.db       what the blocks hold as of some commit (index_db.py)
+                  key.db         the stream's key, where it is encrypted (keys.py)
+
+    MessageLog decides │ FileCommits makes it durable │ BlockCare does what may wait │ BlockCache
+    reads what is not in memory
+
+Promise
+- Everything of natsd.store.store.Store: `append` and the reads of what is in memory answer at once;
+  what must wait for the disk is awaited, in the volume's threads.
+- Memory does not grow with what is on disk: blocks share the volume's budgets, and a block that is
+  out of memory keeps which of its sequences are gone.
+- An operation that would hold the loop goes on in slices (log_store.py).
+- What is damaged on disk is in `damage`, was logged in one line each, and is never served.
+- A store with nothing to do has no task, no timer and no thread.
+
+Source: nats-server's filestore for what the operations mean; "Durability" of the design.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from natsd.store.block import MsgBlock
+from natsd.store.block_cache import BlockCache
+from natsd.store.block_care import BlockCare
+from natsd.store.errors import (
+    MessageDamaged,
+    MessageNotFound,
+    StoreClosed,
+    StoreError,
+)
+from natsd.store.file_commits import FileCommits
+from natsd.store.found_damage import FoundDamage
+from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
+from natsd.store.index_keeper import IndexKeeper
+from natsd.store.index_recovery import recover_by_index
+from natsd.store.journaled_log import JournaledLog
+from natsd.store.keys import OperatorKeys, create_data_key, open_data_key
+from natsd.store.log_store import LogStore
+from natsd.store.record import StoredMessage
+from natsd.store.recovery import Recovered, recover
+from natsd.store.store import Limits
+from natsd.store.stored_blocks import RandomBytes, Read, StoredBlock, StoredBlocks
+from natsd.store.volume import Volume
+
+LARGE_BLOCK_BYTES = 8 << 20
+MEDIUM_BLOCK_BYTES = 4 << 20
+ENCRYPTED_BLOCK_BYTES = 2 << 20
+SMALL_BLOCK_BYTES = 32_000
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How a stream's files are kept. `block_bytes_max` 0: by the limits, as nats-server does."""
+
+    block_bytes_max: int = 0
+    compress: bool = False
+    keys: OperatorKeys = field(default_factory=OperatorKeys)
+    context: str = ""  # the stream's name, which its key is bound to
+    always_sync: bool = False
+
+
+def block_bytes_for(limits: Limits, options: FileOptions) -> int:
+    """The size of a block: nats-server 2.14 reference 11.2."""
+    if options.block_bytes_max:
+        return options.block_bytes_max
+    largest = ENCRYPTED_BLOCK_BYTES if options.keys.key is not None else LARGE_BLOCK_BYTES
+    if limits.max_bytes <= 0:
+        return largest
+    quarter = limits.max_bytes // 4
+    if quarter <= SMALL_BLOCK_BYTES:
+        return SMALL_BLOCK_BYTES
+    return min(largest, LARGE_BLOCK_BYTES if quarter >= LARGE_BLOCK_BYTES else MEDIUM_BLOCK_BYTES)
+
+
+class FileStore(LogStore):
+    """Made by `open`; ended by `close` or `destroy`."""
+
+    def __init__(
+        self,
+        volume: Volume,
+        log: JournaledLog,
+        blocks: StoredBlocks,
+        recovered: Recovered,
+        options: FileOptions,
+    ) -> None:
+        super().__init__(log)
+        self.damage = recovered.damage
+        self._volume = volume
+        self._blocks = blocks
+        self._cache = BlockCache(volume, log, blocks, self._note_lost)
+        self._care = BlockCare(volume, log, blocks, self._cache, compress=options.compress)
+        self._commits = FileCommits(volume, log, blocks, self._care, number=recovered.commit_number)
+        self._index = IndexKeeper(
+            volume, log, blocks, self._commits, self.damage, asyncio.get_running_loop().time
+        )
+        self._care.commits, self._care.index = self._commits, self._index
+        volume.committer.attach(self._commits, always_sync=options.always_sync)
+
+    @classmethod
+    async def open(
+        cls,
+        volume: Volume,
+        directory: Path,
+        limits: Limits,
+        random_bytes: RandomBytes,
+        options: FileOptions | None = None,
+    ) -> Self:
+        """The store of that directory, new or as it was left. Raises StoreError, `OSError`."""
+        chosen = options or FileOptions()
+        blocks, recovered = await volume.read(
+            _open_files, volume, directory, limits, random_bytes, chosen
+        )
+        for damage in recovered.damage:
+            _logger.error("%s", damage)
+        log = JournaledLog(limits, lambda base: blocks.create(base, log.last_time_ns))
+        if recovered.blocks or recovered.last_sequence:
+            _adopt(log, recovered)
+        store = cls(volume, log, blocks, recovered, chosen)
+        await store._begin(recovered)
+        return store
+
+    async def _begin(self, recovered: Recovered) -> None:
+        for stored in recovered.blocks[:-1]:
+            self._cache.held(stored.block)
+        if recovered.blocks and not recovered.is_closed:
+            await self._commits.mark()
+        if recovered.unfinished_erasures:
+            number = self._commits.number
+            self._commits.erasing.add(number)
+            self._care.later(partial(self._care.erase, recovered.unfinished_erasures, number))
+        if len(recovered.blocks) > 1 and not recovered.used_index:
+            self._care.later(self._index.write)
+        if self._log.is_behind:
+            self._settle_soon()
+
+    # What a LogStore asks for
+
+    async def fetch(self, block: MsgBlock) -> None:
+        await self._cache.warm(block)
+
+    def changed(self) -> None:
+        self._commits.changed()
+
+    async def synced(self) -> None:
+        """See Store. Raises StoreFull or StoreReadOnly if what was done is not on disk."""
+        self._check_open()
+        await self._commits.synced()
+
+    @property
+    def durable_sequence(self) -> int:
+        """See Store."""
+        return self._commits.durable_sequence
+
+    async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
+        """The removal of all above `sequence` is on disk."""
+        await self._care.cut(beyond, cut, sequence)
+        await self._commits.mark()
+
+    # Reading
+
+    def load_cached(self, sequence: int) -> StoredMessage | None:
+        """See Store."""
+        try:
+            return self._log.load(sequence)
+        except MessageNotFound:
+            self._check_damage(sequence)
+            raise
+
+    async def load(self, sequence: int) -> StoredMessage:
+        """See Store."""
+        try:
+            return await super().load(sequence)
+        except MessageNotFound:
+            self._check_damage(sequence)
+            raise
+
+    async def write_index(self) -> None:
+        """Write index.db now, as of the next commit. Raises StoreError, `OSError`."""
+        self._check_open()
+        await self._index.write()
+
+    # Trouble
+
+    def _note_lost(self, stored: StoredBlock, read: Read, lost: list[int]) -> None:
+        """Messages that were there when the block was opened, and do not verify any more."""
+        for found in read.damage:
+            damage = FoundDamage(stored.path, *found)
+            if damage not in self.damage:
+                self.damage.append(damage)
+                _logger.error("%s", damage)
+
+    def _check_damage(self, sequence: int) -> None:
+        for found in self.damage:
+            if found.covers(sequence):
+                raise MessageDamaged(sequence, str(found.path), found.offset)
+
+    # The end
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._log.refuse_changes(StoreClosed)
+        if self._settling is not None:
+            await self._settling
+        try:
+            await self._commits.close()
+            await self._care.finished()
+            if self._blocks.all:
+                await self._index.write()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        await self._cache.close()
+        for stored in self._blocks.all:
+            if stored.file is not None:
+                with contextlib.suppress(StoreError):
+                    await self._volume.committer.settle(stored.file)
+                stored.close()
+        self._volume.committer.detach(self._commits)
+
+    async def destroy(self) -> None:
+        self._closed = True
+        if self._settling is not None:
+            await self._settling
+        with contextlib.suppress(StoreError):
+            await self._commits.pause()
+        await self._care.finished()
+        await self._cache.close()
+        await self._volume.committer.forget_below(self._blocks.directory)
+        for stored in self._blocks.all:
+            stored.close()
+        self._volume.committer.detach(self._commits)
+        await self._volume.read(_destroy, self._volume, self._blocks.directory)
+
+
+def _open_files(
+    volume: Volume,
+    directory: Path,
+    limits: Limits,
+    random_bytes: RandomBytes,
+    options: FileOptions,
+) -> tuple[StoredBlocks, Recovered]:
+    """Blocks."""
+    disk = volume.disk
+    is_new = not disk.exists(directory) or not disk.listdir(directory)
+    volume.make_directory(directory)
+    if is_new:
+        key = create_data_key(disk, directory, options.context, options.keys, random_bytes)
+    else:
+        opened = open_data_key(disk, directory, options.context, options.keys, random_bytes)
+        for note in opened.notes if opened else ():
+            _logger.warning("%s", note)
+        key = opened.data_key if opened else None
+    blocks = StoredBlocks(
+        disk,
+        directory,
+        random_bytes,
+        block_bytes_max=block_bytes_for(limits, options),
+        data_key=key,
+    )
+    image, subjects = _read_index(blocks)
+    by_index = recover_by_index(blocks, image, subjects) if image else None
+    return blocks, by_index or recover(blocks, image)
+
+
+def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:
+    """What index.db says, if it says anything."""
+    path = blocks.directory / INDEX_NAME
+    if not blocks.disk.exists(path):
+        return None, []
+    with contextlib.closing(blocks.disk.open(path, write=False)) as file:
+        data = file.pread(file.size(), 0)
+    try:
+        return read_index(data, blocks.seal(seed_of(data), 0))
+    except DamagedIndex as error:
+        _logger.warning("%s: %s; the blocks are scanned", path, error)
+        return None, []
+
+
+def _adopt(log: JournaledLog, found: Recovered) -> None:
+    log.take_over(
+        [stored.block for stored in found.blocks],
+        found.subjects,
+        found.dead,
+        found.expiries,
+        first_sequence=found.first_sequence,
+        last_sequence=found.last_sequence,
+        first_time_ns=found.first_time_ns,
+        last_time_ns=found.last_time_ns,
+        msgs=found.msgs,
+        live_bytes=found.live_bytes,
+    )
+
+
+def _destroy(volume: Volume, directory: Path) -> None:
+    """Blocks. The name goes first, so that what is left after a crash is no store."""
+    volume.disk.rmtree(directory)
+    volume.disk.sync_dir(directory.parent)

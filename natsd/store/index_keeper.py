@@ -1,0 +1,136 @@
+"""Writes a stream's index.db: at the end, and now and then while the stream goes on.
+
+    a commit is taken ─▶ freeze: what is small is copied, subjects are copied as they change
+    it is on disk     ─▶ pieces of the subjects, a slice of the loop each ─▶ index.db, replaced
+    it failed         ─▶ forgotten
+
+Promise
+- What is written is the stream as of one commit, and that commit is on disk before index.db is.
+- It is due after INTERVAL_S or CHANGES_MAX messages; an idle store has no timer and is not due.
+- If it cannot be written, the old one stays, and recovery reads more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from natsd.store.disk import DiskFile
+from natsd.store.file_commits import FileCommits
+from natsd.store.found_damage import FoundDamage, encode_damage
+from natsd.store.index_db import INDEX_NAME, NEW_SUFFIX, IndexWriter, StoreImage
+from natsd.store.journaled_log import JournaledLog
+from natsd.store.rebuild import dump_expiries, pack_blocks
+from natsd.store.stored_blocks import StoredBlocks
+from natsd.store.subject_snapshot import SubjectSnapshot
+from natsd.store.volume import Volume
+
+INTERVAL_S = 120.0
+CHANGES_MAX = 1_000_000
+KEYS_PER_SLICE = 4_000
+
+
+@dataclass(slots=True)
+class Frozen:
+    """A stream as of a commit; `subjects` is given up with `close`."""
+
+    image: StoreImage
+    subjects: SubjectSnapshot
+
+
+class IndexKeeper:
+    """Made by FileStore, for as long as it is open."""
+
+    def __init__(
+        self,
+        volume: Volume,
+        log: JournaledLog,
+        blocks: StoredBlocks,
+        commits: FileCommits,
+        damage: list[FoundDamage],
+        clock_s: Callable[[], float],
+    ) -> None:
+        self._volume = volume
+        self._log = log
+        self._blocks = blocks
+        self._commits = commits
+        self._damage = damage
+        self._clock_s = clock_s
+        self._written_at_s = clock_s()
+        self._written_sequence = log.last_sequence
+        self._is_writing = False
+        self._frozen: Frozen | None = None
+        self._new_path = blocks.directory / (INDEX_NAME + NEW_SUFFIX)
+
+    @property
+    def is_due(self) -> bool:
+        """Much has changed, or some and long ago. For a store that has just committed."""
+        if self._is_writing:
+            return False
+        changes = self._log.last_sequence - self._written_sequence
+        return changes >= CHANGES_MAX or self._clock_s() - self._written_at_s >= INTERVAL_S
+
+    async def write(self) -> None:
+        """Write what there is, as of the next commit or of now. Raises StoreError, `OSError`."""
+        if self._is_writing:
+            return
+        self._is_writing = True
+        self._written_at_s = self._clock_s()
+        self._written_sequence = self._log.last_sequence
+        try:
+            if self._log.is_quiet and not self._commits.erasing:
+                self._freeze(self._commits.number)
+            else:
+                self._commits.at_commit = self._freeze
+            await self._commits.synced()
+            await self._commits.until_on_disk()
+            if self._frozen is not None:
+                await self._write(self._frozen)
+        finally:
+            self._is_writing = False
+            self._commits.at_commit = None
+            frozen, self._frozen = self._frozen, None
+            if frozen is not None:
+                frozen.subjects.close()
+
+    def _freeze(self, number: int) -> None:
+        """Everything the log did so far is in that commit, and nothing else."""
+        log = self._log
+        subjects = SubjectSnapshot(log.subjects)
+        state = log.state()
+        image = StoreImage(
+            commit_number=number,
+            first_sequence=log.first_sequence,
+            last_sequence=log.last_sequence,
+            first_time_ns=state.first_time_ns,
+            last_time_ns=log.last_time_ns,
+            births=log.subjects.births,
+            message_count=log.msgs,
+            live_bytes=log.live_bytes,
+            packed_blocks=pack_blocks(log.all_blocks),
+            deleted=log.dead.encode(),
+            expiries=dump_expiries(log.expiries),
+            damage=encode_damage(self._damage),
+        )
+        self._frozen = Frozen(image, subjects)
+
+    async def _write(self, frozen: Frozen) -> None:
+        seed = int.from_bytes(self._blocks.random_bytes(8), "little")
+        writer = IndexWriter(seed, self._blocks.seal(seed, 0))
+        file = await self._volume.read(self._create)
+        try:
+            at = await self._volume.read(file.pwrite, writer.begin(frozen.image), 0)
+            while (piece := frozen.subjects.next_piece(KEYS_PER_SLICE)) is not None:
+                at += await self._volume.read(file.pwrite, writer.subjects(piece), at)
+            await self._volume.read(file.pwrite, writer.end(), at)
+            await self._volume.read(file.fsync)
+        finally:
+            file.close()
+        await self._volume.read(self._rename)
+
+    def _create(self) -> DiskFile:
+        file = self._blocks.disk.open(self._new_path, create=True)
+        file.truncate(0)
+        return file
+
+    def _rename(self) -> None:
+        self._blocks.disk.rename(self._new_path, self._blocks.directory / INDEX_NAME)
+        self._blocks.disk.sync_dir(self._blocks.directory)

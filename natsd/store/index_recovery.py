@@ -1,0 +1,336 @@
+"""Opening a stream by its index.db: only what was written since is read.
+
+    blocks   │ 1 sealed │ 2 sealed │ 3 open ┆ new │ 4 new │
+    index.db  as of commit N ───────────────▶┆
+    read                 headers   │ all of them  │ all   │   and those old ones in which messages
+                                                              were removed since
+
+Promise
+- The result is that of a full scan (recovery.py), or None: index.db speaks of other blocks than
+  those that are there, or of what cannot be known without reading more. It never wins against them.
+- Time grows with what was written and removed since, and with the number of blocks and subjects.
+- Nothing is changed on disk, but for the end of the newest block where that is torn.
+- All of this blocks: it belongs into a thread.
+
+Source: "Recovery trusts nothing" of the design.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+
+from natsd.store.block import MsgBlock
+from natsd.store.block_summary import BlockSummary
+from natsd.store.errors import DamagedEncoding
+from natsd.store.found_damage import decode_damage
+from natsd.store.index_db import BlockImage, StoreImage
+from natsd.store.rebuild import (
+    BlockShare,
+    load_expiries,
+    note_gaps,
+    set_slots,
+    unnote_removed,
+)
+from natsd.store.recovery import Recovered, cut_torn, read_block, stored_block
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.stored_blocks import (
+    WRAPPED,
+    Read,
+    StoredBlock,
+    StoredBlocks,
+    block_id_of,
+    header_flags,
+    header_seed,
+)
+from natsd.store.subject_index import SubjectIndex
+from natsd.store.subject_snapshot import load_subjects
+
+HEADER_BYTES = 64
+
+
+class _Mismatch(Exception):
+    """index.db and the blocks do not fit."""
+
+
+@dataclass(slots=True)
+class _Since:
+    """What the commits after index.db say."""
+
+    removed: SequenceSet = field(default_factory=SequenceSet)
+    erased: SequenceSet = field(default_factory=SequenceSet)
+    floor: int = 0
+    last_sequence: int = 0
+    commit_number: int = 0
+    is_closed: bool = False
+
+
+def recover_by_index(
+    blocks: StoredBlocks, image: StoreImage, subjects: list[bytes]
+) -> Recovered | None:
+    """Blocks. Raises `OSError`."""
+    try:
+        return _ByIndex(blocks, image).run(subjects)
+    except (_Mismatch, DamagedEncoding):
+        for stored in blocks.all:
+            blocks.drop(stored)
+        return None
+
+
+class _ByIndex:
+    def __init__(self, blocks: StoredBlocks, image: StoreImage) -> None:
+        self._blocks = blocks
+        self._image = image
+        self._since = _Since()
+        self._dead = SequenceSet.decode(image.deleted)
+        self._found = Recovered(used_index=True)
+
+    def run(self, subjects: list[bytes]) -> Recovered:
+        images = {each.block_id: each for each in self._image.blocks}
+        if not images:
+            raise _Mismatch
+        names = self._blocks.disk.listdir(self._blocks.directory)
+        ids = sorted(filter(None, map(block_id_of, names)))
+        newest = max(images)
+        if any(number < newest and number not in images for number in ids):
+            raise _Mismatch
+        to_read = [i for i in ids if i not in images or images[i].is_open or i == newest]
+        reads = [(number, self._read(number, images.get(number))) for number in to_read]
+        for number, read in reads:
+            self._take_since(read, images.get(number))
+        self._check_since(reads, images)
+        self._found.damage = decode_damage(self._image.damage, self._blocks.directory)
+        self._load_subjects(subjects)
+        stored = self._old_blocks(images, ids, to_read)
+        stored += [self._read_block(number, read, images) for number, read in reads]
+        self._finish(stored, ids)
+        return self._found
+
+    # What was written since
+
+    def _read(self, number: int, image: BlockImage | None) -> Read:
+        read = read_block(self._blocks, number, image=image)
+        scan = read.scan
+        if not scan.readable or scan.damage or scan.torn_commit or not scan.commit_number:
+            raise _Mismatch
+        if image is None:
+            return read
+        if scan.seed != image.seed or scan.end < image.size:
+            raise _Mismatch
+        if scan.end == image.size and scan.commit_number != image.commit_number:
+            raise _Mismatch
+        return read
+
+    def _take_since(self, read: Read, image: BlockImage | None) -> None:
+        scan, since = read.scan, self._since
+        start = image.size if image else 0
+        for offset, erased, encoded in scan.tombstones:
+            if offset >= start:
+                removed = SequenceSet.decode(encoded)
+                since.removed.union_update(removed)
+                if erased:
+                    since.erased.union_update(removed)
+        since.floor = scan.first_sequence
+        since.last_sequence = scan.last_sequence
+        since.commit_number = scan.commit_number
+        since.is_closed = scan.closed and not scan.torn_bytes
+
+    def _check_since(self, reads: list[tuple[int, Read]], images: dict[int, BlockImage]) -> None:
+        since, image = self._since, self._image
+        if self._overlap(reads, images):
+            raise _Mismatch
+        if since.commit_number < image.commit_number or since.last_sequence < image.last_sequence:
+            raise _Mismatch  # cut back since, or not these blocks
+        if since.floor < image.first_sequence and image.message_count:
+            since.floor = image.first_sequence
+
+    def _overlap(self, reads: list[tuple[int, Read]], images: dict[int, BlockImage]) -> bool:
+        """Is a sequence used twice, after a cut?"""
+        last = 0
+        for number, read in reads:
+            base = read.scan.base_sequence
+            if base <= last or (number not in images and base <= self._image.last_sequence):
+                return True
+            last = read.scan.last_sequence
+        return False
+
+    def _load_subjects(self, pieces: list[bytes]) -> None:
+        index = SubjectIndex(self._image.births)
+        self._found.subjects = index
+        if self._since.floor > self._image.last_sequence:
+            return  # all of it is gone
+        for piece in pieces:
+            load_subjects(index, piece)
+
+    # The blocks that index.db tells of
+
+    def _old_blocks(
+        self, images: dict[int, BlockImage], ids: list[int], to_read: list[int]
+    ) -> list[StoredBlock]:
+        old = []
+        for number, image in sorted(images.items()):
+            if number in to_read:
+                continue
+            if number not in ids:
+                if image.message_count and self._since.floor <= image.last_sequence:
+                    raise _Mismatch
+                self._forget_block(image)
+            elif self._is_touched(image):
+                old.append(self._read_block(number, self._read(number, image), images))
+            else:
+                old.append(self._unread_block(image))
+        return old
+
+    def _is_touched(self, image: BlockImage) -> bool:
+        if self._since.floor > max(image.base_sequence, self._image.first_sequence):
+            return True
+        within = SequenceSet()
+        if image.last_sequence >= image.base_sequence:
+            within.add_range(image.base_sequence, image.last_sequence)
+        within.intersection_update(self._since.removed)
+        return bool(within)
+
+    def _forget_block(self, image: BlockImage) -> None:
+        """Unlinked since. Its messages' subjects are known only if none of them is left."""
+        if image.message_count and self._since.floor <= self._image.last_sequence:
+            raise _Mismatch
+        self._found.msgs -= image.message_count
+        self._found.live_bytes -= image.live_bytes
+
+    def _unread_block(self, image: BlockImage) -> StoredBlock:
+        path = self._blocks.path_of(image.block_id)
+        with contextlib.closing(self._blocks.disk.open(path, write=False)) as file:
+            header = file.pread(HEADER_BYTES, 0)
+            size = file.size()
+        if header_seed(header) != image.seed:
+            raise _Mismatch
+        is_wrapped = bool(header_flags(header) & WRAPPED)
+        if size < (HEADER_BYTES if is_wrapped else image.size):
+            raise _Mismatch
+        block = MsgBlock.from_summary(self._summary(image), self._blocks.block_bytes_max)
+        end = size if is_wrapped else image.size
+        stored = StoredBlock(block, path, is_wrapped, end, end, is_named=True)
+        self._blocks.add(stored)
+        return stored
+
+    def _summary(self, image: BlockImage) -> BlockSummary:
+        dead = SequenceSet()
+        if image.last_sequence >= image.base_sequence:
+            dead.add_range(image.base_sequence, image.last_sequence)
+            below = self._image.first_sequence - 1
+            dead.intersection_update(self._dead)
+            if below >= image.base_sequence:
+                dead.add_range(image.base_sequence, min(below, image.last_sequence))
+        return BlockSummary(
+            image.block_id,
+            image.seed,
+            image.base_sequence,
+            image.last_sequence,
+            image.size,
+            image.commit_number,
+            image.chain,
+            image.last_checksum,
+            image.message_count,
+            image.live_bytes,
+            True,
+            dead.encode(),
+            b"",
+            (),
+        )
+
+    def _read_block(self, number: int, read: Read, images: dict[int, BlockImage]) -> StoredBlock:
+        """One that was written to, or lost messages, since; or is new."""
+        found, since, image = self._found, self._since, images.get(number)
+        stored = stored_block(self._blocks, self._blocks.path_of(number), read)
+        self._blocks.add(stored)
+        block = stored.block
+        old_size = image.size if image else 0
+        for sequence in since.erased:
+            if block.is_live(sequence):
+                found.unfinished_erasures.add(sequence)
+        if since.floor <= self._image.last_sequence:
+            gone, gone_bytes = unnote_removed(
+                block,
+                found.subjects,
+                since.removed,
+                self._dead,
+                self._image.first_sequence,
+                since.floor,
+                old_size,
+            )
+        elif image is not None:
+            gone, gone_bytes = image.message_count, image.live_bytes
+        else:
+            gone = gone_bytes = 0
+        removed = since.removed.copy()
+        removed.union_update(self._dead)
+        floor = max(since.floor, self._image.first_sequence)
+        share = BlockShare(block, removed, floor, old_size)
+        share.merge_into(found.subjects, found.expiries)
+        found.msgs += share.count - gone
+        found.live_bytes += share.live_bytes - gone_bytes
+        found.last_time_ns = share.last_time_ns or found.last_time_ns
+        return stored
+
+    # All of it
+
+    def _finish(self, stored: list[StoredBlock], ids: list[int]) -> None:
+        found, since, image = self._found, self._since, self._image
+        found.blocks = stored
+        found.msgs += image.message_count
+        found.live_bytes += image.live_bytes
+        found.commit_number = since.commit_number
+        found.is_closed = since.is_closed
+        found.last_sequence = since.last_sequence
+        found.last_time_ns = max(found.last_time_ns, image.last_time_ns)
+        load_expiries(found.expiries, image.expiries)
+        self._blocks.next_id = max(self._blocks.next_id, max(ids, default=0) + 1)
+        found.dead = self._dead
+        self._note_dead(stored)
+        if found.msgs == 0:
+            found.first_sequence = max(found.last_sequence + 1, since.floor)
+            found.last_sequence = found.first_sequence - 1
+            found.dead.clear()
+        else:
+            start = max(image.first_sequence, since.floor)
+            found.first_sequence = found.dead.next_absent(start) or start
+            found.dead.discard_range(0, found.first_sequence - 1)
+        found.first_time_ns = image.first_time_ns if image.message_count and found.msgs else 0
+        self._drop_empty()
+        if found.blocks:
+            set_slots(found.blocks[-1].block, found.subjects)
+        cut_torn(self._blocks, found)
+
+    def _note_dead(self, stored: list[StoredBlock]) -> None:
+        """Removed since, and the gaps in what is new."""
+        since, image, dead = self._since, self._image, self._dead
+        old = SequenceSet()
+        if image.last_sequence:
+            old.add_range(1, image.last_sequence)
+        old.intersection_update(since.removed)
+        dead.union_update(old)
+        upto = since.last_sequence
+        for each in reversed(stored):
+            block = each.block
+            first = max(block.base_sequence, image.last_sequence + 1)
+            if upto < first:
+                break
+            note_gaps(block, first, upto, dead)
+            upto = block.base_sequence - 1
+        if upto > image.last_sequence:
+            dead.add_range(image.last_sequence + 1, upto)
+
+    def _drop_empty(self) -> None:
+        found = self._found
+        keep = 0
+        while keep + 1 < len(found.blocks) and (
+            found.blocks[keep + 1].block.base_sequence <= found.first_sequence
+        ):
+            keep += 1
+        for stored in found.blocks[:keep]:
+            self._blocks.drop(stored)
+            found.empty.append(stored.path)
+        del found.blocks[:keep]
+        for stored in found.blocks[:-1]:
+            if stored.block.has_cache:
+                stored.block.seal()
+                stored.block.clear_cache()
+                stored.block.drop_arrays()

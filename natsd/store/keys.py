@@ -1,0 +1,170 @@
+"""The keys of encrypted stores: one of the operator, one of each stream, one of each block.
+
+    operator's key ──HKDF──▶ wrapping key ──AEAD──▶ stream's data key ──HKDF──▶ key of a block
+    (configuration)          (salt, context)        (32 random bytes,           (seed and id of
+                                                     wrapped in key.db)          the block)
+
+    key.db, a doubled file (doubled_file.py), body:
+      0 version u16 · 2 cipher u16 · 4 salt, 32 bytes · 36 nonce, 12 bytes · 48 wrapped data key, 48
+
+Promise
+- The operator's key is never stored, and a data key only wrapped. The context, the stream's name,
+  is authenticated: a key file moved to another stream opens nothing.
+- `key.db` holds everything twice in different pages: a damaged copy is written anew from the other.
+- It opens with the key or with the previous one; in the latter case it is wrapped anew with the
+  key, so that the previous one is needed once. The data key, and with it all blocks, stays.
+- A key that opens nothing is told from a damaged file, and each from a store that was never
+  encrypted; every refusal is one line that names the file.
+- Randomness is an argument: `random(n)` gives n unpredictable bytes (`os.urandom`).
+
+Source: nats-server 2.14 reference 2.8 (`key`, `prev_key`, `cipher`) and 11.2; derivation after
+RFC 5869 (HKDF), where nats-server uses HMAC-SHA256 of the context.
+"""
+
+import enum
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from natsd.store.disk import Disk
+from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled
+from natsd.store.envelope import Aead, Seal
+from natsd.store.errors import KeyFileDamaged, KeyMissing, KeyUnexpected, KeyWrong
+
+Random: TypeAlias = Callable[[int], bytes]
+
+KEY_FILE: Final = "key.db"
+MAGIC: Final = b"NATSDKEY"
+VERSION: Final = 1
+KEY_BYTES: Final = 32
+SALT_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+BODY: Final = struct.Struct(f"<HH{SALT_BYTES}s{NONCE_BYTES}s{KEY_BYTES + 16}s")
+BLOCK_SALT: Final = struct.Struct("<QI")
+
+
+class Cipher(enum.IntEnum):
+    """The number is what files say."""
+
+    CHACHA20_POLY1305 = 1
+    AES_256_GCM = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorKeys:
+    """What the configuration says: `key`, and `previous` while keys are being rotated."""
+
+    key: bytes | None = field(default=None, repr=False)
+    previous: bytes | None = field(default=None, repr=False)
+    cipher: Cipher = Cipher.CHACHA20_POLY1305
+
+
+@dataclass(frozen=True, slots=True)
+class DataKey:
+    """The key of one stream, in memory only."""
+
+    cipher: Cipher
+    secret: bytes = field(repr=False)
+
+    def seal(self, seed: int, block_id: int, random: Random) -> Seal:
+        """What encrypts the block with this seed and number; another seed gives another key."""
+        key = derive(self.secret, BLOCK_SALT.pack(seed, block_id), b"natsd block")
+        return Seal(int(self.cipher), make_aead(self.cipher, key), random)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedKey:
+    """The data key, and what was done to its file, one line each (repaired, rotated)."""
+
+    data_key: DataKey
+    notes: tuple[str, ...]
+
+
+def create_data_key(
+    disk: Disk, directory: Path, context: str, operator: OperatorKeys, random: Random
+) -> DataKey | None:
+    """The key of a new stream, on disk before anything is encrypted with it; None without a key."""
+    if operator.key is None:
+        return None
+    data_key = DataKey(operator.cipher, random(KEY_BYTES))
+    _write(disk, directory / KEY_FILE, context, operator.key, data_key, random)
+    return data_key
+
+
+def open_data_key(
+    disk: Disk, directory: Path, context: str, operator: OperatorKeys, random: Random
+) -> OpenedKey | None:
+    """The key of a stream that exists; None if it is not encrypted and no key is given.
+
+    Raises `KeyUnexpected`, `KeyMissing`, `KeyWrong` or `KeyFileDamaged`; blocks.
+    """
+    path = directory / KEY_FILE
+    if not disk.exists(path):
+        if operator.key is None:
+            return None
+        raise KeyUnexpected(f"{path} is missing: a key is given, but the store is not encrypted")
+    if operator.key is None:
+        raise KeyMissing(f"{path} says that the store is encrypted, but no key is given")
+    doubled = decode_doubled(MAGIC, read_file(disk, path))
+    if doubled.body is None or len(doubled.body) != BODY.size:
+        raise KeyFileDamaged(f"{path} is damaged: no copy of the key verifies")
+    data_key, with_previous = _unwrap(path, doubled.body, context, operator)
+    notes = [
+        f"{path}: copy at byte {damage.offset} damaged, written anew" for damage in doubled.damage
+    ]
+    if with_previous:
+        notes.append(f"{path}: opened with the previous key, wrapped with the new one")
+    if notes:
+        _write(disk, path, context, operator.key, data_key, random)
+    return OpenedKey(data_key, tuple(notes))
+
+
+def derive(secret: bytes, salt: bytes, info: bytes) -> bytes:
+    """32 bytes that tell nothing about `secret` or about each other (HKDF-SHA256)."""
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
+
+
+def make_aead(cipher: Cipher, key: bytes) -> Aead:
+    """The cipher with that key, 32 bytes."""
+    return ChaCha20Poly1305(key) if cipher is Cipher.CHACHA20_POLY1305 else AESGCM(key)
+
+
+def _write(
+    disk: Disk, path: Path, context: str, key: bytes, data_key: DataKey, random: Random
+) -> None:
+    salt, nonce = random(SALT_BYTES), random(NONCE_BYTES)
+    aead = make_aead(data_key.cipher, _wrapping_key(key, salt, context))
+    wrapped = aead.encrypt(nonce, data_key.secret, context.encode())
+    body = BODY.pack(VERSION, data_key.cipher, salt, nonce, wrapped)
+    replace_doubled(disk, path, MAGIC, body)
+
+
+def _unwrap(path: Path, body: bytes, context: str, operator: OperatorKeys) -> tuple[DataKey, bool]:
+    """The data key, and whether it took the previous key."""
+    version, cipher_number, salt, nonce, wrapped = BODY.unpack(body)
+    if version != VERSION or cipher_number not in Cipher.__members__.values():
+        raise KeyFileDamaged(f"{path} is of version {version}, cipher {cipher_number}: unknown")
+    cipher = Cipher(cipher_number)
+    for key in (operator.key, operator.previous):
+        if key is None:
+            continue
+        aead = make_aead(cipher, _wrapping_key(key, salt, context))
+        try:
+            secret = aead.decrypt(nonce, wrapped, context.encode())
+        except InvalidTag:
+            continue
+        return DataKey(cipher, secret), key is not operator.key
+    tried = "the key" if operator.previous is None else "neither the key nor the previous one"
+    opens = "does not open it" if operator.previous is None else "opens it"
+    raise KeyWrong(f"{path}: {tried} {opens}")
+
+
+def _wrapping_key(key: bytes, salt: bytes, context: str) -> bytes:
+    return derive(key, salt, b"natsd stream " + context.encode())

@@ -1,0 +1,1 @@
+"""Nothing is cimported from here: see pieces.pyi."""

@@ -1,0 +1,157 @@
+"""What consumers' states and a stream's state mean for each other: after recovery, and at an ack.
+
+    stream     first ─────────────────────────────────────────── last
+    consumer A        floor ── pending, pending ── delivered
+    consumer B  floor ─────────────── pending ─────────── delivered
+    acked by all:     ▓▓▓▓▓▓▓▓▓▓       ▓▓▓▓▓▓▓             below every floor, or above a floor and
+                                                           delivered, but pending nowhere
+
+Promise
+- Interest: a message may go when each consumer whose filter lets it through has acked it. Work
+  queue: when the one consumer it belongs to has.
+- A message that was not delivered to an interested consumer stays, whatever other consumers say.
+- A state may be ahead of its stream, when the stream's last appends were lost with the power, or
+  behind, when its messages were removed: `cut_back` makes them fit, and never skips a message that
+  will be stored: what lies beyond the stream's last sequence is undone, since other messages will
+  get these sequences.
+
+Pure functions over values. Source: retention policies, nats-server 2.14 reference 6.4, and what
+nats-server does when it recovers consumers ahead of their stream.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from natsd.store.consumer_state import ConsumerState, Pending, SequencePair
+from natsd.store.sequence_set import SequenceSet
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """A consumer's state that fits its stream; `changes` says what was done, one line each."""
+
+    state: ConsumerState
+    changes: tuple[str, ...]
+
+
+def cut_back(
+    state: ConsumerState, last_sequence: int, is_stored: Callable[[int], bool]
+) -> Reconciled:
+    """Make a recovered state fit a stream that ends at `last_sequence`.
+
+    What was delivered beyond the end is undone. Pending messages, and counts of redeliveries, that
+    name messages which are gone (`is_stored` is false) are dropped; the ack floor then rises as if
+    they had been acked.
+    """
+    changes = []
+    delivered, floor = state.delivered, state.ack_floor
+    pending = {s: p for s, p in state.pending.items() if s <= last_sequence}
+    if delivered.stream > last_sequence:
+        changes.append(
+            f"delivered up to {delivered.stream}, but the stream ends at {last_sequence}: cut back"
+        )
+        delivered = _delivered_within(state, last_sequence)
+        floor = SequencePair(
+            min(floor.consumer, delivered.consumer), min(floor.stream, delivered.stream)
+        )
+    gone = [sequence for sequence in pending if not is_stored(sequence)]
+    if gone:
+        changes.append(f"{len(gone)} pending messages are gone, the first is {min(gone)}")
+        for sequence in gone:
+            del pending[sequence]
+        floor = _risen(floor, delivered, pending)
+    redelivered = {
+        sequence: count
+        for sequence, count in state.redelivered.items()
+        if sequence <= last_sequence and is_stored(sequence)
+    }
+    if len(redelivered) < len(state.redelivered):
+        changes.append(f"{len(state.redelivered) - len(redelivered)} redeliveries are forgotten")
+    fitting = ConsumerState(delivered, floor, pending, redelivered)
+    fitting.validate()
+    return Reconciled(fitting if changes else state, tuple(changes))
+
+
+def _delivered_within(state: ConsumerState, last_sequence: int) -> SequencePair:
+    """What was delivered last, when nothing beyond `last_sequence` was.
+
+    The consumer sequence stays above those of all deliveries that are kept: it is at most the one
+    before the first that is undone, where that is known.
+    """
+    undone = [p.sequence for s, p in state.pending.items() if s > last_sequence]
+    kept = [p.sequence for s, p in state.pending.items() if s <= last_sequence]
+    consumer = min([state.delivered.consumer, *(sequence - 1 for sequence in undone)])
+    return SequencePair(max([consumer, *kept]), last_sequence)
+
+
+def _risen(
+    floor: SequencePair, delivered: SequencePair, pending: Mapping[int, Pending]
+) -> SequencePair:
+    """The floor right below the lowest pending message, or at the end if none is pending."""
+    if not pending:
+        return delivered
+    lowest = min(pending)
+    return SequencePair(
+        max(floor.consumer, pending[lowest].sequence - 1), max(floor.stream, lowest - 1)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Interested:
+    """A consumer of a stream with interest or work queue retention.
+
+    `wanted`: of the stored messages, those that its filter lets through; None: all.
+    """
+
+    state: ConsumerState
+    wanted: SequenceSet | None = None
+
+    def acked(self, first_sequence: int, last_sequence: int) -> SequenceSet:
+        """The sequences from first to last that were delivered and need no ack any more.
+
+        What was delivered too often is not acked: it stays, and its redeliveries tell it.
+        """
+        delivered = min(self.state.delivered.stream, last_sequence)
+        acked = SequenceSet()
+        if first_sequence <= delivered:
+            acked.add_range(first_sequence, delivered)
+        for sequence in (*self.state.pending, *self.state.redelivered):
+            acked.discard(sequence)
+        if self.wanted is not None:
+            acked.intersection_update(self.wanted)
+        return acked
+
+
+def acked_by_all(
+    consumers: Sequence[Interested], first_sequence: int, last_sequence: int
+) -> SequenceSet:
+    """The sequences, of those from first to last, that an interest stream may remove.
+
+    A message that no consumer wants may go; so without consumers all may.
+    """
+    removable = SequenceSet()
+    if first_sequence > last_sequence:
+        return removable
+    removable.add_range(first_sequence, last_sequence)
+    for consumer in consumers:
+        needed = SequenceSet()
+        if consumer.wanted is None:
+            needed.add_range(first_sequence, last_sequence)
+        else:
+            needed.union_update(consumer.wanted)
+        needed.difference_update(consumer.acked(first_sequence, last_sequence))
+        removable.difference_update(needed)
+    return removable
+
+
+def acked_in_work_queue(
+    consumers: Sequence[Interested], first_sequence: int, last_sequence: int
+) -> SequenceSet:
+    """The sequences that a work queue may remove: each acked by the one consumer it is for.
+
+    Filters of a work queue do not overlap. A message that no consumer wants yet stays.
+    """
+    removable = SequenceSet()
+    for consumer in consumers:
+        removable.union_update(consumer.acked(first_sequence, last_sequence))
+    return removable

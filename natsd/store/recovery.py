@@ -1,0 +1,300 @@
+"""What a stream's files hold after whatever happened, found by reading them.
+
+    newest block ──▶ scan ──▶ its removals, the floor ──▶ share of what lives ──▶ merged
+                     scan ──▶      (in this order)        share                   (in any)
+    oldest block ──▶ scan ──▶                             share
+                     threads       one                    threads                   one
+
+Promise
+- Only what verifies is taken. A removal counts if its commit does; the newest mark says where the
+  stream begins. What follows the last mark of the newest block was never acknowledged, and is cut.
+- What a block with a successor, or index.db, proves to have been written and does not verify is
+  damage: kept in `damage` with file, offset and sequences, and no message of it is served.
+- Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and shares run in threads
+  and without the GIL.
+- Nothing is removed or cut before all was read. Leftovers of replacements (`*.new`) go.
+- All of this blocks: it belongs into a thread.
+
+Source: "Recovery trusts nothing" of the design.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from natsd.store.block import MsgBlock
+from natsd.store.expiries import Expiries
+from natsd.store.found_damage import FoundDamage
+from natsd.store.index_db import BlockImage, StoreImage
+from natsd.store.rebuild import BlockShare, note_gaps, set_slots
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.stored_blocks import (
+    NEW_SUFFIX,
+    Read,
+    StoredBlock,
+    StoredBlocks,
+    block_id_of,
+    header_seed,
+)
+from natsd.store.subject_index import SubjectIndex
+
+WINDOW = 8  # blocks that are being read and summed up
+THREADS_MAX = 4
+TO_BE_CUT = -1  # what `allocated` says of a file with a torn end
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a MessageLog adopts, and what is left to do."""
+
+    blocks: list[StoredBlock] = field(default_factory=list)  # oldest first
+    subjects: SubjectIndex = field(default_factory=SubjectIndex)
+    dead: SequenceSet = field(default_factory=SequenceSet)
+    expiries: Expiries = field(default_factory=Expiries)
+    first_sequence: int = 0
+    last_sequence: int = 0
+    first_time_ns: int = 0
+    last_time_ns: int = 0
+    msgs: int = 0
+    live_bytes: int = 0
+    commit_number: int = 0
+    used_index: bool = False
+    is_closed: bool = False  # cleanly: nothing needs a mark
+    damage: list[FoundDamage] = field(default_factory=list)
+    unfinished_erasures: SequenceSet = field(default_factory=SequenceSet)
+    empty: list[Path] = field(default_factory=list)  # files that hold nothing any more
+
+
+def recover(blocks: StoredBlocks, image: StoreImage | None) -> Recovered:
+    """Read all blocks. `image` is what index.db says, where it verifies: it proves what was there.
+
+    Blocks. Raises `OSError`.
+    """
+    names = blocks.disk.listdir(blocks.directory)
+    leftovers = [blocks.directory / name for name in names if name.endswith(NEW_SUFFIX)]
+    blocks.remove_files(leftovers)
+    ids = sorted(filter(None, map(block_id_of, names)), reverse=True)
+    threads = min(THREADS_MAX, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="natsd-recovery") as pool:
+        return _Recovery(blocks, image, pool).run(ids)
+
+
+class _Recovery:
+    """One pass over the blocks, newest first."""
+
+    def __init__(
+        self, blocks: StoredBlocks, image: StoreImage | None, pool: ThreadPoolExecutor
+    ) -> None:
+        self._blocks = blocks
+        self._image = image
+        self._images = {i.block_id: i for i in image.blocks} if image else {}
+        self._pool = pool
+        self._removed = SequenceSet()
+        self._erased = SequenceSet()
+        self._floor = 0
+        self._has_mark = False  # some newer block has one: this one was written to its end
+        self._upto = 0  # the first sequence of the block that was read before
+        self._shares: deque[tuple[StoredBlock, int, Future[BlockShare]]] = deque()
+        self._found = Recovered()
+
+    def run(self, ids: list[int]) -> Recovered:
+        found = self._found
+        for block_id, read in self._reads(ids):
+            self._take(block_id, read)
+            while len(self._shares) > WINDOW:
+                self._merge()
+        while self._shares:
+            self._merge()
+        if self._image is not None and self._image.commit_number >= found.commit_number:
+            self._note_lost(self._image, ids)
+        self._blocks.next_id = max([self._blocks.next_id, *(i + 1 for i in ids)])
+        self._finish()
+        return found
+
+    # Reading
+
+    def _reads(self, ids: list[int]) -> Iterator[tuple[int, Read]]:
+        """Until a block with a mark is found one at a time, then as many as there are threads."""
+        ahead: deque[tuple[int, Future[Read]]] = deque()
+        for block_id in ids:
+            ahead.append((block_id, self._pool.submit(self._read, block_id, self._has_mark)))
+            while ahead and (not self._has_mark or len(ahead) >= WINDOW // 2):
+                number, read = ahead.popleft()
+                yield number, read.result()
+        for number, read in ahead:
+            yield number, read.result()
+
+    def _read(self, block_id: int, has_successor: bool) -> Read:
+        return read_block(
+            self._blocks,
+            block_id,
+            image=self._images.get(block_id),
+            proven=-1 if has_successor else 0,
+        )
+
+    def _take(self, block_id: int, read: Read) -> None:
+        scan = read.scan
+        path = self._blocks.path_of(block_id)
+        if not scan.readable or not (scan.commit_number or scan.end > 64):
+            self._take_unreadable(block_id, path, read)
+            return
+        for _, erased, encoded in scan.tombstones:
+            (self._erased if erased else self._removed).union_update(SequenceSet.decode(encoded))
+        if not self._has_mark:
+            self._found.commit_number = scan.commit_number
+            self._found.is_closed = scan.closed and not scan.torn_bytes
+        self._found.commit_number = max(self._found.commit_number, scan.commit_number)
+        self._has_mark = True
+        self._floor = self._floor or scan.first_sequence
+        self._note_damage(path, read)
+        self._add(path, read)
+
+    def _take_unreadable(self, block_id: int, path: Path, read: Read) -> None:
+        """Either its first commit never came to be, or nothing of it can be read any more."""
+        image = self._images.get(block_id)
+        if image is None and not self._has_mark:
+            self._found.empty.append(path)
+            return
+        first, last = (image.base_sequence, image.last_sequence) if image else (0, 0)
+        size = len(read.scan.data)
+        self._found.damage.append(FoundDamage(path, 0, size, first, last, "block unreadable"))
+
+    def _note_damage(self, path: Path, read: Read) -> None:
+        self._found.damage += [FoundDamage(path, *found) for found in read.damage]
+
+    def _note_lost(self, image: StoreImage, ids: list[int]) -> None:
+        """Nothing was committed after index.db: what it tells and is not there is lost."""
+        found = self._found
+        found.commit_number = max(found.commit_number, image.commit_number)
+        found.last_time_ns = max(found.last_time_ns, image.last_time_ns)
+        if image.last_sequence > found.last_sequence:
+            if found.msgs:
+                found.dead.add_range(found.last_sequence + 1, image.last_sequence)
+            found.last_sequence = image.last_sequence
+        for block in image.blocks:
+            if block.block_id not in ids and block.message_count:
+                self._note_missing(block.block_id, block)
+
+    def _note_missing(self, block_id: int, image: BlockImage) -> None:
+        first = max(image.base_sequence, self._floor)
+        path = self._blocks.path_of(block_id)
+        self._found.damage.append(
+            FoundDamage(path, 0, 0, first, image.last_sequence, "block missing")
+        )
+
+    # What lives
+
+    def _add(self, path: Path, read: Read) -> None:
+        stored = stored_block(self._blocks, path, read)
+        block, found = stored.block, self._found
+        if 0 < self._upto <= block.base_sequence:
+            found.empty.append(path)  # the stream was cut, and went on in a newer block
+            return
+        self._blocks.add(stored)
+        found.blocks.append(stored)
+        if not self._upto:
+            found.last_sequence = block.last_sequence
+        last = self._upto - 1 if self._upto else block.last_sequence
+        within = SequenceSet()
+        within.add_range(block.base_sequence, max(block.base_sequence, block.last_sequence))
+        erased = within.copy()
+        within.intersection_update(self._removed)
+        erased.intersection_update(self._erased)
+        for sequence in erased:
+            if block.is_live(sequence):
+                found.unfinished_erasures.add(sequence)
+        within.union_update(erased)
+        if 0 < self._upto <= block.last_sequence:
+            within.add_range(self._upto, block.last_sequence)  # cut off, and used again
+        self._upto = block.base_sequence
+        future = self._pool.submit(BlockShare, block, within, self._floor)
+        self._shares.append((stored, last, future))
+
+    def _merge(self) -> None:
+        stored, last, future = self._shares.popleft()
+        share = future.result()
+        found, block = self._found, stored.block
+        share.merge_into(found.subjects, found.expiries)
+        found.msgs += block.message_count
+        found.live_bytes += block.live_bytes
+        found.last_time_ns = found.last_time_ns or share.last_time_ns
+        if share.first_sequence:
+            found.first_sequence = share.first_sequence
+            found.first_time_ns = share.first_time_ns
+        if last >= block.base_sequence:
+            note_gaps(block, block.base_sequence, last, found.dead)
+        if stored is not found.blocks[0]:
+            block.seal()
+            block.clear_cache()
+            block.drop_arrays()
+
+    def _finish(self) -> None:
+        found = self._found
+        found.blocks.reverse()
+        if found.msgs == 0:
+            found.first_sequence = max(found.last_sequence + 1, self._floor)
+            found.last_sequence = found.first_sequence - 1
+        keep = 0
+        while keep + 1 < len(found.blocks) and (
+            found.blocks[keep + 1].block.base_sequence <= found.first_sequence
+        ):
+            keep += 1
+        for stored in found.blocks[:keep]:
+            self._blocks.drop(stored)
+            found.empty.append(stored.path)
+        del found.blocks[:keep]
+        if found.blocks:
+            found.dead.discard_range(0, found.first_sequence - 1)
+            if found.msgs == 0:
+                found.dead.clear()
+            set_slots(found.blocks[-1].block, found.subjects)
+        cut_torn(self._blocks, found)
+
+
+def read_block(
+    blocks: StoredBlocks, block_id: int, *, image: BlockImage | None = None, proven: int = 0
+) -> Read:
+    """Read a block's file and verify it, whatever is in there. `image` is what is known of it, if
+    that is the same block. Blocks."""
+    file = blocks.disk.open(blocks.path_of(block_id), write=False)
+    try:
+        data = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    if image is None or image.seed != (header_seed(data) or image.seed):
+        return blocks.scan(data, block_id, proven=proven)
+    size = image.size if proven >= 0 else proven
+    return blocks.scan(data, block_id, proven=size, first_sequence=image.base_sequence)
+
+
+def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:
+    """The block that was read, with all of it in memory."""
+    scan, unwrapped = read.scan, read.unwrapped
+    is_torn = scan.torn_bytes or (unwrapped is not None and unwrapped.torn)
+    end = read.physical_offset(scan.end)
+    return StoredBlock(
+        MsgBlock.from_scan(scan, blocks.block_bytes_max),
+        path,
+        unwrapped is not None or blocks.data_key is not None,
+        physical_end=end,
+        allocated=TO_BE_CUT if is_torn else end,
+        is_named=True,
+    )
+
+
+def cut_torn(blocks: StoredBlocks, found: Recovered) -> None:
+    """Remove the files that hold nothing; and what follows a last commit, which must be zeros, or
+    it may look like more one day. Blocks."""
+    blocks.remove_files(found.empty)
+    for stored in found.blocks:
+        if stored.allocated == TO_BE_CUT:
+            stored.allocated = stored.physical_end
+            file = blocks.disk.open(stored.path)
+            try:
+                file.truncate(stored.physical_end)
+                file.fsync()
+            finally:
+                file.close()

@@ -1,0 +1,271 @@
+"""Makes a damaged volume one that opens clean, and loses nothing that can still be read.
+
+    <directory>/000004.blk                  written anew with every message that verifies
+                damaged/000004.blk.81920    the bytes at 81920 that did not, as they were
+                damaged/repaired.log        what was done in this directory, one line each
+
+Promise
+- What does not verify is set aside before anything is changed. A file without damage is not
+  touched, and neither is anything while a server holds the volume's lock.
+- Each file is replaced at once or not at all; a repair that was cut short is done again.
+- Messages that are lost stay lost: their sequences are gone, and never given to others. Removals in
+  damaged bytes are lost as well: what they removed may be there again.
+- index.db is removed where it, or a block it speaks of, was damaged: the next opening makes it anew
+  from the blocks.
+- What nothing is left of, a key file or a consumer's checkpoint of which no copy verifies, is told
+  as `unrepaired`, or in the consumer's case set aside, so that it begins anew.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from natsd.store import check
+from natsd.store.block import MsgBlock
+from natsd.store.check import Finding
+from natsd.store.consumer_files import (
+    CHECKPOINT_FILE,
+    DAMAGED_DIRECTORY,
+    LOG_SUFFIX,
+    recover,
+)
+from natsd.store.consumer_state import AckPolicy
+from natsd.store.consumer_tracker import ConsumerTracker
+from natsd.store.disk import Disk, make_directories
+from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled, replace_file
+from natsd.store.errors import ConsumerStateDamaged, EncryptionError
+from natsd.store.found_damage import FoundDamage
+from natsd.store.index_db import INDEX_NAME
+from natsd.store.journal import SEGMENT_NAMES
+from natsd.store.journal_replay import replay
+from natsd.store.keys import KEY_FILE, MAGIC, OperatorKeys, Random, open_data_key
+from natsd.store.overlay_disk import OverlayDisk
+from natsd.store.recovery import Recovered
+from natsd.store.rewrite import rewrite
+from natsd.store.scan import Scan
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.stored_blocks import Read, StoredBlocks, block_id_of
+from natsd.store.volume import LOCK_NAME
+
+REPORT_FILE: Final = "repaired.log"
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What was done, one line each, and what could not be."""
+
+    done: list[str] = field(default_factory=list)
+    unrepaired: list[str] = field(default_factory=list)
+
+
+def repair_volume(disk: Disk, root: Path, operator: OperatorKeys, random: Random) -> Repaired:
+    """Repair the volume in `root`. Blocks. Raises DirectoryLocked and `OSError`."""
+    lock = disk.lock(root / LOCK_NAME)
+    try:
+        return _Repair(disk, root, operator, random).run()
+    finally:
+        lock.release()
+
+
+class _Repair:
+    """One pass over a volume."""
+
+    def __init__(self, disk: Disk, root: Path, operator: OperatorKeys, random: Random) -> None:
+        self.disk = disk
+        self.root = root
+        self.operator = operator
+        self.random = random
+        self.result = Repaired()
+        self.found = Recovered()  # of the stream at hand
+
+    def run(self) -> Repaired:
+        self._journal()
+        for directory in list(check.directories_below(self.disk, self.root)):
+            names = self.disk.listdir(directory)
+            if check.is_stream(names):
+                self._stream(directory, names)
+            if check.is_consumer(names):
+                self._consumer(directory)
+        return self.result
+
+    def _note(self, directory: Path, line: str) -> None:
+        """Say it, and keep it beside what was set aside."""
+        self.result.done.append(line)
+        aside = directory / DAMAGED_DIRECTORY
+        make_directories(self.disk, aside)
+        file = self.disk.open(aside / REPORT_FILE, create=True)
+        try:
+            file.pwrite(f"{line}\n".encode(), file.size())
+            file.fsync()
+        finally:
+            file.close()
+        self.disk.sync_dir(aside)
+
+    def _set_aside(self, path: Path, offset: int, data: bytes) -> Path:
+        directory = path.parent / DAMAGED_DIRECTORY
+        make_directories(self.disk, directory)
+        aside = directory / f"{path.name}.{offset}"
+        replace_file(self.disk, aside, data)
+        return aside
+
+    # The journal
+
+    def _journal(self) -> None:
+        """What a server does before it opens a store; damaged segments are kept."""
+        segments = [self.root / name for name in SEGMENT_NAMES]
+        damaged = {damage.path for damage in replay(OverlayDisk(self.disk), self.root).damage}
+        for path in sorted(damaged):
+            aside = self._set_aside(path, 0, read_file(self.disk, path))
+            self._note(self.root, f"{path}: damaged, kept as {aside}; the rest of it was replayed")
+        if any(map(self.disk.exists, segments)):
+            replay(self.disk, self.root)
+
+    # A stream
+
+    def _stream(self, directory: Path, names: list[str]) -> None:
+        if KEY_FILE in names:
+            self._doubled(directory / KEY_FILE, MAGIC)
+        context = check.context_of(self.root, directory)
+        try:
+            opened = open_data_key(self.disk, directory, context, self.operator, self.random)
+        except EncryptionError as error:
+            self.result.unrepaired.append(str(error))
+            return
+        data_key = opened.data_key if opened else None
+        findings: list[Finding] = []
+        found = check.recover_stream(
+            OverlayDisk(self.disk), directory, data_key, self.random, findings
+        )
+        by_path: dict[Path, list[FoundDamage]] = {}
+        for damage in found.damage:
+            by_path.setdefault(damage.path, []).append(damage)
+        blocks = check.stored_blocks(self.disk, directory, data_key, self.random)
+        self.found = found
+        for path, damaged in by_path.items():
+            self._block(blocks, path, damaged)
+        if findings or by_path:
+            self._drop_index(directory, findings)
+
+    def _block(self, blocks: StoredBlocks, path: Path, damaged: list[FoundDamage]) -> None:
+        """Set the damaged bytes aside and write the block anew without them."""
+        data = read_file(self.disk, path) if self.disk.exists(path) else b""
+        for damage in damaged:
+            kept = ""
+            if data:
+                piece = data[damage.offset : damage.offset + damage.length]
+                kept = f"; kept as {self._set_aside(path, damage.offset, piece)}"
+            self._note(path.parent, f"{damage}{kept}")
+        block_id = block_id_of(path.name)
+        assert block_id is not None, "recovery reads blocks only"
+        read = blocks.scan(data, block_id, proven=-1)
+        if read.scan.readable and read.scan.commit_number:
+            logical = self._rewritten(read)
+            what = f"written anew with {read.scan.message_count} messages"
+        elif damaged[0].first_sequence and damaged[0].last_sequence:
+            logical = self._placeholder(block_id, damaged[0])
+            what = "nothing of it can be read; its sequences are kept reserved"
+        else:
+            self.disk.unlink(path)
+            self.disk.sync_dir(path.parent)
+            self._note(path.parent, f"{path}: nothing of it can be read, removed")
+            return
+        block = MsgBlock.from_scan(Scan(logical), check.BLOCK_BYTES_MAX)
+        compress = _is_compressed(read, data)
+        replace_file(self.disk, path, blocks.sealed_bytes(logical, block, compress=compress))
+        self._note(path.parent, f"{path}: {what}")
+
+    def _rewritten(self, read: Read) -> bytes:
+        scan = read.scan
+        is_last = self.found.blocks and self.found.blocks[-1].block.block_id == scan.block_id
+        return rewrite(
+            scan,
+            SequenceSet(),
+            seed=self._seed(),
+            commit_number=max(scan.commit_number, self.found.commit_number if is_last else 0),
+            first_sequence=scan.first_sequence,
+            last_sequence=self.found.last_sequence if is_last else scan.last_sequence,
+            tombstones=[(erased, encoded) for _, erased, encoded in scan.tombstones],
+            created_ns=scan.created_ns,
+        )
+
+    def _placeholder(self, block_id: int, damage: FoundDamage) -> bytes:
+        """A block that reserves the sequences of the one that is lost."""
+        first, last = damage.first_sequence, damage.last_sequence
+        block = MsgBlock(block_id, self._seed(), first, check.BLOCK_BYTES_MAX)
+        block.skip(first, last - first + 1)
+        extent = block.take_extent(
+            self.found.commit_number, self.found.first_sequence, closing=True
+        )
+        assert extent is not None
+        return bytes(memoryview(extent))
+
+    def _seed(self) -> int:
+        return int.from_bytes(self.random(8), "little")
+
+    def _drop_index(self, directory: Path, findings: list[Finding]) -> None:
+        path = directory / INDEX_NAME
+        if not self.disk.exists(path):
+            return
+        for finding in findings:
+            aside = self._set_aside(path, 0, read_file(self.disk, path))
+            self._note(directory, f"{finding}; kept as {aside}")
+        self.disk.unlink(path)
+        self.disk.sync_dir(directory)
+        self._note(directory, f"{path}: removed, it is made anew from the blocks")
+
+    def _doubled(self, path: Path, magic: bytes) -> None:
+        data = read_file(self.disk, path)
+        doubled = decode_doubled(magic, data)
+        if doubled.body is None:
+            return  # opening it tells
+        for damage in doubled.damage:
+            piece = data[damage.offset : damage.offset + damage.length]
+            aside = self._set_aside(path, damage.offset, piece)
+            self._note(
+                path.parent, f"{path}: copy at byte {damage.offset} damaged, kept as {aside}"
+            )
+        if doubled.damage:
+            replace_doubled(self.disk, path, magic, doubled.body)
+            self._note(path.parent, f"{path}: written anew from the copy that is whole")
+
+    # A consumer
+
+    def _consumer(self, directory: Path) -> None:
+        """Its own recovery sets the log aside and writes it anew."""
+        dry = ConsumerTracker(AckPolicy.EXPLICIT)
+        try:
+            _, found = recover(OverlayDisk(self.disk), directory, dry, self.random)
+        except ConsumerStateDamaged as error:
+            self._abandon(directory, error)
+            return
+        if not found.damage:
+            return
+        for damage in found.damage:
+            piece = b""
+            if self.disk.exists(damage.path):
+                piece = read_file(self.disk, damage.path)[damage.offset :][: damage.length]
+            aside = self._set_aside(damage.path, damage.offset, piece)
+            self._note(directory, f"{damage}; kept as {aside}")
+        tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+        log, found = recover(self.disk, directory, tracker, self.random)
+        log.file.close()
+        path = directory / CHECKPOINT_FILE
+        self._note(directory, f"{path}: written anew, the log is kept as {found.set_aside}")
+
+    def _abandon(self, directory: Path, error: ConsumerStateDamaged) -> None:
+        aside = directory / DAMAGED_DIRECTORY
+        make_directories(self.disk, aside)
+        for name in self.disk.listdir(directory):
+            if name == CHECKPOINT_FILE or name.endswith(LOG_SUFFIX):
+                self.disk.rename(directory / name, aside / name)
+        self.disk.sync_dir(aside)
+        self.disk.sync_dir(directory)
+        self._note(directory, f"{error}; its files are kept in {aside}, it begins anew")
+
+
+def _is_compressed(read: Read, data: bytes) -> bool:
+    """Whether any piece of the block's file is."""
+    if read.unwrapped is None:
+        return False
+    spans = read.unwrapped.spans
+    return any(data[span.physical + 4] & 1 for span in spans if span.physical)

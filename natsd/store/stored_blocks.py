@@ -1,0 +1,331 @@
+"""The files of one stream's blocks: where each is, how its bytes are wrapped, what is committed.
+
+    000007.blk      plain: the logical bytes as they are (record.pxd)
+                    wrapped: the 64 bytes of the block's header, then envelopes (envelope.py)
+    000007.blk.new  what is to replace it, until it is renamed over it
+
+    block header's flags (bytes 10 and 11)   1 WRAPPED: envelopes follow
+
+Promise
+- A block's file is made when its first extent is to be written, and exists under its name once that
+  extent is committed. What it holds from `physical_end` on means nothing.
+- An encrypted stream has nothing in clear but the blocks' headers.
+- All that waits for the disk is marked: "Blocks." It may run in any thread; the rest belongs to the
+  store's thread. A file is read as far as it was committed when the reading was asked for.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from natsd.store.block import MsgBlock
+from natsd.store.block_extent import BlockExtent
+from natsd.store.damage import Damage
+from natsd.store.disk import Disk, DiskFile
+from natsd.store.envelope import (
+    Seal,
+    Unwrapped,
+    begins_with_envelope,
+    find_seed,
+    unwrap,
+    wrap,
+    wrap_block,
+)
+from natsd.store.extent import Extent, grown_allocation
+from natsd.store.keys import DataKey
+from natsd.store.record import checksum
+from natsd.store.scan import Scan
+
+HEADER_BYTES: Final = 64
+WRAPPED: Final = 1
+NEW_SUFFIX: Final = ".new"
+BLOCK_SUFFIX: Final = ".blk"
+_FLAGS = slice(10, 12)
+_CHECKED = slice(0, 56)
+_SEED = slice(16, 24)
+
+RandomBytes = Callable[[int], bytes]
+
+
+@dataclass(slots=True, eq=False)
+class StoredBlock:
+    """A block and its file. `physical_end`: so many bytes of the file are committed."""
+
+    block: MsgBlock
+    path: Path
+    is_wrapped: bool
+    physical_end: int = 0
+    allocated: int = 0
+    file: DiskFile | None = None
+    is_named: bool = False  # the directory on disk knows it
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again where it is needed."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A block as its file holds it. `unwrapped` knows where in the file logical bytes are.
+
+    `damage` is the scan's, with offsets and lengths in the file, and that of envelopes;
+    `scan.damage` speaks of logical bytes.
+    """
+
+    scan: Scan
+    unwrapped: Unwrapped | None
+    damage: list[Damage]
+
+    def physical_offset(self, logical_offset: int) -> int:
+        """Where in the file that logical byte is."""
+        if self.unwrapped is None:
+            return logical_offset
+        return self.unwrapped.physical_offset(logical_offset)
+
+
+def block_name(block_id: int) -> str:
+    """`000001.blk`."""
+    return f"{block_id:06d}{BLOCK_SUFFIX}"
+
+
+def block_id_of(name: str) -> int | None:
+    """The number of the block that a file of this name holds, or None."""
+    stem = name.removesuffix(BLOCK_SUFFIX)
+    if stem == name or not stem.isdecimal() or block_name(int(stem)) != name:
+        return None
+    return int(stem)
+
+
+class StoredBlocks:
+    """The block files in one directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        random_bytes: RandomBytes,
+        *,
+        block_bytes_max: int,
+        data_key: DataKey | None = None,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.random_bytes = random_bytes
+        self.block_bytes_max = block_bytes_max
+        self.data_key = data_key
+        self._stored: dict[int, StoredBlock] = {}
+        self.next_id = 1
+
+    def __getitem__(self, block: MsgBlock) -> StoredBlock:
+        return self._stored[block.block_id]
+
+    def find(self, block_id: int) -> StoredBlock | None:
+        return self._stored.get(block_id)
+
+    @property
+    def all(self) -> list[StoredBlock]:
+        """Every block that has or will have a file."""
+        return list(self._stored.values())
+
+    def seal(self, seed: int, block_id: int) -> Seal | None:
+        """What encrypts that block; None: nothing does."""
+        if self.data_key is None:
+            return None
+        return self.data_key.seal(seed, block_id, self.random_bytes)
+
+    def path_of(self, block_id: int) -> Path:
+        return self.directory / block_name(block_id)
+
+    # What there is
+
+    def create(self, base_sequence: int, created_ns: int) -> MsgBlock:
+        """A new block, in memory; its file is made by `open_file`."""
+        flags = 0 if self.data_key is None else WRAPPED
+        block = MsgBlock(
+            self.next_id,
+            int.from_bytes(self.random_bytes(8), "little"),
+            base_sequence,
+            self.block_bytes_max,
+            created_ns=created_ns,
+            flags=flags,
+        )
+        self.add(StoredBlock(block, self.path_of(block.block_id), bool(flags)))
+        return block
+
+    def add(self, stored: StoredBlock) -> None:
+        """A block that has a file already, or will have one."""
+        self._stored[stored.block.block_id] = stored
+        self.next_id = max(self.next_id, stored.block.block_id + 1)
+
+    def drop(self, stored: StoredBlock) -> None:
+        """The block is gone; its file is the caller's business."""
+        self._stored.pop(stored.block.block_id, None)
+
+    # Writing
+
+    def open_file(self, stored: StoredBlock) -> DiskFile:
+        """Open the file for writing, made where it is missing. Blocks."""
+        return self.disk.open(stored.path, create=True)
+
+    def extent(self, stored: StoredBlock, extent: BlockExtent) -> Extent:
+        """What is to be written to the file for a commit."""
+        assert stored.file is not None
+        data = memoryview(extent)
+        if stored.is_wrapped:
+            data = memoryview(self._wrapped(stored, extent, data))
+        offset = stored.physical_end
+        end = offset + data.nbytes
+        allocate_to = grown_allocation(end, self.block_bytes_max) if end > stored.allocated else 0
+        new_in = None if stored.is_named else self.directory
+        return Extent(stored.file, offset, data, allocate_to, new_in)
+
+    def _wrapped(self, stored: StoredBlock, extent: BlockExtent, data: memoryview) -> bytes:
+        block = stored.block
+        clear = data[: max(0, HEADER_BYTES - extent.offset)]
+        records = data[clear.nbytes :]
+        seal = self.seal(block.seed, block.block_id)
+        wrapped = wrap(records, extent.offset + clear.nbytes, block.seed, seal)
+        return bytes(clear) + wrapped
+
+    def written(self, stored: StoredBlock, extent: Extent) -> None:
+        """That extent is committed."""
+        stored.physical_end = extent.offset + memoryview(extent.data).nbytes
+        stored.allocated = max(stored.allocated, extent.allocate_to, stored.physical_end)
+        stored.is_named = True
+
+    # Reading
+
+    def read(self, stored: StoredBlock, physical_end: int, proven: int) -> Read:
+        """Read and verify what is committed of the block. Blocks."""
+        file = self.disk.open(stored.path, write=False)
+        try:
+            data = file.pread(physical_end, 0)
+        finally:
+            file.close()
+        return self.scan(data, stored.block.block_id, proven=proven)
+
+    def scan(self, data: bytes, block_id: int, *, proven: int = 0, first_sequence: int = 0) -> Read:
+        """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
+
+        `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
+        the zeros at the end.
+        """
+        unwrapped = self._unwrap(data, block_id)
+        if unwrapped is None:
+            if proven < 0:
+                proven = len(data.rstrip(b"\0"))
+            scan = Scan(data, proven=min(proven, len(data)), first_sequence=first_sequence)
+            return Read(scan, None, scan.damage)
+        logical = bytes(unwrapped.logical)
+        is_proven = proven < 0 or proven > len(logical)
+        proven = len(logical) if is_proven else proven
+        scan = Scan(logical, proven=proven, first_sequence=first_sequence)
+        damage = located(scan.damage, unwrapped)
+        if is_proven and unwrapped.torn:
+            damage.append(_lost_end(scan, unwrapped, len(data)))
+        return Read(scan, unwrapped, damage)
+
+    def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
+        """None: the file is the logical bytes; in an encrypted stream none is."""
+        seed = self._seed_of_wrapped(data)
+        if seed is None and self.data_key is None:
+            return None
+        return unwrap(data, seed or 0, self.seal(seed or 0, block_id))
+
+    def _seed_of_wrapped(self, data: bytes) -> int | None:
+        seed = header_seed(data)
+        if seed is not None:
+            return seed if data[_FLAGS.start] & WRAPPED else None
+        # The header is damaged. A payload may hold envelopes, so the block's own marks come first.
+        if not begins_with_envelope(data) and Scan(data).readable:
+            return None
+        return find_seed(data)
+
+    # Replacing
+
+    def sealed_bytes(self, logical: bytes, block: MsgBlock, *, compress: bool) -> bytes:
+        """The file of a block that nothing is appended to any more. May take a while."""
+        if not compress and self.data_key is None:
+            return logical
+        seal = self.seal(block.seed, block.block_id)
+        head = with_flags(logical[:HEADER_BYTES], WRAPPED)
+        if compress:
+            return wrap_block(head + logical[HEADER_BYTES:], block.seed, seal)
+        return head + wrap(logical[HEADER_BYTES:], HEADER_BYTES, block.seed, seal)
+
+    def replace_file(self, path: Path, data: bytes, *, wipe: bool = False) -> None:
+        """Have these bytes stand under that name, now or after a crash the old ones.
+
+        `wipe`: overwrite those that stood there once nothing refers to them. Blocks.
+        """
+        new = path.with_name(path.name + NEW_SUFFIX)
+        with contextlib.closing(self.disk.open(new, create=True)) as file:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.fsync()
+        with contextlib.ExitStack() as stack:
+            if wipe:
+                old = stack.enter_context(contextlib.closing(self.disk.open(path)))
+            self.disk.rename(new, path)
+            self.disk.sync_dir(self.directory)
+            if wipe:
+                old.pwrite(self.random_bytes(old.size()), 0)
+                old.fdatasync()
+
+    def remove_files(self, paths: list[Path]) -> None:
+        """Unlink; on disk on return. Blocks."""
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                self.disk.unlink(path)
+        if paths:
+            self.disk.sync_dir(self.directory)
+
+
+def located(damage: list[Damage], unwrapped: Unwrapped) -> list[Damage]:
+    """Where damage of logical bytes is in the file, and envelopes that gave nothing; in order."""
+    found = []
+    for logical in damage:
+        start, end = unwrapped.physical_range(logical.offset, logical.length)
+        found.append(logical._replace(offset=start, length=end - start))
+    for hole in unwrapped.damage:
+        end = hole.offset + hole.length
+        if not any(f.offset < end and hole.offset < f.offset + f.length for f in found):
+            found.append(Damage(hole.offset, hole.length, 0, 0, hole.what))
+    return sorted(found)
+
+
+def _lost_end(scan: Scan, unwrapped: Unwrapped, file_bytes: int) -> Damage:
+    """What follows the last whole envelope of a block that was written to its end."""
+    length = file_bytes - unwrapped.physical_end
+    first = 0 if scan.closed else scan.last_sequence + 1
+    return Damage(unwrapped.physical_end, length, first, 0, "envelopes damaged")
+
+
+def header_verifies(data: bytes) -> bool:
+    """Whether these bytes begin with a whole block header."""
+    return (
+        len(data) >= HEADER_BYTES
+        and checksum(data[_CHECKED]).to_bytes(8, "little") == data[_CHECKED.stop : HEADER_BYTES]
+    )
+
+
+def header_seed(data: bytes) -> int | None:
+    """The seed that a whole block header tells."""
+    return int.from_bytes(data[_SEED], "little") if header_verifies(data) else None
+
+
+def header_flags(data: bytes) -> int:
+    """The flags that a whole block header tells."""
+    return int.from_bytes(data[_FLAGS], "little")
+
+
+def with_flags(header: bytes, flags: int) -> bytes:
+    """A block header with other flags."""
+    changed = bytearray(header[:HEADER_BYTES])
+    changed[_FLAGS] = (int.from_bytes(header[_FLAGS], "little") | flags).to_bytes(2, "little")
+    changed[_CHECKED.stop :] = checksum(bytes(changed[_CHECKED])).to_bytes(8, "little")
+    return bytes(changed)

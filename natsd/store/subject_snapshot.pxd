@@ -1,0 +1,21 @@
+"""See subject_snapshot.pyx."""
+
+from libc.stdint cimport int64_t
+
+from natsd.store.subject_index cimport FrozenSubjects, Subject, SubjectIndex
+from natsd.trie.pattern cimport PatternCursor
+
+
+cdef class SubjectSnapshot:
+    cdef readonly SubjectIndex index
+    cdef FrozenSubjects frozen
+    cdef PatternCursor cursor
+    cdef bint begun                         # a name was written: the next one may share its bytes
+    cdef bytearray piece
+    cdef bytearray name                     # the one written last
+
+    cdef bint was_there(self, int64_t slot, Subject* record) noexcept
+    cdef int write(
+        self, const unsigned char* name, Py_ssize_t length, const Subject* record
+    ) except -1
+    cdef void release(self) noexcept
