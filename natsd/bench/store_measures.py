@@ -141,7 +141,7 @@ async def trie(size: int, place: Path) -> Values:
     records = RecordTrie(RECORD_BYTES)
     gc.collect()
     before = rss_bytes()
-    put_ns = timed(lambda: records.put_all(keys, bytes(RECORD_BYTES)))
+    put_ns = timed(lambda: records.put_many(keys, bytes(RECORD_BYTES)))
     touched = rss_bytes() - before
     get_ns = min(timed(lambda: records.count_of(keys)) for _ in range(3))
     return {
@@ -299,7 +299,7 @@ async def read_cold(directory: Path, size: int) -> tuple[int, float]:
     taken = time.perf_counter_ns() - start
     assert sequence == size + 1
     del found
-    grown = rss_bytes() - before - volume.cache.used
+    grown = rss_bytes() - before - volume.cache.held_bytes
     await store.close()
     await volume.close()
     return taken, max(0, grown) / size

@@ -161,6 +161,16 @@ class FileStore(LogStore):
         """See Store."""
         return self._commits.durable_sequence
 
+    @property
+    def is_over_limit(self) -> bool:
+        """See Store."""
+        return self._volume.committer.is_over_limit(self._commits)
+
+    async def room(self) -> None:
+        """See Store."""
+        self._check_open()
+        await self._volume.committer.room(self._commits)
+
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
         """The removal of all above `sequence` is on disk."""
         await self._care.cut(beyond, cut, sequence)

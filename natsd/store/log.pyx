@@ -138,8 +138,25 @@ cdef class MessageLog:
         uint64_t sequence=0, int64_t expires_ns=0, bint is_checked=True,
     ):
         """Store.append. `is_checked` False: the caller has looked at discard new itself."""
+        return self.append_object(
+            subject, headers, data, time_ns, sequence, expires_ns, is_checked
+        )
+
+    def append_many(self, messages not None, int64_t time_ns):
+        """Store.append_many: (subject, headers, data) one after another, without a call for each."""
+        cdef int64_t sequence = <int64_t> self.edges.last
+        for subject, headers, data in messages:
+            sequence = self.append_object(subject, headers, data, time_ns, 0, 0, True)
+        return sequence
+
+    cdef int64_t append_object(
+        self, subject, bytes headers, bytes data, int64_t time_ns, uint64_t sequence,
+        int64_t expires_ns, bint is_checked,
+    ) except -1:
         cdef const char* name = NULL
         cdef Py_ssize_t length = 0
+        if data is None:
+            raise TypeError("a message's data is bytes, not None")
         if PyUnicode_Check(subject):
             if subject.isascii():
                 name = utf8_of(subject, &length)

@@ -131,6 +131,10 @@ class StoredBlocks:
         """Every block that has or will have a file."""
         return list(self._stored.values())
 
+    def newest_first(self) -> Iterator[StoredBlock]:
+        """The same, from the last one on."""
+        return reversed(self._stored.values())
+
     def seal(self, seed: int, block_id: int) -> Seal | None:
         """What encrypts that block; None: nothing does."""
         if self.data_key is None:
