@@ -206,28 +206,22 @@ cdef class RecordTrie(CellTrie):
 
     def put(self, key: bytes, record: bytes) -> bool:
         """Set the key's record, as a whole. Was the key new?"""
-        return self._put(key, self._checked(record))
+        self.check_content(record)
+        return self._put(key, record)
 
     def put_many(self, keys: Iterable[bytes], record: bytes) -> int:
         """Set the record of each of these, without a call for each; how many keys were new."""
-        cdef const unsigned char* content = self._checked(record)
         cdef Py_ssize_t created = 0
+        self.check_content(record)
         for key in keys:
-            created += self._put(key, content)
+            created += self._put(key, record)
         return created
 
-    cdef const unsigned char* _checked(self, bytes record) except NULL:
-        if len(record) != self.memory.contents.width:
-            raise ValueError(f"a record has {self.memory.contents.width} bytes, not {len(record)}")
-        return record
-
-    cdef bint _put(self, bytes key, const unsigned char* record) except -1:
+    cdef bint _put(self, bytes key, bytes record) except -1:
         cdef bint created
         cdef int64_t slot = self.insert_record(key, len(key), record, &created)
         if not created:
-            self.begin_write(slot)
-            memcpy(self.record(slot), record, self.memory.contents.width)
-            self.end_write(slot)
+            self.set_content(<int32_t> slot, created, record)
         return created
 
     def update(self, other: RecordTrie) -> None:
