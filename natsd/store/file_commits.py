@@ -17,6 +17,7 @@ Promise
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from natsd.store.journaled_log import JournaledLog
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.volume import Volume
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -332,10 +335,11 @@ class FileCommits(CommitSource):
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        if not isinstance(error, (OSError, StoreError)):
-            raise error
         if is_out_of_space(error):
             self.failed(StoreFull(str(error)))
             self.resumed()  # whoever appends next tries again
-        elif self.error is None or not isinstance(self.error, StoreReadOnly):
-            self.failed(error if isinstance(error, StoreReadOnly) else StoreReadOnly(str(error)))
+        elif not isinstance(self.error, StoreReadOnly):
+            _logger.error(
+                "%s: read-only until it is opened again: %r", self.blocks.directory, error
+            )
+            self.failed(error if isinstance(error, StoreReadOnly) else StoreReadOnly(repr(error)))

@@ -47,7 +47,7 @@ from natsd.store.log_store import LogStore
 from natsd.store.record import StoredMessage
 from natsd.store.recovery import Recovered, recover
 from natsd.store.store import Limits
-from natsd.store.stored_blocks import RandomBytes, Read, StoredBlock, StoredBlocks
+from natsd.store.stored_blocks import NEW_SUFFIX, RandomBytes, Read, StoredBlock, StoredBlocks
 from natsd.store.volume import Volume
 
 LARGE_BLOCK_BYTES = 8 << 20
@@ -264,8 +264,8 @@ def _open_files(
 ) -> tuple[StoredBlocks, Recovered]:
     """Blocks."""
     disk = volume.disk
-    is_new = not disk.exists(directory) or not disk.listdir(directory)
     volume.make_directory(directory)
+    is_new = all(name.endswith(NEW_SUFFIX) for name in disk.listdir(directory))
     if is_new:
         key = create_data_key(disk, directory, options.context, options.keys, random_bytes)
     else:

@@ -101,6 +101,7 @@ class _ByIndex:
         self._load_subjects(subjects)
         stored = self._old_blocks(images, ids, to_read)
         stored += [self._read_block(number, read, images) for number, read in reads]
+        stored.sort(key=lambda each: each.block.block_id)
         self._finish(stored, ids)
         return self._found
 

@@ -97,8 +97,6 @@ cdef class MessageLog:
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
     cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK
     cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1
-    cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1
-
     # Searching. From and upto are inclusive; `found` is set with DONE.
     cdef Outcome find_slot(
         self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found

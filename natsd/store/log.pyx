@@ -717,7 +717,7 @@ cdef class MessageLog:
             old.blocks = self.blocks
             old.journal = self.journal
             self.replaced.append(old)
-        self.subjects = SubjectIndex(self.subjects)
+        self.subjects = SubjectIndex(self.subjects.births, self.subjects.frees + 1)
         self.dead = SequenceSet()
         self.blocks = BlockList()
         self.crowded.clear()
@@ -774,50 +774,6 @@ cdef class MessageLog:
         if self.blocks.active is not None and self.blocks.active.last_sequence > sequence:
             return beyond, self.blocks.active
         return beyond, None
-
-    # Recovery: a new log gets the blocks there are, in order, and then its edges
-
-    def begin_at(self, uint64_t first):
-        """All below `first` is gone, whatever the blocks have."""
-        assert self.msgs == 0 and self.blocks.count == 0
-        self.edges.first = first
-        self.edges.last = first - 1
-
-    def adopt(self, MsgBlock block not None):
-        """Take in a block's messages that were not removed. It has arrays and bytes."""
-        cdef RecordView view
-        cdef uint64_t sequence = block.next_live(0)
-        self.blocks.add(block)
-        while sequence:
-            if sequence <= self.edges.last:
-                block.mark_dead(sequence)       # below `begin_at`, or a second of that sequence
-            elif block.view(sequence, &view) == FOUND:
-                self.adopt_message(block, &view)
-            sequence = block.next_live(sequence + 1)
-
-    cdef int adopt_message(self, MsgBlock block, RecordView* view) except -1:
-        cdef int64_t slot = self.subjects.place(view.subject, view.subject_len)
-        block.set_slot(view.sequence, <uint32_t> slot)
-        self.subjects.note(slot, view.sequence)
-        self.end_at(view.sequence, view.time_ns)
-        self.msgs += 1
-        self.live_bytes += view.size
-        if view.expires_ns > 0:
-            self.note_expiry(view.expires_ns, view.sequence)
-        return 0
-
-    def end_recovery(self, uint64_t last_sequence, int64_t last_time_ns):
-        """The last sequence ever used, at least that of the blocks' messages, and its time."""
-        if last_sequence > self.edges.last:
-            if self.msgs:
-                self.dead.add_run(self.edges.last + 1, last_sequence)
-            else:
-                self.edges.first = last_sequence + 1
-            self.edges.last = last_sequence
-        self.edges.last_time_ns = max(last_time_ns, self.edges.last_time_ns)
-        self.is_behind = self.is_over()
-        self.new_journal()
-        self.retire_blocks()
 
     # What JournaledLog answers otherwise
 

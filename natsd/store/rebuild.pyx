@@ -27,10 +27,10 @@ from natsd.store.block_index cimport (
     NO_SLOT, OFFSET_MASK, REMOVED, BlockIndex, index_next_live, index_seek, index_sequence,
 )
 from natsd.store.expiries cimport Expiries, Expiry
-from natsd.store.record cimport RecordView, view_record
+from natsd.store.record cimport ERASED, RecordView, view_record
 from natsd.store.scan cimport Scan
 from natsd.store.sequence_set cimport SequenceSet
-from natsd.store.subject_index cimport BIRTH_LAST, Subject, SubjectIndex
+from natsd.store.subject_index cimport BIRTH_LAST, Subject, SubjectIndex, sequence_in
 from natsd.trie.epochs cimport Lease, enter, leave
 from natsd.trie.pattern cimport PATTERN_NO_MEMORY, PatternCursor
 from natsd.trie.record_trie cimport RecordTrie
@@ -132,7 +132,9 @@ cdef class BlockShare:
         if slot == PATTERN_NO_MEMORY:
             raise MemoryError()
         for at in range(self.expiry_count):
-            expiries.add(self.expiries[at].at_ns, self.expiries[at].sequence, 0, none_dead)
+            expiries.add(
+                self.expiries[at].at_ns, self.expiries[at].sequence, 0, none_dead, None
+            )
 
 
 cdef int merge_subject(
@@ -149,8 +151,10 @@ cdef int merge_subject(
         record.last = span.last
         index.count += 1
     else:
-        record.first = min(record.first, span.first)
-        record.last = max(record.last, span.last)
+        if span.first < sequence_in(record.first):
+            record.first = span.first
+        if span.last > sequence_in(record.last):
+            record.last = span.last
     record.count += span.count
     index.trie.end_write(slot)
     return 0
@@ -162,7 +166,8 @@ def unnote_removed(
 ) -> tuple[int, int]:
     """Take what has gone since off an index: messages before `upto_offset` that are in `removed`
     or below `floor`, and were there before: not in `dead`, not below `first_sequence`. How many
-    they are, and their bytes. A subject that the index does not know had gone entirely.
+    they are, and their bytes. A subject that the index does not know had gone entirely. Raises
+    DamagedEncoding where one of them was erased.
 
     Only before anything newer is merged.
     """
@@ -182,6 +187,8 @@ def unnote_removed(
         if sequence >= floor and not removed.has(sequence):
             continue
         view_record(block.data + (block.index.offsets[place] & OFFSET_MASK), &view)
+        if view.flags & ERASED:
+            raise DamagedEncoding("a message was erased since: nothing tells its subject")
         messages += 1
         live_bytes += view.size
         slot = index.find(view.subject, view.subject_len)
@@ -191,7 +198,7 @@ def unnote_removed(
         if record.count:
             index.unnote(slot, sequence)
         if record.count == 0:
-            index.forget(view.subject, view.subject_len)
+            index.forget(view.subject, view.subject_len, slot)
     return messages, live_bytes
 
 
@@ -325,4 +332,4 @@ def load_expiries(Expiries expiries not None, bytes data not None) -> None:
         raise DamagedEncoding("expiries are cut short")
     for at in range(0, len(data), sizeof(Expiry)):
         memcpy(&item, <const char*> data + at, sizeof(Expiry))
-        expiries.add(item.at_ns, item.sequence, 0, none_dead)
+        expiries.add(item.at_ns, item.sequence, 0, none_dead, None)

@@ -18,6 +18,7 @@ Promise
 Source: "Recovery trusts nothing" of the design.
 """
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -26,10 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from natsd.store.block import MsgBlock
+from natsd.store.damage import Damage
 from natsd.store.expiries import Expiries
 from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import BlockImage, StoreImage
 from natsd.store.rebuild import BlockShare, note_gaps, set_slots
+from natsd.store.record import OVERHEAD_BYTES, erased
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import (
     NEW_SUFFIX,
@@ -98,6 +101,7 @@ class _Recovery:
         self._has_mark = False  # some newer block has one: this one was written to its end
         self._upto = 0  # the first sequence of the block that was read before
         self._shares: deque[tuple[StoredBlock, int, Future[BlockShare]]] = deque()
+        self._overwritten: list[tuple[Path, int, bytes]] = []  # what erasing is to leave
         self._found = Recovered()
 
     def run(self, ids: list[int]) -> Recovered:
@@ -141,16 +145,17 @@ class _Recovery:
         if not scan.readable or not (scan.commit_number or scan.end > 64):
             self._take_unreadable(block_id, path, read)
             return
-        for _, erased, encoded in scan.tombstones:
-            (self._erased if erased else self._removed).union_update(SequenceSet.decode(encoded))
+        for _, is_erased, encoded in scan.tombstones:
+            removals = self._erased if is_erased else self._removed
+            removals.union_update(SequenceSet.decode(encoded))
         if not self._has_mark:
             self._found.commit_number = scan.commit_number
             self._found.is_closed = scan.closed and not scan.torn_bytes
         self._found.commit_number = max(self._found.commit_number, scan.commit_number)
         self._has_mark = True
         self._floor = self._floor or scan.first_sequence
-        self._note_damage(path, read)
-        self._add(path, read)
+        half_erased = self._note_damage(path, read)
+        self._add(path, read, half_erased)
 
     def _take_unreadable(self, block_id: int, path: Path, read: Read) -> None:
         """Either its first commit never came to be, or nothing of it can be read any more."""
@@ -162,8 +167,22 @@ class _Recovery:
         size = len(read.scan.data)
         self._found.damage.append(FoundDamage(path, 0, size, first, last, "block unreadable"))
 
+<<<<<<< HEAD
     def _note_damage(self, path: Path, read: Read) -> None:
         self._found.damage += [FoundDamage(path, *found) for found in read.damage]
+=======
+    def _note_damage(self, path: Path, read: Read) -> list[Damage]:
+        """Returns what is no damage, but an erasure that was cut short."""
+        half_erased = []
+        for found in read.scan.damage:
+            offset = read.physical_offset(found.offset)
+            is_one = found.first_sequence == found.last_sequence > 0
+            if is_one and found.first_sequence in self._erased and read.unwrapped is None:
+                half_erased.append(found)
+            else:
+                self._found.damage.append(FoundDamage.of(path, found, offset))
+        return half_erased
+>>>>>>> log
 
     def _note_lost(self, image: StoreImage, ids: list[int]) -> None:
         """Nothing was committed after index.db: what it tells and is not there is lost."""
@@ -187,7 +206,7 @@ class _Recovery:
 
     # What lives
 
-    def _add(self, path: Path, read: Read) -> None:
+    def _add(self, path: Path, read: Read, half_erased: list[Damage]) -> None:
         stored = stored_block(self._blocks, path, read)
         block, found = stored.block, self._found
         if 0 < self._upto <= block.base_sequence:
@@ -195,23 +214,32 @@ class _Recovery:
             return
         self._blocks.add(stored)
         found.blocks.append(stored)
+        self._finish_erasing(stored, half_erased)
         if not self._upto:
             found.last_sequence = block.last_sequence
         last = self._upto - 1 if self._upto else block.last_sequence
         within = SequenceSet()
         within.add_range(block.base_sequence, max(block.base_sequence, block.last_sequence))
-        erased = within.copy()
+        to_erase = within.copy()
         within.intersection_update(self._removed)
-        erased.intersection_update(self._erased)
-        for sequence in erased:
+        to_erase.intersection_update(self._erased)
+        for sequence in to_erase:
             if block.is_live(sequence):
                 found.unfinished_erasures.add(sequence)
-        within.union_update(erased)
+        within.union_update(to_erase)
         if 0 < self._upto <= block.last_sequence:
             within.add_range(self._upto, block.last_sequence)  # cut off, and used again
         self._upto = block.base_sequence
         future = self._pool.submit(BlockShare, block, within, self._floor)
         self._shares.append((stored, last, future))
+
+    def _finish_erasing(self, stored: StoredBlock, half_erased: list[Damage]) -> None:
+        block = stored.block
+        for found in half_erased:
+            noise = self._blocks.random_bytes(found.length - OVERHEAD_BYTES)
+            record = erased(block.seed, found.first_sequence, noise)
+            self._overwritten.append((stored.path, found.offset, record))
+            block.forget_damage(found.offset)
 
     def _merge(self) -> None:
         stored, last, future = self._shares.popleft()
@@ -252,6 +280,10 @@ class _Recovery:
                 found.dead.clear()
             set_slots(found.blocks[-1].block, found.subjects)
         cut_torn(self._blocks, found)
+        for path, offset, record in self._overwritten:
+            with contextlib.closing(self._blocks.disk.open(path)) as file:
+                file.pwrite(record, offset)
+                file.fdatasync()
 
 
 def read_block(
@@ -259,11 +291,8 @@ def read_block(
 ) -> Read:
     """Read a block's file and verify it, whatever is in there. `image` is what is known of it, if
     that is the same block. Blocks."""
-    file = blocks.disk.open(blocks.path_of(block_id), write=False)
-    try:
+    with contextlib.closing(blocks.disk.open(blocks.path_of(block_id), write=False)) as file:
         data = file.pread(file.size(), 0)
-    finally:
-        file.close()
     if image is None or image.seed != (header_seed(data) or image.seed):
         return blocks.scan(data, block_id, proven=proven)
     size = image.size if proven >= 0 else proven
@@ -292,9 +321,6 @@ def cut_torn(blocks: StoredBlocks, found: Recovered) -> None:
     for stored in found.blocks:
         if stored.allocated == TO_BE_CUT:
             stored.allocated = stored.physical_end
-            file = blocks.disk.open(stored.path)
-            try:
+            with contextlib.closing(blocks.disk.open(stored.path)) as file:
                 file.truncate(stored.physical_end)
                 file.fsync()
-            finally:
-                file.close()

@@ -24,11 +24,11 @@ cdef enum:
 
 
 cdef class SubjectIndex:
-    def __cinit__(self, SubjectIndex replaced=None):
+    def __cinit__(self, uint32_t births=0, uint64_t frees=0):
+        """The numbers go on where those of the index that this one replaces ended."""
         self.trie = RecordTrie(SUBJECT_BYTES)
-        if replaced is not None:
-            self.births = replaced.births
-            self.frees = replaced.frees + 1
+        self.births = births
+        self.frees = frees
         self.buried = {}
         self.recent_slot = -1
 

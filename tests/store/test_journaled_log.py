@@ -11,15 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from natsd.store.block import MsgBlock
 from natsd.store.errors import ColdBlock, StoreEOF
+from natsd.store.expiries import Expiries
 from natsd.store.filter import Filter
 from natsd.store.journaled_log import JournaledLog
-from natsd.store.loading import fill_slots
 from natsd.store.log import MessageLog
+from natsd.store.rebuild import BlockShare, look_up_slots, note_gaps, set_slots
 from natsd.store.removal import Compact, Expire, Purge, Sweep
 from natsd.store.scan import Scan
 from natsd.store.search import NextMatch, NumPending, Operation, SubjectStates, read_batch
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import Limits, SubjectState
+from natsd.store.subject_index import SubjectIndex
 from tests.store.plain_store import PlainStore
 from tests.store.test_store_model import plain
 
@@ -46,26 +48,44 @@ class Files:
 
     def fetch(self, block: MsgBlock, log: MessageLog) -> None:
         scan = Scan(bytes(self.written[block.block_id]), proven=block.durable_size)
-        fill_slots(scan, log.subjects)
+        look_up_slots(scan, log.subjects)
         assert block.load(scan) == []
 
     def recover(self, limits: Limits) -> MessageLog:
-        """As a store opens: scan all, then removals and floor, then the messages."""
+        """As a store opens without index.db: the newest block first."""
         scans = [Scan(bytes(data)) for _, data in sorted(self.written.items())]
-        log = JournaledLog(limits, self.make_block)
-        removed = SequenceSet()
+        removed, dead = SequenceSet(), SequenceSet()
+        index, expiries = SubjectIndex(), Expiries()
         for scan in scans:
             assert scan.damage == []
             for _, _, encoded in scan.tombstones:
                 removed.union_update(SequenceSet.decode(encoded))
-        log.begin_at(max((scan.first_sequence for scan in scans), default=1))
-        for scan in scans:
-            block = MsgBlock.from_scan(scan, BLOCK_BYTES)
-            for sequence in block.live_sequences():
-                if sequence in removed:
-                    block.remove(sequence)
-            log.adopt(block)
-        log.end_recovery(max((scan.last_sequence for scan in scans), default=0), 0)
+        floor = max((scan.first_sequence for scan in scans), default=1)
+        last = max((scan.last_sequence for scan in scans), default=0)
+        blocks = [MsgBlock.from_scan(scan, BLOCK_BYTES) for scan in scans]
+        upto = last
+        for block in reversed(blocks):
+            BlockShare(block, removed, floor).merge_into(index, expiries)
+            note_gaps(block, block.base_sequence, upto, dead)
+            upto = block.base_sequence - 1
+        for block in blocks:
+            set_slots(block, index)
+        live = [sequence for block in blocks for sequence in block.live_sequences()]
+        first = min(live, default=last + 1)
+        dead.discard_range(0, first - 1)
+        log = JournaledLog(limits, self.make_block)
+        log.take_over(
+            blocks,
+            index,
+            dead,
+            expiries,
+            first_sequence=first,
+            last_sequence=last,
+            first_time_ns=0,
+            last_time_ns=0,
+            msgs=len(live),
+            live_bytes=sum(block.live_bytes for block in blocks),
+        )
         return log
 
 
