@@ -167,10 +167,6 @@ class _Recovery:
         size = len(read.scan.data)
         self._found.damage.append(FoundDamage(path, 0, size, first, last, "block unreadable"))
 
-<<<<<<< HEAD
-    def _note_damage(self, path: Path, read: Read) -> None:
-        self._found.damage += [FoundDamage(path, *found) for found in read.damage]
-=======
     def _note_damage(self, path: Path, read: Read) -> list[Damage]:
         """Returns what is no damage, but an erasure that was cut short."""
         half_erased = []
@@ -182,7 +178,6 @@ class _Recovery:
             else:
                 self._found.damage.append(FoundDamage.of(path, found, offset))
         return half_erased
->>>>>>> log
 
     def _note_lost(self, image: StoreImage, ids: list[int]) -> None:
         """Nothing was committed after index.db: what it tells and is not there is lost."""
