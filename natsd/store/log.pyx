@@ -128,7 +128,8 @@ cdef class MessageLog:
         if sequence > block.last_sequence + GAP_MAX:
             return self.begin_block(sequence)
         if block.room() < <int64_t> size and block.last_sequence >= block.base_sequence:
-            return self.begin_block(sequence)
+            block = self.begin_block(sequence)
+            block.own_bytes(block.max_bytes)    # as the one before it, it will be filled
         return block
 
     # Appending
@@ -145,8 +146,11 @@ cdef class MessageLog:
     def append_many(self, messages not None, int64_t time_ns):
         """Store.append_many: (subject, headers, data) one after another, without a call for each."""
         cdef int64_t sequence = <int64_t> self.edges.last
-        for subject, headers, data in messages:
-            sequence = self.append_object(subject, headers, data, time_ns, 0, 0, True)
+        cdef tuple message
+        for message in messages:
+            sequence = self.append_object(
+                message[0], message[1], message[2], time_ns, 0, 0, True
+            )
         return sequence
 
     cdef int64_t append_object(

@@ -373,6 +373,11 @@ class LogStore(Store):
         await self.run(operation)
         return operation.result
 
+    @property
+    def cached_bytes(self) -> int:
+        """Of messages in memory; what else a store takes is what it knows about them."""
+        return sum(block.cached_bytes for block in self._log.all_blocks)
+
     def state(self, *, with_deleted: bool = False) -> StoreState:
         """See Store."""
         return self._log.state(with_deleted=with_deleted)
