@@ -1,8 +1,8 @@
 """Which blocks of a store are in memory: read when somebody needs them, dropped when others do.
 
     ColdBlock ─▶ warm(block) ─▶ reader's thread: read, verify, look up the slots ─▶ block.load
-                                one reading for all who wait; the next block is read ahead for
-                                those who go through them in order
+                                one reading for all who wait; the next AHEAD blocks are read
+                                along for those who go through them in order
 
 Promise
 - What is held is on the books of the volume's budgets, bytes and arrays each; the block that is
@@ -12,7 +12,7 @@ Promise
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from natsd.store.block import MsgBlock
 from natsd.store.journaled_log import JournaledLog
@@ -20,6 +20,8 @@ from natsd.store.rebuild import look_up_slots
 from natsd.store.stored_blocks import Read, StoredBlock, StoredBlocks
 from natsd.store.subject_index import SubjectIndex
 from natsd.store.volume import Volume
+
+AHEAD = 2  # blocks read ahead for who goes through them in order
 
 Lost = Callable[[StoredBlock, Read, list[int]], None]
 
@@ -37,11 +39,12 @@ class BlockCache:
 
     async def warm(self, block: MsgBlock) -> None:
         """Have all of the block in memory: its bytes and its arrays. Raises `OSError`."""
-        ahead = self._successor(block) if self._is_sequential(block) else None
+        task = self._load(block)
+        if 0 < block.block_id - self._warmed_last <= AHEAD + 1:
+            for following in self._following(block):
+                self._load(following)
         self._warmed_last = block.block_id
-        await asyncio.shield(self._load(block))
-        if ahead is not None:
-            self._load(ahead)
+        await asyncio.shield(task)
 
     def held(self, block: MsgBlock) -> None:
         """The block is in memory and can be dropped: it counts from now on."""
@@ -69,14 +72,15 @@ class BlockCache:
         for stored in self._blocks.all:
             self.release(stored.block)
 
-    def _is_sequential(self, block: MsgBlock) -> bool:
-        return block.block_id == self._warmed_last + 1
-
-    def _successor(self, block: MsgBlock) -> MsgBlock | None:
-        following = self._log.block_with(block.last_sequence + 1)
-        if following is None or following is self._log.active or following is block:
-            return None
-        return None if following.has_cache and following.has_arrays else following
+    def _following(self, block: MsgBlock) -> Iterator[MsgBlock]:
+        """The next blocks that are not in memory."""
+        for _ in range(AHEAD):
+            following = self._log.block_with(block.last_sequence + 1)
+            if following is None or following is self._log.active or following is block:
+                return
+            if not (following.has_cache and following.has_arrays):
+                yield following
+            block = following
 
     def _load(self, block: MsgBlock) -> asyncio.Task[None]:
         task = self._loading.get(block.block_id)

@@ -79,12 +79,12 @@ class BlockCare:
                 self.later(partial(self._seal, stored))
         if durable.erased:
             self.later(partial(self.erase, durable.erased, durable.number))
-        self.look_for_sparse()
 
     def committed(self) -> None:
-        """Something was committed: time for index.db?"""
+        """Something was committed: time for index.db, or to compact?"""
         if self.index.is_due:
             self.later(self.index.write)
+        self.look_for_sparse()
 
     def look_for_sparse(self) -> None:
         """Removals may have left blocks half empty."""

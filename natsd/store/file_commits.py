@@ -107,7 +107,7 @@ class FileCommits(CommitSource):
     # What the store says and asks
 
     @property
-    def buffered_bytes(self) -> int:  # type: ignore[override]
+    def buffered_bytes(self) -> int:  # type: ignore[override]  # is only read
         """Appended and not committed: in the last blocks, mostly in the last one."""
         total = 0
         for stored in self.blocks.newest_first():
@@ -118,7 +118,7 @@ class FileCommits(CommitSource):
         return total
 
     @property
-    def buffered_msgs(self) -> int:  # type: ignore[override]
+    def buffered_msgs(self) -> int:  # type: ignore[override]  # is only read
         return max(0, self.log.last_sequence - self.durable_sequence)
 
     def changed(self) -> None:

@@ -224,9 +224,10 @@ class FileStore(LogStore):
         if self._settling is not None:
             await self._settling
         try:
-            await self._commits.close()
+            if self._commits.error is None:  # else what there is, is durable
+                await self._commits.close()
             await self._care.finished()
-            if self._blocks.all:
+            if self._blocks.all and self._commits.error is None:
                 await self._index.write()
         finally:
             await self._let_go()
@@ -241,7 +242,9 @@ class FileStore(LogStore):
         self._volume.committer.detach(self._commits)
 
     async def destroy(self) -> None:
+        """See Store."""
         self._closed = True
+        self._log.refuse_changes(StoreClosed)
         if self._settling is not None:
             await self._settling
         with contextlib.suppress(StoreError):

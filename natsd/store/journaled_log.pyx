@@ -15,9 +15,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
 from natsd.store.undo_journal cimport Edges, Journal, Removal
+from natsd.store.expiries cimport Expiries
 from natsd.store.log cimport SEQUENCE_LAST, MessageLog, Replaced
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
+from natsd.store.subject_index cimport SubjectIndex
 
 
 cdef class Sealed:
@@ -52,6 +54,36 @@ cdef class JournaledLog(MessageLog):
     def undo_bytes(self):
         """What is kept in memory only to undo it: commit before this grows large."""
         return self.journal.removal_count * sizeof(Removal)
+
+    @property
+    def active(self):
+        """The block that is appended to, or None."""
+        return self.blocks.active
+
+    def take_over(
+        self, list blocks not None, SubjectIndex subjects not None, SequenceSet dead not None,
+        Expiries expiries not None, *, uint64_t first_sequence, uint64_t last_sequence,
+        int64_t first_time_ns, int64_t last_time_ns, uint64_t msgs, uint64_t live_bytes,
+    ):
+        """Go on from what was found on disk; only for a log that has done nothing yet.
+
+        `first_time_ns` is that of the first message, or earlier than it. `dead` has what lies
+        between first and last without a message.
+        """
+        assert self.msgs == 0 and self.blocks.count == 0
+        self.blocks.set(blocks)
+        self.subjects = subjects
+        self.dead = dead
+        self.expiries = expiries
+        self.msgs = msgs
+        self.live_bytes = live_bytes
+        self.edges.first = first_sequence
+        self.edges.last = last_sequence
+        self.edges.first_time_ns = first_time_ns
+        self.edges.last_time_ns = last_time_ns
+        self.edges.first_time_is_exact = msgs == 0
+        self.new_journal()
+        self.is_behind = self.is_over()
 
     def take(self, uint64_t commit_number, *, bint force=False, bint closing=False):
         """Seal what was done: (block, extent) to be written in this order, none if nothing was.

@@ -675,36 +675,6 @@ cdef class MessageLog:
         """The block that this sequence is or was in, or None."""
         return self.blocks.holding(sequence) if self.blocks.count else None
 
-    @property
-    def active(self):
-        """The block that is appended to, or None."""
-        return self.blocks.active
-
-    def take_over(
-        self, list blocks not None, SubjectIndex subjects not None, SequenceSet dead not None,
-        Expiries expiries not None, *, uint64_t first_sequence, uint64_t last_sequence,
-        int64_t first_time_ns, int64_t last_time_ns, uint64_t msgs, uint64_t live_bytes,
-    ):
-        """Go on from what was found on disk; only for a log that has done nothing yet.
-
-        `first_time_ns` is that of the first message, or earlier than it. `dead` has what lies
-        between first and last without a message.
-        """
-        assert self.msgs == 0 and self.blocks.count == 0
-        self.blocks.set(blocks)
-        self.subjects = subjects
-        self.dead = dead
-        self.expiries = expiries
-        self.msgs = msgs
-        self.live_bytes = live_bytes
-        self.edges.first = first_sequence
-        self.edges.last = last_sequence
-        self.edges.first_time_ns = first_time_ns
-        self.edges.last_time_ns = last_time_ns
-        self.edges.first_time_is_exact = msgs == 0
-        self.new_journal()
-        self.is_behind = self.is_over()
-
     # At once
 
     def clear(self, uint64_t next_sequence):

@@ -290,8 +290,8 @@ def read_block(
         data = file.pread(file.size(), 0)
     if image is None or image.seed != (header_seed(data) or image.seed):
         return blocks.scan(data, block_id, proven=proven)
-    size = image.size if proven >= 0 else proven
-    return blocks.scan(data, block_id, proven=size, first_sequence=image.base_sequence)
+    base = image.base_sequence
+    return blocks.scan(data, block_id, proven=proven, least=image.size, first_sequence=base)
 
 
 def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:

@@ -212,20 +212,30 @@ class StoredBlocks:
             file.close()
         return self.scan(data, stored.block.block_id, proven=proven)
 
-    def scan(self, data: bytes, block_id: int, *, proven: int = 0, first_sequence: int = 0) -> Read:
+    def scan(
+        self,
+        data: bytes,
+        block_id: int,
+        *,
+        proven: int = 0,
+        least: int = 0,
+        first_sequence: int = 0,
+    ) -> Read:
         """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
 
         `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
-        the zeros at the end.
+        the zeros at the end. `least`: no less than these.
         """
         unwrapped = self._unwrap(data, block_id)
         if unwrapped is None:
             if proven < 0:
                 proven = len(data.rstrip(b"\0"))
-            scan = Scan(data, proven=min(proven, len(data)), first_sequence=first_sequence)
+            proven = max(proven, least)
+            data = data.ljust(proven, b"\0")  # what is cut off is damage like any other
+            scan = Scan(data, proven=proven, first_sequence=first_sequence)
             return Read(scan, None, scan.damage)
         logical = bytes(unwrapped.logical)
-        is_proven = proven < 0 or proven > len(logical)
+        is_proven = proven < 0 or max(proven, least) > len(logical)
         proven = len(logical) if is_proven else proven
         scan = Scan(logical, proven=proven, first_sequence=first_sequence)
         damage = located(scan.damage, unwrapped)

@@ -1,6 +1,6 @@
 """All subjects of a stream as of one moment, written piece by piece while the stream goes on.
 
-    entry      shared u8 │ rest u16 │ edges u8 │ rest bytes of the name │ first │ last - first │ count
+    entry      shared u8 │ rest u16 │ edges u8 │ the name's rest │ first │ last - first │ count
                shared: leading bytes that it has in common with the name before it in its piece
                edges:  1 first is BOUND, 2 last is BOUND (subject_index.pxd)
                the last three are LEB128 varints

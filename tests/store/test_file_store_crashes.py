@@ -5,6 +5,7 @@ never overtake. Design, "Durability": index.db never disagrees with a full scan.
 """
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
@@ -12,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.index_db import INDEX_NAME
 from natsd.store.store import Limits
@@ -24,6 +27,14 @@ from tests.store.plain_store import Plain, PlainStore
 from tests.store.test_file_store_model import DIRECTORY, KEYS, end_other_tasks, everything
 from tests.store.test_store_model import plain
 
+
+@pytest.fixture(autouse=True)
+def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """index.db is written in as many slices as there are subjects."""
+    monkeypatch.setattr("natsd.store.index_keeper.KEYS_PER_SLICE", 1)
+
+
+FIXTURE = [HealthCheck.function_scoped_fixture]
 OPTIONS = {
     "plain": FileOptions(block_bytes_max=700),
     "compressed": FileOptions(block_bytes_max=700, compress=True),
@@ -60,6 +71,7 @@ class History:
     appended: dict[int, Plain] = field(default_factory=dict)
     after: list[PlainStore] = field(default_factory=list)
     durable: int = 0
+    writing: asyncio.Future[None] | None = None
 
     def __post_init__(self) -> None:
         self.note()
@@ -110,7 +122,7 @@ class Machine:
     async def open(self) -> FileStore:
         loop = asyncio.get_running_loop()
         volume = Volume.open(self.disk, Path("/store"), self.chance.randbytes, loop=loop)
-        volume._readers = AtOnce()  # type: ignore[assignment]
+        volume._readers = AtOnce()  # type: ignore[assignment]  # a double
         random_bytes = self.chance.randbytes
         store = await FileStore.open(volume, DIRECTORY, self.limits, random_bytes, self.options)
         await store.settle()
@@ -119,7 +131,7 @@ class Machine:
     async def until_off(self, work: Coroutine[Any, Any, None]) -> None:
         """Let it go on until it is done or the power is gone."""
         task = asyncio.ensure_future(work)
-        while not task.done() and not self.disk.is_off:
+        while not task.done() and not self.disk.is_off:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         task.cancel()
         (result,) = await asyncio.gather(task, return_exceptions=True)
@@ -159,8 +171,8 @@ async def run(store: FileStore, history: History, steps: list[tuple[Any, ...]]) 
             known = len(history.after) - 1
             await store.synced()
             history.durable = known
-        elif name == "index":
-            await store.write_index()
+        elif name == "index":  # while the stream goes on
+            history.writing = asyncio.ensure_future(store.write_index())
         else:
             for _ in range(arguments[0]):
                 await asyncio.sleep(0)
@@ -192,7 +204,7 @@ async def check_after_crash(machine: Machine, history: History, seed: int) -> No
     assert (found, state, subjects) == other
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, suppress_health_check=FIXTURE)
 @given(
     kind=st.sampled_from(list(OPTIONS)),
     limits=st.sampled_from(LIMITS),
@@ -219,3 +231,137 @@ def test_power_fails_at_any_call(
         await end_other_tasks()
 
     asyncio.run(scenario())
+
+
+CALLS = ["pwrite", "fdatasync", "fsync", "allocate", "sync_dir", "truncate", "open", "rename",
+         "unlink", "pread", "size"]  # fmt: skip
+
+
+@dataclass
+class Kept:
+    """What the store said is durable, and what it was asked to remove since."""
+
+    messages: dict[int, Plain] = field(default_factory=dict)
+    last: int = 0
+    removed: set[int] = field(default_factory=set)
+
+    async def note(self, store: FileStore) -> None:
+        self.messages = {m.sequence: plain(m) for m in await everything(store)}
+        self.last = store.state().last_sequence
+        self.removed.clear()
+
+    def check(self, found: dict[int, Plain], last: int) -> None:
+        assert last >= self.last
+        for sequence, message in self.messages.items():
+            if sequence not in self.removed:
+                assert found.get(sequence) == message
+        assert not [s for s in found if s <= self.last and s not in self.messages]
+
+
+async def run_in_spite_of_errors(
+    store: FileStore, kept: Kept, steps: list[tuple[Any, ...]], errors: list[Exception]
+) -> None:
+    time_ns = 0
+    for name, *arguments in steps:
+        try:
+            if name == "append":
+                for _ in range(arguments[2]):
+                    time_ns += 1
+                    store.append(arguments[0], None, b"%d" % time_ns * arguments[1], time_ns)
+            elif name in ("delete", "erase"):
+                sequence = max(store.state().last_sequence - arguments[0], 0)
+                kept.removed.add(sequence)
+                await getattr(store, name)(sequence)
+            elif name == "synced":
+                await store.synced()
+                await kept.note(store)
+            elif name == "index":
+                await store.write_index()
+            elif name == "turn":
+                for _ in range(arguments[0]):
+                    await asyncio.sleep(0)
+        except (StoreError, OSError) as error:
+            errors.append(error)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=FIXTURE)
+@given(
+    kind=st.sampled_from(list(OPTIONS)),
+    steps=st.lists(operations, min_size=3, max_size=25),
+    faults=st.lists(
+        st.tuples(
+            st.sampled_from(CALLS),
+            st.sampled_from([errno.EIO, errno.ENOSPC, 0]),
+            st.integers(0, 40),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    seed=st.integers(0, 1 << 16),
+)
+def test_any_call_fails_and_then_the_power(
+    kind: str, steps: list[tuple[Any, ...]], faults: list[tuple[str, int, int]], seed: int
+) -> None:
+    """Out of space: taken back, and it goes on. EIO: read-only, and what is durable stays."""
+
+    async def scenario() -> None:
+        machine = Machine(FaultyDisk(seed), Limits(), OPTIONS[kind])
+        kept = Kept()
+        errors: list[Exception] = []
+        store = await machine.open()
+        for call, number, after in faults:
+            if number or call == "pwrite":
+                machine.disk.fail(call, number, after=after)
+        await machine.until_off(run_in_spite_of_errors(store, kept, steps, errors))
+        scanned = Machine(machine.disk.crash(seed), machine.limits, machine.options)
+        machine.disk = scanned.disk.crash(seed)
+        scanned.disk = machine.disk.crash(seed)
+        machine.disk.is_off = False
+        if scanned.disk.exists(DIRECTORY / INDEX_NAME):
+            scanned.disk.unlink(DIRECTORY / INDEX_NAME)
+        scanned.disk.is_off = False
+        found, state, subjects = await contents(await machine.open())
+        kept.check(found, state.last_sequence)
+        assert (found, state, subjects) == await contents(await scanned.open())
+        await end_other_tasks()
+
+    asyncio.run(scenario())
+
+
+async def test_out_of_space_takes_back_and_goes_on(tmp_path: Path) -> None:
+    machine = Machine(FaultyDisk(capacity_bytes=60_000), Limits(), OPTIONS["plain"])
+    store = await machine.open()
+    store.append("a", None, b"kept", 1)
+    await store.synced()
+    with pytest.raises(StoreFull):  # noqa: PT012 - full sooner or later
+        for number in range(2, 2000):
+            store.append("a", None, bytes(100), number)
+            await store.synced()
+    before = store.state()
+    assert before.last_sequence == store.durable_sequence
+    with pytest.raises(StoreFull):
+        store.append("a", None, b"refused at once", 3000)
+    machine.disk.capacity_bytes = None
+    store._commits._committer._look_for_space(store._commits._committer._attached[store._commits])
+    while store._commits.error is not None:  # noqa: ASYNC110 - a few turns
+        await asyncio.sleep(0)
+    assert store.state() == before
+    assert store.append("a", None, b"welcome", 4000) == before.last_sequence + 1
+    await store.synced()
+    await store.close()
+
+
+async def test_a_failed_sync_is_never_tried_again() -> None:
+    machine = Machine(FaultyDisk(), Limits(), OPTIONS["plain"])
+    store = await machine.open()
+    store.append("a", None, b"kept", 1)
+    await store.synced()
+    machine.disk.fail("fdatasync", errno.EIO)
+    store.append("a", None, b"lost", 2)
+    with pytest.raises(StoreReadOnly):
+        await store.synced()
+    with pytest.raises(StoreReadOnly):
+        store.append("a", None, b"refused", 3)
+    assert (await store.load(1)).data == b"kept"
+    assert store.durable_sequence == store.state().last_sequence == 1
+    await store.close()

@@ -161,5 +161,6 @@ class EncryptedModel(FileModel):
 TestPlain = FileModel.TestCase
 TestCompressed = CompressedModel.TestCase
 TestEncrypted = EncryptedModel.TestCase
-for case, examples in ((TestPlain, 60), (TestCompressed, 25), (TestEncrypted, 25)):
-    case.settings = settings(max_examples=examples, stateful_step_count=30, deadline=None)
+TestPlain.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestCompressed.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
+TestEncrypted.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)

@@ -1,0 +1,163 @@
+"""FileStore's files: what is in them, when they change, what goes (design, "Durability")."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from natsd.store.disk import RealDisk
+from natsd.store.errors import KeyMissing, KeyWrong, StoreClosed
+from natsd.store.file_store import FileOptions, FileStore
+from natsd.store.keys import OperatorKeys
+from natsd.store.store import Limits
+from natsd.store.volume import Volume
+from tests.store.test_file_store_model import everything
+from tests.waiting import eventually_within
+
+SMALL = FileOptions(block_bytes_max=4000)
+OLD_KEY, NEW_KEY = b"o" * 32, b"n" * 32
+
+
+@pytest.fixture
+async def volume(tmp_path: Path) -> AsyncIterator[Volume]:
+    loop = asyncio.get_running_loop()
+    opened = Volume.open(RealDisk(), tmp_path, os.urandom, loop=loop)
+    yield opened
+    await opened.close()
+
+
+async def open_store(
+    volume: Volume, options: FileOptions = SMALL, limits: Limits | None = None
+) -> FileStore:
+    directory = volume.directory / "S"
+    return await FileStore.open(volume, directory, limits or Limits(), os.urandom, options)
+
+
+def blocks(volume: Volume) -> dict[str, int]:
+    files = sorted((volume.directory / "S").glob("*.blk"))
+    return {path.name: path.stat().st_size for path in files}
+
+
+async def fill(store: FileStore, count: int, size: int = 100) -> None:
+    for _ in range(count):
+        store.append("orders", None, os.urandom(size), 1)
+    await store.synced()
+
+
+async def test_a_removal_at_the_front_unlinks_blocks_once_it_is_durable(volume: Volume) -> None:
+    store = await open_store(volume)
+    await fill(store, 100)
+    assert len(blocks(volume)) > 3
+    await store.compact(90)
+    await store.synced()
+    await eventually_within(lambda: len(blocks(volume)) <= 2)
+    assert [message.sequence for message in await everything(store)] == list(range(90, 101))
+    await store.close()
+
+
+async def test_a_full_block_takes_no_more_room_than_it_needs(volume: Volume) -> None:
+    store = await open_store(volume)
+    await fill(store, 100)
+    await eventually_within(lambda: max(list(blocks(volume).values())[:-1]) < 4400)
+    await store.close()
+
+
+async def test_a_block_that_is_mostly_dead_is_rewritten(volume: Volume) -> None:
+    store = await open_store(volume)
+    await fill(store, 100)
+    await eventually_within(lambda: blocks(volume)["000001.blk"] > 3000)
+    before = blocks(volume)["000001.blk"]
+    for sequence in range(2, 20):
+        await store.delete(sequence)
+    await store.synced()
+    await eventually_within(lambda: blocks(volume)["000001.blk"] < before // 2)
+    kept = [1, *range(20, 101)]
+    assert [message.sequence for message in await everything(store)] == kept
+    await store.close()
+    store = await open_store(volume)
+    assert [message.sequence for message in await everything(store)] == kept
+    assert store.damage == []
+    await store.close()
+
+
+@pytest.mark.parametrize("compress", [False, True])
+async def test_erased_bytes_are_in_no_file(volume: Volume, compress: bool) -> None:
+    store = await open_store(volume, FileOptions(block_bytes_max=4000, compress=compress))
+    store.append("orders", None, b"a secret of the house", 1)
+    await fill(store, 3 if compress else 60)
+    assert await store.erase(1)
+    await store.close()
+    for path in (volume.directory / "S").iterdir():
+        assert b"secret" not in path.read_bytes()
+    store = await open_store(volume)
+    assert store.damage == []
+    assert store.state().first_sequence == 2
+    await store.close()
+
+
+async def test_an_encrypted_store_says_nothing_in_clear(volume: Volume) -> None:
+    options = FileOptions(4000, keys=OperatorKeys(key=OLD_KEY), context="S")
+    store = await open_store(volume, options)
+    for _ in range(60):
+        store.append("orders.secret", None, b"the payload of an order", 1)
+    await store.close()
+    for path in (volume.directory / "S").iterdir():
+        assert b"secret" not in path.read_bytes()
+        assert b"payload" not in path.read_bytes()
+
+
+async def test_a_key_is_rotated_when_the_store_is_opened(volume: Volume) -> None:
+    def options(keys: OperatorKeys) -> FileOptions:
+        return FileOptions(4000, keys=keys, context="S")
+
+    store = await open_store(volume, options(OperatorKeys(key=OLD_KEY)))
+    await fill(store, 3)
+    await store.close()
+    with pytest.raises(KeyMissing):
+        await open_store(volume)
+    store = await open_store(volume, options(OperatorKeys(key=NEW_KEY, previous=OLD_KEY)))
+    assert store.state().msgs == 3
+    await store.close()
+    with pytest.raises(KeyWrong):
+        await open_store(volume, options(OperatorKeys(key=OLD_KEY)))
+    store = await open_store(volume, options(OperatorKeys(key=NEW_KEY)))
+    assert len(await everything(store)) == 3
+    await store.close()
+
+
+async def test_a_store_with_nothing_to_do_has_no_task(volume: Volume) -> None:
+    store = await open_store(volume)
+    await fill(store, 100)
+    await eventually_within(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    await store.close()
+
+
+async def test_memory_does_not_grow_with_what_is_on_disk(volume: Volume) -> None:
+    volume.cache.resize(30_000)
+    store = await open_store(volume)
+    for _ in range(20):
+        await fill(store, 100)
+    await eventually_within(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    assert len(await everything_in_turn(store)) == 2000
+    assert volume.cache.held_bytes <= 30_000
+    held = sum(stored.block.cached_bytes for stored in store._blocks.all)
+    assert held <= 30_000 + 2 * 4400  # what is appended to, and what was read last
+    await store.close()
+
+
+async def everything_in_turn(store: FileStore) -> list[int]:
+    found = []
+    for sequence in range(1, store.state().last_sequence + 1):
+        found.append((await store.load(sequence)).sequence)
+    return found
+
+
+async def test_a_destroyed_store_is_gone(volume: Volume) -> None:
+    store = await open_store(volume)
+    await fill(store, 10)
+    await store.destroy()
+    assert not (volume.directory / "S").exists()
+    with pytest.raises(StoreClosed):
+        store.append("orders", None, b"", 1)

@@ -1,0 +1,106 @@
+"""Damage anywhere in any file of a closed stream: never a wrong byte served, never another record
+lost, reported with file, offset and sequence (issue "The store", section 4)."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from natsd.store.errors import MessageNotFound
+from natsd.store.file_store import FileOptions
+from natsd.store.index_db import INDEX_NAME
+from natsd.store.store import Limits
+from tests.store.damage import Wound, truncated, with_flipped_bit, zeroed
+from tests.store.faulty_disk import FaultyDisk
+from tests.store.plain_store import Plain
+from tests.store.test_file_store_crashes import DIRECTORY, OPTIONS, Machine, end_other_tasks
+from tests.store.test_store_model import plain
+
+MESSAGES = {
+    sequence: Plain(sequence, "abc"[sequence % 3], None, b"%d" % sequence * 9, sequence, 0)
+    for sequence in range(1, 19)
+    if sequence not in (4, 11)
+}
+RECORDS_A_BLOCK = 10  # or so: what one wound of a sector may cost
+
+
+async def stored(options: FileOptions) -> FaultyDisk:
+    """A closed stream of three blocks, with removals."""
+    machine = Machine(FaultyDisk(), Limits(), options)
+    store = await machine.open()
+    for sequence in range(1, 19):
+        message = b"%d" % sequence * 9
+        store.append("abc"[sequence % 3], None, message, sequence)
+        await store.synced()
+    await store.delete(4)
+    await store.delete(11)
+    await store.close()
+    await end_other_tasks()
+    return machine.disk
+
+
+def read(disk: FaultyDisk, path: Path) -> bytes:
+    with contextlib.closing(disk.open(path)) as file:
+        return file.pread(file.size(), 0)
+
+
+def wounds(data: bytes, step: int) -> Iterator[Wound]:
+    for at in range(0, len(data), step):
+        bit = at * 8 + at * 5 % 8  # every byte, and over the file every bit of one
+        yield Wound(f"bit {bit}", with_flipped_bit(data, bit), at, at + 1)
+    yield from zeroed(data)
+    yield from truncated(data, range(0, len(data), 97))
+
+
+def wounded(disk: FaultyDisk, path: Path, data: bytes) -> FaultyDisk:
+    copy = disk.crash(1)
+    disk.is_off = False
+    with contextlib.closing(copy.open(path)) as file:
+        file.truncate(len(data))
+        file.pwrite(data, 0)
+        file.fsync()
+    return copy
+
+
+async def check(machine: Machine, name: str, wound: Wound) -> None:
+    store = await machine.open()
+    lost = set()
+    for sequence in range(1, 19):
+        try:
+            message = await store.load(sequence)
+        except MessageNotFound:
+            lost.add(sequence)
+        else:
+            assert plain(message) == MESSAGES[sequence], (name, wound.what)
+    lost -= {4, 11}
+    assert store.state().last_sequence == 18, (name, wound.what)
+    if lost:
+        reported = {s for s in lost for found in store.damage if found.covers(s)}
+        assert lost == reported, (name, wound.what, store.damage)
+        assert {found.path.name for found in store.damage} == {name}
+    is_clear = machine.options.keys.key is None and not machine.options.compress
+    if wound.upto - wound.first == 1 and is_clear:
+        assert len(lost) <= 1, (name, wound.what)
+    assert len(lost) <= RECORDS_A_BLOCK
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("plain", "000001.blk"),
+        ("plain", "000003.blk"),
+        ("plain", INDEX_NAME),
+        ("compressed", "000002.blk"),
+        ("encrypted", "000001.blk"),
+        ("encrypted", "000003.blk"),
+        ("encrypted", INDEX_NAME),
+    ],
+)
+async def test_any_wound(kind: str, name: str) -> None:
+    disk = await stored(OPTIONS[kind])
+    data = read(disk, DIRECTORY / name)
+    for wound in wounds(data, step=2 if kind == "plain" else 9):
+        copy = wounded(disk, DIRECTORY / name, wound.data)
+        await check(Machine(copy, Limits(), OPTIONS[kind]), name, wound)
+        await end_other_tasks()
