@@ -1,7 +1,7 @@
 """Where the bytes of whole records may be cut, so that each piece is compressed by itself.
 
 Compiled since walking 50,000 records took 14 ms of Python for a block of 8 MiB, half of what its
-compression takes; now it takes less than 1 ms (`wrap_block`, Xeon 2 GHz, November 2026).
+compression takes; now it takes 1 ms (`wrap_block`, Xeon 2 GHz, November 2026).
 """
 
 cimport cython

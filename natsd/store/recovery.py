@@ -170,13 +170,12 @@ class _Recovery:
     def _note_damage(self, path: Path, read: Read) -> list[Damage]:
         """Returns what is no damage, but an erasure that was cut short."""
         half_erased = []
-        for found in read.scan.damage:
-            offset = read.physical_offset(found.offset)
+        for found in read.damage:
             is_one = found.first_sequence == found.last_sequence > 0
             if is_one and found.first_sequence in self._erased and read.unwrapped is None:
                 half_erased.append(found)
             else:
-                self._found.damage.append(FoundDamage.of(path, found, offset))
+                self._found.damage.append(FoundDamage(path, *found))
         return half_erased
 
     def _note_lost(self, image: StoreImage, ids: list[int]) -> None:
@@ -290,8 +289,10 @@ def read_block(
         data = file.pread(file.size(), 0)
     if image is None or image.seed != (header_seed(data) or image.seed):
         return blocks.scan(data, block_id, proven=proven)
-    base = image.base_sequence
-    return blocks.scan(data, block_id, proven=proven, least=image.size, first_sequence=base)
+    size = image.size if proven >= 0 else proven
+    return blocks.scan(
+        data, block_id, proven=size, size_min=image.size, first_sequence=image.base_sequence
+    )
 
 
 def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:

@@ -43,6 +43,10 @@ WRAPPED: Final = 1
 NEW_SUFFIX: Final = ".new"
 BLOCK_SUFFIX: Final = ".blk"
 _FLAGS = slice(10, 12)
+_MARK_BYTES = 104
+_KIND_MARK = b"\4"
+_MARK_MAGIC = b"MARK"
+_ZEROS_OF_CHECKSUM_MAX = 8
 _CHECKED = slice(0, 56)
 _SEED = slice(16, 24)
 
@@ -218,29 +222,31 @@ class StoredBlocks:
         block_id: int,
         *,
         proven: int = 0,
-        least: int = 0,
+        size_min: int = 0,
         first_sequence: int = 0,
     ) -> Read:
         """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
 
         `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
-        the zeros at the end. `least`: no less than these.
+        the zeros at the end, up to a mark, and at least `size_min`.
         """
         unwrapped = self._unwrap(data, block_id)
-        if unwrapped is None:
-            if proven < 0:
-                proven = len(data.rstrip(b"\0"))
-            proven = max(proven, least)
-            data = data.ljust(proven, b"\0")  # what is cut off is damage like any other
-            scan = Scan(data, proven=proven, first_sequence=first_sequence)
-            return Read(scan, None, scan.damage)
-        logical = bytes(unwrapped.logical)
-        is_proven = proven < 0 or max(proven, least) > len(logical)
-        proven = len(logical) if is_proven else proven
+        logical = data if unwrapped is None else bytes(unwrapped.logical)
+        is_short = max(proven, size_min) > len(logical)
+        is_whole = proven < 0 or is_short
+        if unwrapped is not None:
+            proven = len(logical) if is_whole else proven
+        elif proven < 0:
+            proven = max(len(logical.rstrip(b"\0")), size_min)
         scan = Scan(logical, proven=proven, first_sequence=first_sequence)
+        if unwrapped is None:
+            damage = list(scan.damage)
+            if is_whole and not is_short:
+                damage += _lost_end(scan, logical)
+            return Read(scan, None, damage)
         damage = located(scan.damage, unwrapped)
-        if is_proven and unwrapped.torn:
-            damage.append(_lost_end(scan, unwrapped, len(data)))
+        if is_short or (is_whole and unwrapped.torn):
+            damage.append(_lost_envelopes(scan, unwrapped, len(data)))
         return Read(scan, unwrapped, damage)
 
     def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
@@ -312,11 +318,28 @@ def located(damage: list[Damage], unwrapped: Unwrapped) -> list[Damage]:
     return sorted(found)
 
 
-def _lost_end(scan: Scan, unwrapped: Unwrapped, file_bytes: int) -> Damage:
-    """What follows the last whole envelope of a block that was written to its end."""
-    length = file_bytes - unwrapped.physical_end
+def _lost_end(scan: Scan, logical: bytes) -> list[Damage]:
+    """What is missing at the end of a block that was written to its end: a mark ends it."""
+    reaches_end = any(found.offset + found.length >= len(logical) for found in scan.damage)
+    if reaches_end or not scan.readable or ends_with_mark(logical.rstrip(b"\0")):
+        return []
+    return [Damage(len(logical), 0, scan.last_sequence + 1, 0, "end of the block missing")]
+
+
+def _lost_envelopes(scan: Scan, unwrapped: Unwrapped, file_bytes: int) -> Damage:
+    """What follows, or should follow, the last whole envelope of such a block."""
+    end = unwrapped.physical_end
     first = 0 if scan.closed else scan.last_sequence + 1
-    return Damage(unwrapped.physical_end, length, first, 0, "envelopes damaged")
+    return Damage(end, max(0, file_bytes - end), first, 0, "envelopes missing or damaged")
+
+
+def ends_with_mark(logical: bytes) -> bool:
+    """Whether the last record is a mark; whether it verifies is another question."""
+    for cut in range(_ZEROS_OF_CHECKSUM_MAX):  # a checksum's last bytes may be zeros
+        last = logical.ljust(len(logical) + cut, b"\0")[-_MARK_BYTES:]
+        if last[4:5] == _KIND_MARK and last[32:36] == _MARK_MAGIC:
+            return True
+    return False
 
 
 def header_verifies(data: bytes) -> bool:

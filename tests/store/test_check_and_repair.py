@@ -25,7 +25,7 @@ from natsd.store.repair import Repaired, repair_volume
 from natsd.store.store import Limits
 from natsd.store.stored_blocks import block_id_of
 from natsd.store.volume import Volume
-from tests.store.damage import flipped_bits
+from tests.store.damage import flipped_bits, truncated
 from tests.store.faulty_disk import FaultyDisk
 
 DISK = RealDisk()
@@ -300,6 +300,19 @@ async def test_flipped_bits_anywhere_are_found_and_cost_what_is_told(
             lost = before.keys() - after.keys()
             assert all(any(covers(f, sequence) for f in findings) for sequence in lost)
             assert len(lost) <= 1 or options != options_for(CLEAR)
+
+
+@forms
+async def test_a_cut_costs_no_message_that_is_not_told(
+    tmp_path: Path, options: FileOptions
+) -> None:
+    made = await make_volume(tmp_path, options)
+    files = {path: data for path, data in snapshot(tmp_path).items() if path.name != "natsd.lock"}
+    path = block_paths(made)[1]
+    for wound in truncated(files[path], range(64, len(files[path]), 131)):
+        disk = disk_of(files | {path: wound.data})
+        report = check_volume(disk, tmp_path, made.operator, os.urandom)
+        assert report.findings or report.messages == len(made.messages), wound.what
 
 
 def covers(finding: Finding, sequence: int) -> bool:

@@ -87,7 +87,22 @@ def test_an_end_that_is_missing_is_damage_where_it_is_proven() -> None:
     assert torn.damage == []
     for proven in (-1, len(logical)):
         (damage,) = stored_blocks(KEY).scan(cut, 1, proven=proven).damage
-        assert (damage.what, damage.offset + damage.length) == ("envelopes damaged", len(cut))
+        assert (damage.what, damage.offset + damage.length) == (
+            "envelopes missing or damaged",
+            len(cut),
+        )
+
+
+def test_a_clear_block_that_was_cut_is_told_wherever_that_was() -> None:
+    """Where it was cut right behind a mark, only its size can tell: index.db knows it."""
+    logical = make_block(3, 2)
+    blocks = stored_blocks(None)
+    assert blocks.scan(logical + bytes(100), 1, proven=-1).damage == []
+    first = len(make_block(3))  # its mark stands there twice
+    for size in range(65, len(logical)):
+        read = blocks.scan(logical[:size], 1, proven=-1)
+        assert read.damage or read.scan.message_count == 5 or size in {first, first - 104}
+        assert blocks.scan(logical[:size], 1, proven=-1, size_min=len(logical)).damage
 
 
 def test_only_what_is_encrypted_counts_where_there_is_a_key() -> None:
