@@ -23,6 +23,8 @@ from natsd.store.store import Limits
 from natsd.store.volume import Volume
 from tests.store.crash import acknowledge
 
+pytestmark = pytest.mark.torture
+
 async def main(directory, seed):
     chance = random.Random(seed)
     loop = asyncio.get_running_loop()

@@ -22,6 +22,8 @@ from natsd.store.volume import Volume
 from tests.store.crash import acknowledge
 from tests.store.sources import Pieces, count_whole
 
+pytestmark = pytest.mark.torture
+
 class Loud(Pieces):
     def on_disk(self, commits):
         super().on_disk(commits)
