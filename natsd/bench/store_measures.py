@@ -8,7 +8,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 
 from natsd.bench.sublist import rss_bytes, timed
@@ -331,7 +331,7 @@ def raw_read(files: list[Path]) -> None:
                 pass
 
 
-GROUPS: dict[str, Callable[[int, Path], Awaitable[Values]]] = {
+GROUPS: dict[str, Callable[[int, Path], Coroutine[None, None, Values]]] = {
     "memory": memory,
     "subjects": subjects,
     "trie": trie,

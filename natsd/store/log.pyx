@@ -144,7 +144,7 @@ cdef class MessageLog:
         )
 
     def append_many(self, messages not None, int64_t time_ns):
-        """Store.append_many: (subject, headers, data) one after another, without a call for each."""
+        """Store.append_many: (subject, headers, data) in order, without a call for each."""
         cdef int64_t sequence = <int64_t> self.edges.last
         cdef tuple message
         for message in messages:

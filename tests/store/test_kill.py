@@ -12,6 +12,8 @@ from natsd.store.volume import Volume
 from tests.store.crash import TORTURE, kill_midway
 from tests.store.sources import count_whole
 
+pytestmark = pytest.mark.torture
+
 ROUNDS = 2 * TORTURE
 
 SCRIPT = """
@@ -21,8 +23,6 @@ from natsd.store.disk import RealDisk
 from natsd.store.volume import Volume
 from tests.store.crash import acknowledge
 from tests.store.sources import Pieces, count_whole
-
-pytestmark = pytest.mark.torture
 
 class Loud(Pieces):
     def on_disk(self, commits):
