@@ -188,6 +188,8 @@ class BlockCare:
         await self.commits.pause()
         try:
             await self._volume.committer.forget(stored.path)
+            if self._blocks.find(block.block_id) is not stored or stored.block is not block:
+                return  # it went meanwhile
             records = [
                 (block.offset_of(sequence), self._erased_record(block, sequence))
                 for sequence in sequences
@@ -314,10 +316,21 @@ class BlockCare:
     # The end of the stream
 
     async def cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
-        """All above `last_sequence` was removed, and that is on disk: now it never was.
+        """All above `last_sequence` was removed, and that is on disk: now it never was."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        The block that is cut first, then those beyond, the newest, which names the removals, last.
-        """
+        async def in_turn() -> None:
+            try:
+                await self._cut(beyond, cut, last_sequence)
+            finally:
+                done.set_result(None)
+
+        self.later(in_turn)
+        await done
+
+    async def _cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
+        """The block that is cut; then what those beyond say of others, once more; then they go,
+        the newest, which names what is removed, last."""
         if cut is not None:
             stored = self._blocks[cut]
             read = await self._volume.read(
@@ -328,6 +341,9 @@ class BlockCare:
             needed = _about_older(read.scan.tombstones, cut.base_sequence, floor)
             number = self.commits.number
             await self._rewrite(stored, read, dead, needed, last_sequence, floor, number)
+        self._log.tombstones.union_update(self._log.dead)
+        await self.commits.mark()
+        await self.commits.until_on_disk()
         for block in beyond:
             stored = self._blocks[block]
             self._blocks.drop(stored)

@@ -174,7 +174,6 @@ class FileStore(LogStore):
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
         """The removal of all above `sequence` is on disk."""
         await self._care.cut(beyond, cut, sequence)
-        await self._commits.mark()
 
     # Reading
 
