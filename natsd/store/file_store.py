@@ -171,6 +171,12 @@ class FileStore(LogStore):
         self._check_open()
         await self._volume.committer.room(self._commits)
 
+    async def truncate(self, sequence: int) -> None:
+        """See Store. Sequences are used again: what was said of the old ones is on disk before."""
+        self._check_open()
+        await self._commits.synced()
+        await super().truncate(sequence)
+
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
         """The removal of all above `sequence` is on disk."""
         await self._care.cut(beyond, cut, sequence)

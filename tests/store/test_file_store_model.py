@@ -81,6 +81,20 @@ class FileModel(StoreModel):
             self.volume, DIRECTORY, self.limits, self.random.randbytes, self.options
         )
         await self.store.settle()
+        self.store.append = self.append_warm  # type: ignore[method-assign]  # see there
+
+    def append_warm(self, *arguments: Any, **options: Any) -> int:
+        """What limits remove from blocks that are not in memory, goes later, perhaps in another
+        order than the model's."""
+        store = self.store
+
+        async def warm() -> None:
+            for block in store._log.all_blocks:
+                if not (block.has_cache and block.has_arrays):
+                    await store.fetch(block)
+
+        self.run(warm())
+        return FileStore.append(store, *arguments, **options)
 
     @rule(scanned=st.booleans())
     def open_again(self, scanned: bool) -> None:
