@@ -3,12 +3,14 @@
 # The other targets: make help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help run test bench lint format debug asan fuzz wheel clean
+.PHONY: help run test torture bench lint format debug asan fuzz wheel clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
 VENV ?= .venv
 FUZZ_SECONDS ?= 60
+TORTURE ?= 20
+SOAK_OPERATIONS ?= 100000000
 FUZZ_TARGETS ?= $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py))
 ARGS ?=
 
@@ -29,8 +31,13 @@ run: $(VENV)/.installed $(VENV)/.compiled ## build and serve port 4222; ARGS="�
 test: $(VENV)/.dev $(VENV)/.compiled ## build and run the tests; ARGS="…" are pytest's
 	$(BIN)/pytest -n auto $(ARGS)
 
-bench: $(VENV)/.installed $(VENV)/.compiled ## measure against nats-server, if it is on PATH; ARGS="…" are those of natsd bench
+torture: $(VENV)/.dev $(VENV)/.compiled ## TORTURE=20 times as many crashes, power cuts and damages as in the tests; then a soak of the trie
+	NATSD_TORTURE=$(TORTURE) $(BIN)/pytest -n auto -o timeout=7200 -o faulthandler_timeout=7200 -m torture $(ARGS)
+	$(BIN)/python -m tests.trie.soak --operations $(SOAK_OPERATIONS)
+
+bench: $(VENV)/.installed $(VENV)/.compiled ## measure against nats-server, if it is on PATH, and the store; ARGS="…" are the first one's
 	$(BIN)/natsd bench --goals $$(command -v nats-server >/dev/null && echo --vs nats-server) $(ARGS)
+	$(BIN)/natsd bench --goals --store
 
 lint: $(VENV)/.dev ## format, style, types, and which room imports which
 	$(BIN)/ruff format --check .

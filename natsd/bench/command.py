@@ -34,6 +34,7 @@ examples:
   natsd bench --connect nats://127.0.0.1:4222  a server that runs already
   natsd bench --vs nats-server --cores         how many cores the other server needs to overtake
   natsd bench --sublist                        the routing trie alone, by number of subscriptions
+  natsd bench --store --goals                  the store alone, by number of messages
 """
 
 QUICK_PLAN = Plan(rounds=1, run_seconds=0.3)
@@ -95,6 +96,10 @@ def parser() -> argparse.ArgumentParser:
         help="run the other server with 1, 2, … all cores",
     )
     what.add_argument("--sublist", action="store_true", help="measure the routing trie alone")
+    what.add_argument("--store", action="store_true", help="measure the store alone")
+    what.add_argument(
+        "--directory", metavar="DIR", type=Path, help="where --store makes its files (temporary)"
+    )
     shown = result.add_argument_group("results")
     shown.add_argument("--goals", action="store_true", help="show goals; mark rows that miss one")
     shown.add_argument(
@@ -124,6 +129,8 @@ def carry_out(options: argparse.Namespace) -> int:
     """Do the one thing that was asked for."""
     if options.sublist:
         return run_sublist(quick=options.quick)
+    if options.store:
+        return run_store(options)
     every = all_rows(scale(options))
     rows = select(every, row_patterns(options))
     if not rows:
@@ -272,3 +279,17 @@ def number_text(value: float | str) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.1f}" if value else ""
+
+
+def run_store(options: argparse.Namespace) -> int:
+    """The rows about the store."""
+    from natsd.bench import store
+
+    sizes = store.QUICK_SIZES if options.quick else store.SIZES
+    goals = options.goals or options.check
+    sys.stdout.write(f"{Machine.here_and_now()}\n")
+    results = store.run(sizes, options.directory)
+    head = ["", *(f"{size:,}" for size in sizes), *(["goal"] if goals else [])]
+    report.print_table(head, store.texts(results, goals=goals), sys.stdout)
+    missed = any(store.misses_goal(row, results) for row in store.ROWS)
+    return 1 if options.check and missed else 0

@@ -41,6 +41,8 @@ cdef class MsgBlock:
     # base_sequence and last_sequence.
     cdef BlockIndex index
     cdef readonly bint has_arrays
+    cdef bint arrays_used       # since `take_arrays_used` asked
+    cdef bint cache_used        # since `take_cache_used` asked
     cdef readonly SequenceSet dead          # None while has_arrays
     cdef readonly SequenceSet skipped       # reserved without a message; None: nothing
     cdef Array interruptions                # uint32_t offsets of what is no message, ascending

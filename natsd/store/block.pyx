@@ -192,6 +192,18 @@ cdef class MsgBlock:
         self.cache_start = self.durable.size
         return before - self.cached_bytes
 
+    def take_cache_used(self) -> bool:
+        """Was a message read since this was asked last?"""
+        cdef bint used = self.cache_used
+        self.cache_used = False
+        return used
+
+    def take_arrays_used(self) -> bool:
+        """Was a message looked for since this was asked last?"""
+        cdef bint used = self.arrays_used
+        self.arrays_used = False
+        return used
+
     @property
     def has_cache(self) -> bool:
         """Every byte of the block is in memory."""
@@ -312,6 +324,7 @@ cdef class MsgBlock:
     cdef Found find(self, uint64_t sequence) noexcept nogil:
         cdef int64_t place
         if self.has_arrays:
+            self.arrays_used = True
             place = index_find(&self.index, sequence)
             return FOUND if place >= 0 and not self.index.offsets[place] & REMOVED else ABSENT
         if sequence < self.base_sequence or sequence > self.last_sequence:
@@ -326,6 +339,7 @@ cdef class MsgBlock:
         offset = self.index.offsets[index_find(&self.index, sequence)]
         if offset < self.cache_start:
             return COLD
+        self.cache_used = True
         view_record(self.data + (offset - self.cache_start), out)
         return FOUND
 

@@ -13,6 +13,7 @@ Promise
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from natsd.store.block import MsgBlock
 from natsd.store.journaled_log import JournaledLog
@@ -50,13 +51,11 @@ class BlockCache:
         """The block is in memory and can be dropped: it counts from now on."""
         key = (self._blocks.directory, block.block_id)
         if block.has_cache:
-            self._volume.cache.hold(key, block.cached_bytes, lambda: self._drop_bytes(block))
+            drop = partial(self._drop_bytes, block)
+            self._volume.cache.hold(key, block.cached_bytes, drop, block.take_cache_used)
         if block.has_arrays:
-            self._volume.arrays.hold(key, block.array_bytes, lambda: self._drop_arrays(block))
-
-    def used(self, block: MsgBlock) -> None:
-        """The block was just read."""
-        self._volume.cache.used((self._blocks.directory, block.block_id))
+            drop = partial(self._drop_arrays, block)
+            self._volume.arrays.hold(key, block.array_bytes, drop, block.take_arrays_used)
 
     def release(self, block: MsgBlock) -> None:
         """The block is gone, or is appended to."""

@@ -1,7 +1,9 @@
 """How much memory the caches of all stores of a process may take together.
 
-Every block that holds bytes it could read again has an entry here: how many bytes, and what to call
-to be rid of them. Above the limit those go that were used longest ago.
+Every block that holds bytes it could read again has an entry here: how many bytes, what to call to
+be rid of them, and whom to ask whether they were used. Above the limit those go that are held
+longest, but what was used since it was asked last stays for another turn ("second chance"): a read
+then costs one flag, and no bookkeeping.
 
 Promise
 - `held_bytes` is at most `limit_bytes`, or what was held last alone is more. What is not on disk
@@ -19,14 +21,15 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Entry:
-    """One block's cache; `evict` frees it."""
+    """One block's cache; `evict` frees it, `take_used`: was it used since this was asked last?"""
 
     size_bytes: int
     evict: Callable[[], None]
+    take_used: Callable[[], bool]
 
 
 class CacheBudget:
-    """Books of who holds what, in the order of last use."""
+    """Books of who holds what, in the order in which they are asked to go."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -39,17 +42,18 @@ class CacheBudget:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._entries
 
-    def hold(self, key: Hashable, size_bytes: int, evict: Callable[[], None]) -> None:
-        """`key` holds so many bytes from now on, just used; others may have to go for it."""
+    def hold(
+        self,
+        key: Hashable,
+        size_bytes: int,
+        evict: Callable[[], None],
+        take_used: Callable[[], bool] = bool,
+    ) -> None:
+        """`key` holds so many bytes from now on; others may have to go for it."""
         self.release(key)
-        self._entries[key] = Entry(size_bytes, evict)
+        self._entries[key] = Entry(size_bytes, evict, take_used)
         self.held_bytes += size_bytes
         self._shrink(keep=key)
-
-    def used(self, key: Hashable) -> None:
-        """`key` was just read. Does nothing for one that holds nothing."""
-        if key in self._entries:
-            self._entries.move_to_end(key)
 
     def release(self, key: Hashable) -> None:
         """`key` holds nothing any more, by its own doing."""
@@ -64,10 +68,11 @@ class CacheBudget:
 
     def _shrink(self, keep: Hashable) -> None:
         """The last one held stays, however large: its user is about to read it."""
-        while self.held_bytes > self.limit_bytes and self._entries:
+        while self.held_bytes > self.limit_bytes and len(self._entries) > (keep in self._entries):
             key, entry = next(iter(self._entries.items()))
-            if key == keep:
-                break
+            if key == keep or entry.take_used():
+                self._entries.move_to_end(key)
+                continue
             del self._entries[key]
             self.held_bytes -= entry.size_bytes
             entry.evict()

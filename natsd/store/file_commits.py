@@ -108,9 +108,14 @@ class FileCommits(CommitSource):
 
     @property
     def buffered_bytes(self) -> int:  # type: ignore[override]  # is only read
-        """Appended and not committed."""
-        active = self.log.active
-        return 0 if active is None else active.size - active.durable_size
+        """Appended and not committed: in the last blocks, mostly in the last one."""
+        total = 0
+        for stored in self.blocks.newest_first():
+            waiting = stored.block.size - stored.block.durable_size
+            if waiting == 0:
+                break
+            total += waiting
+        return total
 
     @property
     def buffered_msgs(self) -> int:  # type: ignore[override]  # is only read

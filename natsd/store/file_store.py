@@ -161,6 +161,16 @@ class FileStore(LogStore):
         """See Store."""
         return self._commits.durable_sequence
 
+    @property
+    def is_over_limit(self) -> bool:
+        """See Store."""
+        return self._volume.committer.is_over_limit(self._commits)
+
+    async def room(self) -> None:
+        """See Store."""
+        self._check_open()
+        await self._volume.committer.room(self._commits)
+
     async def truncate(self, sequence: int) -> None:
         """See Store. Sequences are used again: what was said of the old ones is on disk before."""
         self._check_open()

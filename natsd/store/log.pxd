@@ -72,6 +72,10 @@ cdef class MessageLog:
     cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size)
 
     # Appending. `sequence` 0: the next one. `is_checked`: discard new may refuse it.
+    cdef int64_t append_object(
+        self, subject, bytes headers, bytes data, int64_t time_ns, uint64_t sequence,
+        int64_t expires_ns, bint is_checked,
+    ) except -1
     cdef int64_t append_raw(
         self, const char* subject, uint32_t subject_len, const char* headers, uint32_t headers_len,
         const char* data, uint32_t data_len, int64_t time_ns, uint64_t sequence,

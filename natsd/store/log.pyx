@@ -128,7 +128,8 @@ cdef class MessageLog:
         if sequence > block.last_sequence + GAP_MAX:
             return self.begin_block(sequence)
         if block.room() < <int64_t> size and block.last_sequence >= block.base_sequence:
-            return self.begin_block(sequence)
+            block = self.begin_block(sequence)
+            block.own_bytes(block.max_bytes)    # as the one before it, it will be filled
         return block
 
     # Appending
@@ -138,8 +139,28 @@ cdef class MessageLog:
         uint64_t sequence=0, int64_t expires_ns=0, bint is_checked=True,
     ):
         """Store.append. `is_checked` False: the caller has looked at discard new itself."""
+        return self.append_object(
+            subject, headers, data, time_ns, sequence, expires_ns, is_checked
+        )
+
+    def append_many(self, messages not None, int64_t time_ns):
+        """Store.append_many: (subject, headers, data) in order, without a call for each."""
+        cdef int64_t sequence = <int64_t> self.edges.last
+        cdef tuple message
+        for message in messages:
+            sequence = self.append_object(
+                message[0], message[1], message[2], time_ns, 0, 0, True
+            )
+        return sequence
+
+    cdef int64_t append_object(
+        self, subject, bytes headers, bytes data, int64_t time_ns, uint64_t sequence,
+        int64_t expires_ns, bint is_checked,
+    ) except -1:
         cdef const char* name = NULL
         cdef Py_ssize_t length = 0
+        if data is None:
+            raise TypeError("a message's data is bytes, not None")
         if PyUnicode_Check(subject):
             if subject.isascii():
                 name = utf8_of(subject, &length)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from natsd.store.block import MsgBlock
 from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF
@@ -99,6 +99,12 @@ class LogStore(Store):
         return self._log.append(
             subject, headers, data, time_ns, sequence=sequence, expires_ns=expires_ns
         )
+
+    def append_many(
+        self, messages: Iterable[tuple[str | bytes, bytes | None, bytes]], time_ns: int
+    ) -> int:
+        """See Store."""
+        return self._log.append_many(messages, time_ns)
 
     def skip(self, count: int = 1) -> int:
         """See Store."""
@@ -366,6 +372,11 @@ class LogStore(Store):
         operation = MultiLast(self._log, self.filter_of(filters), up_to_sequence, max_allowed)
         await self.run(operation)
         return operation.result
+
+    @property
+    def cached_bytes(self) -> int:
+        """Of messages in memory; what else a store takes is what it knows about them."""
+        return sum(block.cached_bytes for block in self._log.all_blocks)
 
     def state(self, *, with_deleted: bool = False) -> StoreState:
         """See Store."""

@@ -19,6 +19,8 @@ cdef class Matches:
 
     # Slot of the next subject with a message, each once; -1: there is no more.
     cdef int64_t next(self) except -2
+    cdef int take(self, int64_t* slots, int room) except -1
+    cdef int find_some(self, int64_t* slots, int room) except -1
     cdef int64_t follow(self) except -2
     cdef bint is_asked_for(self, int64_t slot) noexcept nogil
     cdef bint is_repeated(self) noexcept nogil

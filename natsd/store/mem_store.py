@@ -44,6 +44,14 @@ class MemStore(LogStore):
         """All there is."""
         return self._log.last_sequence
 
+    @property
+    def is_over_limit(self) -> bool:
+        """Nothing ever waits to be durable."""
+        return False
+
+    async def room(self) -> None:
+        """There always is."""
+
     def changed(self) -> None:
         """Give back what removals left behind."""
         log = self._log

@@ -13,7 +13,7 @@ Source: nats-server's StreamStore (server/store.go) for what each operation mean
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -110,6 +110,19 @@ class Store(Protocol):
         `expires_ns` is the time at which the message goes, 0 for never. Raises LimitExceeded, and
         SequenceMismatch for a sequence at or below the last.
         """
+
+    def append_many(
+        self, messages: Iterable[tuple[str | bytes, bytes | None, bytes]], time_ns: int
+    ) -> int:
+        """Append (subject, headers, data) in order, without a call for each; the last sequence.
+        Where one is refused, those before it are in."""
+
+    @property
+    def is_over_limit(self) -> bool:
+        """More waits to be durable than may: publishers are to wait for `room`."""
+
+    async def room(self) -> None:
+        """Returns once no more waits to be durable than may, or the disk refuses more."""
 
     async def synced(self) -> None:
         """Returns once all that was done before the call is durable."""

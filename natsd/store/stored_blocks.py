@@ -15,7 +15,7 @@ Promise
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -134,6 +134,10 @@ class StoredBlocks:
     def all(self) -> list[StoredBlock]:
         """Every block that has or will have a file."""
         return list(self._stored.values())
+
+    def newest_first(self) -> Iterator[StoredBlock]:
+        """The same, from the last one on."""
+        return reversed(self._stored.values())
 
     def seal(self, seed: int, block_id: int) -> Seal | None:
         """What encrypts that block; None: nothing does."""

@@ -33,6 +33,7 @@ cdef class RecordTrie(CellTrie):
         self, Merge* merge, Walk* walk, RecordTrie other, MergeRecord merge_record, void* context
     ) noexcept nogil
     cdef void _tidy(self) noexcept nogil
+    cdef bint _put(self, bytes key, bytes record) except -1
 
     # A slot's record, at the same address until the key is removed. Others than the writer use
     # `read_record`; the writer changes it between `begin_write` and `end_write`.

@@ -27,6 +27,8 @@ from natsd.trie.mutation cimport NO_MEMORY, NO_ROOM, NOT_THERE, insert_key, remo
 from natsd.trie.nodes cimport content_of, find_node
 from natsd.trie.walk cimport WALK_NO_MEMORY, Walk, walk_advance, walk_close, walk_open
 
+from collections.abc import Iterable
+
 cdef enum:
     RECORD_BYTES_MAX = 4096
 
@@ -204,10 +206,20 @@ cdef class RecordTrie(CellTrie):
 
     def put(self, key: bytes, record: bytes) -> bool:
         """Set the key's record, as a whole. Was the key new?"""
-        cdef int64_t slot
-        cdef bint created
         self.check_content(record)
-        slot = self.insert_record(key, len(key), record, &created)
+        return self._put(key, record)
+
+    def put_many(self, keys: Iterable[bytes], record: bytes) -> int:
+        """Set the record of each of these, without a call for each; how many keys were new."""
+        cdef Py_ssize_t created = 0
+        self.check_content(record)
+        for key in keys:
+            created += self._put(key, record)
+        return created
+
+    cdef bint _put(self, bytes key, bytes record) except -1:
+        cdef bint created
+        cdef int64_t slot = self.insert_record(key, len(key), record, &created)
         if not created:
             self.set_content(<int32_t> slot, created, record)
         return created
@@ -218,6 +230,19 @@ cdef class RecordTrie(CellTrie):
             raise ValueError("the records of the two tries differ in width")
         with nogil:
             self.merge_records(other, take_over, &self.memory.contents.width)
+
+    def count_of(self, keys: Iterable[bytes]) -> int:
+        """How many of these are there."""
+        cdef Lease* lease = enter(&self.memory.epochs)
+        cdef Py_ssize_t found = 0
+        if lease == NULL:
+            raise MemoryError
+        try:
+            for key in keys:
+                found += self.find(key, len(key)) >= 0
+        finally:
+            leave(lease)
+        return found
 
     def delete(self, key: bytes) -> bool:
         """Take the key out. Was it there?"""

@@ -1,23 +1,36 @@
 """Caches of many blocks within one limit: what was used longest ago goes first."""
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from natsd.store.cache_budget import CacheBudget
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_what_was_used_stays_for_another_turn() -> None:
     gone: list[str] = []
+    used = {"a"}
     budget = CacheBudget(100)
+
+    def hold(key: str, size_bytes: int) -> None:
+        def take_used() -> bool:
+            was_used = key in used
+            used.discard(key)
+            return was_used
+
+        budget.hold(key, size_bytes, lambda: gone.append(key), take_used)
+
     for key in ("a", "b", "c"):
-        budget.hold(key, 30, lambda key=key: gone.append(key))  # type: ignore[misc]  # a default
-    budget.used("a")
-    budget.used("nobody")
-    budget.hold("d", 40, lambda: gone.append("d"))
+        hold(key, 30)
+    hold("d", 40)
     assert gone == ["b"]
     assert (budget.held_bytes, len(budget), "a" in budget, "b" in budget) == (100, 3, True, False)
-    budget.resize(50)
-    assert gone == ["b", "c", "a"]
+    used.add("c")
+    budget.resize(70)
+    assert gone == ["b", "d"]
+    budget.resize(0)
+    assert gone == ["b", "d", "a", "c"]
 
 
 def test_what_was_held_last_stays_however_large() -> None:
@@ -50,25 +63,37 @@ def test_a_cache_that_grows_says_so_again() -> None:
     )
 )
 def test_against_a_list(steps: list[tuple[str, int, int]]) -> None:
-    order: list[tuple[int, int]] = []  # key, size; longest unused first
+    order: list[tuple[int, int]] = []  # key, size; the next to be asked first
+    used: set[int] = set()
     gone: list[int] = []
     budget = CacheBudget(100)
+
+    def take_used(key: int) -> bool:
+        was_used = key in used
+        used.discard(key)
+        return was_used
+
+    def shrunk(keep: int, flags: set[int]) -> list[int]:
+        expected = []
+        while sum(held for _, held in order) > 100 and len(order) > 1:
+            first = order.pop(0)
+            if first[0] == keep or first[0] in flags:
+                flags.discard(first[0])
+                order.append(first)
+            else:
+                expected.append(first[0])
+        return expected
+
     for what, key, size in steps:
-        sizes = dict(order)
         if what == "hold":
-            budget.hold(key, size, lambda key=key: gone.append(key))  # type: ignore[misc]  # the same
             order = [pair for pair in order if pair[0] != key] + [(key, size)]
-            expected = []
-            while sum(held for _, held in order) > 100 and order[0][0] != key:
-                expected.append(order.pop(0)[0])
+            expected = shrunk(key, set(used))
+            budget.hold(key, size, partial(gone.append, key), partial(take_used, key))
             assert gone == expected
             gone.clear()
         elif what == "use":
-            budget.used(key)
-            if key in sizes:
-                order = [pair for pair in order if pair[0] != key] + [(key, sizes[key])]
+            used.add(key)
         else:
             budget.release(key)
             order = [pair for pair in order if pair[0] != key]
         assert budget.held_bytes == sum(held for _, held in order)
-        assert all(key in budget for key, _ in order)

@@ -18,8 +18,11 @@ from natsd.store.disk import make_directories
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.journal import Journal
 from natsd.store.journal_replay import replay
+from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 from tests.store.sources import Pieces, count_whole, open_pieces
+
+pytestmark = pytest.mark.torture
 
 ROOT = Path("/volume")
 SEGMENT_BYTES = 6 * 1024  # a dozen batches: checkpoints all the time
@@ -72,7 +75,7 @@ def check(disk: FaultyDisk, sources: list[Pieces]) -> None:
     assert missing == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 * TORTURE, deadline=None)
 @given(
     seed=st.integers(0, 1 << 32),
     count=st.integers(1, 14),
@@ -107,7 +110,7 @@ def test_power_fails_at_any_call(
     assert not disk.exists(ROOT / "journal.1")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 * TORTURE, deadline=None)
 @given(
     seed=st.integers(0, 1 << 32),
     count=st.integers(1, 14),
@@ -141,7 +144,7 @@ def test_calls_fail_and_then_the_power(
     check(disk, sources)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 * TORTURE, deadline=None)
 @given(seed=st.integers(0, 1 << 32), calls=st.integers(0, 1200))
 def test_files_come_and_go(seed: int, calls: int) -> None:
     """Files are removed and made anew under the same name: no old byte comes back."""

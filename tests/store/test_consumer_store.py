@@ -40,7 +40,10 @@ from natsd.store.journal import Journal
 from natsd.store.journal_replay import replay
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.volume import Volume
+from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
+
+pytestmark = pytest.mark.torture
 
 T = TypeVar("T")
 ROOT = Path("/volume")
@@ -322,7 +325,7 @@ class Scenario:
         max_size=2,
     ),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120 * TORTURE, deadline=None)
 def test_power_fails_at_any_call(seed: int, calls: int, faults: list[tuple[str, int, int]]) -> None:
     """What is found is the state after some change, none before the last one acknowledged."""
 

@@ -22,10 +22,13 @@ from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from natsd.store.volume import Volume
+from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.plain_store import Plain, PlainStore
 from tests.store.test_file_store_model import DIRECTORY, KEYS, end_other_tasks, everything
 from tests.store.test_store_model import plain
+
+pytestmark = pytest.mark.torture
 
 
 @pytest.fixture(autouse=True)
@@ -204,7 +207,7 @@ async def check_after_crash(machine: Machine, history: History, seed: int) -> No
     assert (found, state, subjects) == other
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=FIXTURE)
+@settings(max_examples=120 * TORTURE, deadline=None, suppress_health_check=FIXTURE)
 @given(
     kind=st.sampled_from(list(OPTIONS)),
     limits=st.sampled_from(LIMITS),
@@ -284,7 +287,7 @@ async def run_in_spite_of_errors(
             errors.append(error)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=FIXTURE)
+@settings(max_examples=120 * TORTURE, deadline=None, suppress_health_check=FIXTURE)
 @given(
     kind=st.sampled_from(list(OPTIONS)),
     steps=st.lists(operations, min_size=3, max_size=25),

@@ -6,12 +6,16 @@ import os
 import random
 from pathlib import Path
 
+import pytest
+
 from natsd.store.disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.store import Limits
 from natsd.store.volume import Volume
 from tests.store.crash import TORTURE, kill_midway
 from tests.store.test_file_store_model import everything
+
+pytestmark = pytest.mark.torture
 
 ROUNDS = 3
 PUBLISHER = """

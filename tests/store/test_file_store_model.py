@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
@@ -20,10 +21,13 @@ from natsd.store.keys import OperatorKeys
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Discard, Limits
 from natsd.store.volume import Volume
+from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.plain_store import PlainStore
 from tests.store.store_kinds import BLOCK_BYTES
 from tests.store.test_store_model import StoreModel, limits, plain
+
+pytestmark = pytest.mark.torture
 
 DIRECTORY = Path("/store/A/S")
 KEYS = OperatorKeys(key=b"a key of thirty-two bytes, or so")
@@ -175,6 +179,6 @@ class EncryptedModel(FileModel):
 TestPlain = FileModel.TestCase
 TestCompressed = CompressedModel.TestCase
 TestEncrypted = EncryptedModel.TestCase
-TestPlain.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
-TestCompressed.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
-TestEncrypted.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
+TestPlain.settings = settings(max_examples=30 * TORTURE, stateful_step_count=25, deadline=None)
+TestCompressed.settings = settings(max_examples=12 * TORTURE, stateful_step_count=25, deadline=None)
+TestEncrypted.settings = settings(max_examples=12 * TORTURE, stateful_step_count=25, deadline=None)

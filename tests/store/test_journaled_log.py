@@ -22,8 +22,11 @@ from natsd.store.search import NextMatch, NumPending, Operation, SubjectStates, 
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import Limits, SubjectState
 from natsd.store.subject_index import SubjectIndex
+from tests.store.crash import TORTURE
 from tests.store.plain_store import PlainStore
 from tests.store.test_store_model import plain
+
+pytestmark = pytest.mark.torture
 
 BLOCK_BYTES = 500
 SUBJECTS = ["a", "a.x", "a.y", "b", "b.x.y", "c"]
@@ -267,7 +270,7 @@ class JournalModel(RuleBasedStateMachine):
 
 
 TestJournal = JournalModel.TestCase
-TestJournal.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestJournal.settings = settings(max_examples=150 * TORTURE, stateful_step_count=40, deadline=None)
 
 
 def test_a_removal_gives_up_nothing_before_it_is_durable() -> None:

@@ -12,6 +12,8 @@ from natsd.store.volume import Volume
 from tests.store.crash import TORTURE, kill_midway
 from tests.store.sources import count_whole
 
+pytestmark = pytest.mark.torture
+
 ROUNDS = 2 * TORTURE
 
 SCRIPT = """

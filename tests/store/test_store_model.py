@@ -16,8 +16,11 @@ from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Discard, Limits, SubjectState
+from tests.store.crash import TORTURE
 from tests.store.plain_store import Plain, PlainStore
 from tests.store.store_kinds import BLOCK_BYTES, STORE_KINDS
+
+pytestmark = pytest.mark.torture
 
 SUBJECTS = ["a", "b", "a.x", "a.y", "a.x.1", "a.y.1", "b.x", "b.x.1", "c.x"]
 PATTERNS = [">", "a", "*", "a.*", "a.>", "*.x", "*.*.1", "b.x", "none", "none.*", "c.>"]
@@ -254,4 +257,4 @@ class MemoryModel(StoreModel):
 
 
 TestMemory = MemoryModel.TestCase
-TestMemory.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestMemory.settings = settings(max_examples=80 * TORTURE, stateful_step_count=30, deadline=None)
