@@ -20,8 +20,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from natsd.store.subject_index cimport (
-    BOUND, FROZEN_PAGE, FROZEN_PAGE_BITS, SUBJECT_BYTES, Subject, SubjectIndex, is_exact,
-    sequence_in,
+    BIRTH_LAST, BOUND, FROZEN_PAGE, FROZEN_PAGE_BITS, SUBJECT_BYTES, Subject, SubjectIndex,
+    is_exact, sequence_in,
 )
 from natsd.trie.pattern cimport PATTERN_NO_MEMORY, PATTERN_STALE, PatternCursor
 
@@ -200,15 +200,17 @@ cdef int place_subject(
     SubjectIndex index, const char* name, uint32_t length, uint64_t first, uint64_t last,
     uint64_t count, unsigned char edges,
 ) except -1:
-    cdef int64_t slot = index.place(name, length)
+    cdef bint created = False
+    cdef int64_t slot = index.trie.insert(<const unsigned char*> name, length, &created)
     cdef Subject* record = index.record(slot)
-    if record.count:
+    if not created:
         raise DamagedEncoding("a subject comes twice")
+    index.births = index.births % BIRTH_LAST + 1
     index.trie.begin_write(slot)
+    record.birth = index.births
     record.first = first | (BOUND if edges & FIRST_BOUND else 0)
     record.last = last | (BOUND if edges & LAST_BOUND else 0)
     record.count = count
     index.trie.end_write(slot)
     index.count += 1
-    index.ghosts -= 1
     return 0
