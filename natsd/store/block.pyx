@@ -43,12 +43,21 @@ from natsd.store.record cimport (
 from natsd.store.block_summary import BlockSummary
 from natsd.store.errors import BlockFull, MaximumMessageSizeExceeded, SequenceMismatch
 
+cdef extern from "buffers.h" nogil:
+    void natsd_give_back_large()
+    void natsd_populate(unsigned char* data, size_t size)
+
 cdef enum:
     BUFFER_BYTES_MIN = 4096
     LOGICAL_BYTES_MAX = 0x7fffffff
     RELATIVE_MAX = 0xffffffff
 
 cdef uint64_t SEQUENCE_LIMIT = 0xffffffffffffffff   # so that one more than a sequence is one too
+
+
+def give_back_large_buffers() -> None:
+    """Have the process return the memory of blocks that it lets go of."""
+    natsd_give_back_large()
 
 
 cdef class MsgBlock:
@@ -135,6 +144,12 @@ cdef class MsgBlock:
         self.holder = buffer
         self.data = buffer.data
         self.capacity = buffer.capacity
+        return 0
+
+    cdef int expect_full(self) except -1:
+        """It will be filled: have all of its memory now."""
+        self.own_bytes(self.max_bytes)
+        natsd_populate(self.data, self.capacity)
         return 0
 
     cdef unsigned char* reserve(self, uint64_t sequence, size_t size) except NULL:

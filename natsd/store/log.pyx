@@ -129,7 +129,7 @@ cdef class MessageLog:
             return self.begin_block(sequence)
         if block.room() < <int64_t> size and block.last_sequence >= block.base_sequence:
             block = self.begin_block(sequence)
-            block.own_bytes(block.max_bytes)    # as the one before it, it will be filled
+            block.expect_full()     # as the one before it
         return block
 
     # Appending

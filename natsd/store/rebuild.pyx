@@ -20,7 +20,7 @@ Promise
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from natsd.store.block cimport MsgBlock
 from natsd.store.block_index cimport (
@@ -31,6 +31,7 @@ from natsd.store.record cimport ERASED, RecordView, view_record
 from natsd.store.scan cimport Scan
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport BIRTH_LAST, Subject, SubjectIndex, sequence_in
+from natsd.store.xxh64 cimport xxh64
 from natsd.trie.epochs cimport Lease, enter, leave
 from natsd.trie.pattern cimport PATTERN_NO_MEMORY, PatternCursor
 from natsd.trie.record_trie cimport RecordTrie
@@ -39,6 +40,12 @@ from natsd.store.errors import DamagedEncoding
 
 cdef enum:
     EXPIRIES_MIN = 64
+    FOUND_NAMES = 2048          # 32 KiB of a thread's stack
+
+cdef struct FoundName:
+    const char* name
+    uint32_t length
+    uint32_t slot
 
 
 cdef class BlockShare:
@@ -249,26 +256,33 @@ def pack_blocks(tuple blocks not None) -> bytes:
 cdef int find_slots(
     const BlockIndex* index, const unsigned char* data, RecordTrie trie
 ) noexcept nogil:
-    """Look every message up by its name; one that is named like the one before is not searched."""
+    """Look every message up by its name. Names come back soon in most blocks: those found lately are
+    kept by their hash, which costs a fifth of a search."""
+    cdef FoundName[FOUND_NAMES] lately
+    cdef FoundName* known
     cdef uint32_t place
-    cdef uint32_t slot = NO_SLOT
     cdef int64_t found
     cdef RecordView view
-    cdef const char* name = NULL
-    cdef uint32_t length = 0
     cdef Lease* lease = enter(&trie.memory.epochs)
     if lease == NULL:
         return -1
+    memset(lately, 0, sizeof(lately))
     for place in range(index.count):
         if index.offsets[place] == 0:
             continue
         view_record(data + (index.offsets[place] & OFFSET_MASK), &view)
-        if name == NULL or length != view.subject_len or memcmp(name, view.subject, length) != 0:
-            name = view.subject
-            length = view.subject_len
-            found = trie.find(<const unsigned char*> name, length)
-            slot = <uint32_t> found if found >= 0 else <uint32_t> NO_SLOT
-        index.slots[place] = slot
+        known = &lately[
+            xxh64(<const unsigned char*> view.subject, view.subject_len, 0) % FOUND_NAMES
+        ]
+        if (
+            known.name == NULL or known.length != view.subject_len
+            or memcmp(known.name, view.subject, known.length) != 0
+        ):
+            known.name = view.subject
+            known.length = view.subject_len
+            found = trie.find(<const unsigned char*> known.name, known.length)
+            known.slot = <uint32_t> found if found >= 0 else <uint32_t> NO_SLOT
+        index.slots[place] = known.slot
     leave(lease)
     return 0
 

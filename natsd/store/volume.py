@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from natsd.store.block import give_back_large_buffers
 from natsd.store.cache_budget import CacheBudget
 from natsd.store.committer import THREADS, Committer
 from natsd.store.disk import Disk, Lock, make_directories
@@ -73,6 +74,7 @@ class Volume:
         DirectoryLocked or `OSError`.
         """
         directory = directory.absolute()
+        give_back_large_buffers()
         make_directories(disk, directory)
         lock = disk.lock(directory / LOCK_NAME)
         try:

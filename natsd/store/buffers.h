@@ -1,0 +1,42 @@
+/* Large buffers: how the memory of blocks is asked for and given back. */
+#ifndef NATSD_BUFFERS_H
+#define NATSD_BUFFERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#define NATSD_LARGE_BYTES (1 << 20)
+#define NATSD_PAGE_BYTES 4096
+
+/* glibc raises its threshold for mmap with each large buffer that is freed, and keeps what comes
+   back after that. Blocks come and go by megabytes: theirs is given back. */
+static inline void natsd_give_back_large(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, NATSD_LARGE_BYTES);
+#endif
+}
+
+/* Have the pages of a buffer that will be filled soon in one call: a fault for each costs more.
+   At most a mebibyte of them, so that nobody waits for it. Where it cannot be, they come by faults. */
+static inline void natsd_populate(unsigned char* data, size_t size) {
+#ifdef __linux__
+    uintptr_t start = ((uintptr_t)data + NATSD_PAGE_BYTES - 1) & ~(uintptr_t)(NATSD_PAGE_BYTES - 1);
+    uintptr_t end = ((uintptr_t)data + size) & ~(uintptr_t)(NATSD_PAGE_BYTES - 1);
+    if (end > start + NATSD_LARGE_BYTES) end = start + NATSD_LARGE_BYTES;
+    if (end > start) madvise((void*)start, end - start, MADV_POPULATE_WRITE);
+#else
+    (void)data;
+    (void)size;
+#endif
+}
+
+#endif
