@@ -89,6 +89,7 @@ cdef class MessageLog:
 
     # Removing. What NEEDS_BLOCK was not done.
     cdef Outcome remove(self, uint64_t sequence, bint erase) except? NEEDS_BLOCK
+    cdef Outcome remove_lost(self, uint64_t sequence) except? NEEDS_BLOCK
     cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1
     cdef int move_first(self) except -1
     cdef int retire_blocks(self) except -1

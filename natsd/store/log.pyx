@@ -26,7 +26,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from natsd.core.subject cimport wire_bytes
-from natsd.store.block cimport FOUND, MsgBlock
+from natsd.store.block cimport ABSENT, FOUND, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries, Expiry
@@ -315,6 +315,8 @@ cdef class MessageLog:
         if not block.has_arrays:
             self.wanted = block
             return NEEDS_BLOCK
+        if block.find(sequence) == ABSENT:
+            return self.remove_lost(sequence)
         slot = block.slot_of(sequence)
         size = block.size_of(sequence)
         self.dead.add_run(sequence, sequence)
@@ -330,6 +332,17 @@ cdef class MessageLog:
             self.tombstones.add_run(sequence, sequence)
         if sequence == self.edges.first:
             self.move_first()
+        return DONE
+
+    cdef Outcome remove_lost(self, uint64_t sequence) except? NEEDS_BLOCK:
+        """It was there when the store was opened, and does not verify any more: what its subject
+        was is not known, and `thin` finds out that the subject has one less."""
+        self.dead.add_run(sequence, sequence)
+        self.msgs -= 1
+        if sequence == self.edges.first:
+            self.move_first()
+        elif self.is_undoable:
+            self.tombstones.add_run(sequence, sequence)
         return DONE
 
     cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1:
@@ -419,14 +432,21 @@ cdef class MessageLog:
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK:
         """Remove a subject's first messages while it has too many, or note that it has."""
         cdef uint64_t first = 0
+        cdef uint64_t count
         cdef uint32_t removals = 0
         cdef Outcome outcome = DONE
         while self.subjects.record(slot).count > self.limit.max_msgs_per_subject:
             outcome = NEEDS_BLOCK
             if removals < REMOVALS_MAX:
                 outcome = self.exact_first(slot, &first)
+            if outcome == GONE:
+                first = sequence_in(self.subjects.record(slot).first)
+            count = self.subjects.record(slot).count
             if outcome == DONE:
                 outcome = self.remove(first, False)
+            if outcome != NEEDS_BLOCK and self.subjects.record(slot).count == count:
+                self.subjects.unnote(slot, first)       # counted, but lost: see `remove_lost`
+                outcome = DONE
             if outcome != DONE:
                 return self.put_off(slot)
             removals += 1

@@ -256,8 +256,8 @@ def pack_blocks(tuple blocks not None) -> bytes:
 cdef int find_slots(
     const BlockIndex* index, const unsigned char* data, RecordTrie trie
 ) noexcept nogil:
-    """Look every message up by its name. Names come back soon in most blocks: those found lately are
-    kept by their hash, which costs a fifth of a search."""
+    """Look every message up by its name. In most blocks names come back soon: those found lately
+    are kept by their hash, which costs a fifth of a search."""
     cdef FoundName[FOUND_NAMES] lately
     cdef FoundName* known
     cdef uint32_t place

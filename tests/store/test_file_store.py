@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from natsd.store.disk import RealDisk
-from natsd.store.errors import KeyMissing, KeyWrong, StoreClosed
+from natsd.store.errors import KeyMissing, KeyWrong, MessageDamaged, StoreClosed
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.keys import OperatorKeys
 from natsd.store.store import Limits
@@ -161,3 +161,29 @@ async def test_a_destroyed_store_is_gone(volume: Volume) -> None:
     assert not (volume.directory / "S").exists()
     with pytest.raises(StoreClosed):
         store.append("orders", None, b"", 1)
+
+
+async def test_what_is_damaged_while_the_store_is_open_costs_nothing_else(volume: Volume) -> None:
+    limits = Limits(max_msgs_per_subject=1)
+    store = await open_store(volume, limits=limits)
+    for number in range(100):
+        store.append(f"key.{number}", None, b"." * 100, number + 1)
+    await store.close()
+    store = await open_store(volume, limits=limits)
+    path = volume.directory / "S" / "000001.blk"
+    data = bytearray(path.read_bytes())
+    at = data.index(b"key.3")
+    data[at + 50] ^= 1
+    path.write_bytes(data)
+
+    with pytest.raises(MessageDamaged):
+        await store.load(4)
+    assert [damage.first_sequence for damage in store.damage] == [4]
+    assert (await store.load(5)).subject == "key.4"
+    store.append("key.3", None, b"anew", 101)
+    await store.settle()
+    assert (await store.load_last("key.3")).data == b"anew"
+    assert (await store.subject_states("key.3"))["key.3"].msgs == 1
+    assert store.state().msgs == 100
+    assert not await store.delete(4)
+    await store.close()
