@@ -7,8 +7,6 @@ from natsd.store.record import StoredMessage
 from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
 
-def give_back_large_buffers() -> None: ...
-
 class MsgBlock:
     def __init__(
         self,

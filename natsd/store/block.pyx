@@ -28,7 +28,7 @@ from libc.string cimport memcpy, memset
 
 from natsd.core.subject cimport wire_bytes
 from natsd.store.array cimport array_add
-from natsd.store.block_extent cimport BlockBuffer, BlockExtent, new_buffer
+from natsd.store.block_extent cimport BlockBuffer, BlockExtent, new_buffer, populate_buffer
 from natsd.store.block_index cimport (
     NO_SLOT, OFFSET_MASK, REMOVED, index_add, index_bytes, index_cut, index_find, index_free,
     index_next_live, index_seek, index_sequence, index_trim,
@@ -43,21 +43,12 @@ from natsd.store.record cimport (
 from natsd.store.block_summary import BlockSummary
 from natsd.store.errors import BlockFull, MaximumMessageSizeExceeded, SequenceMismatch
 
-cdef extern from "buffers.h" nogil:
-    void natsd_give_back_large()
-    void natsd_populate(unsigned char* data, size_t size)
-
 cdef enum:
     BUFFER_BYTES_MIN = 4096
     LOGICAL_BYTES_MAX = 0x7fffffff
     RELATIVE_MAX = 0xffffffff
 
 cdef uint64_t SEQUENCE_LIMIT = 0xffffffffffffffff   # so that one more than a sequence is one too
-
-
-def give_back_large_buffers() -> None:
-    """Have the process return the memory of blocks that it lets go of."""
-    natsd_give_back_large()
 
 
 cdef class MsgBlock:
@@ -149,7 +140,7 @@ cdef class MsgBlock:
     cdef int expect_full(self) except -1:
         """It will be filled: have all of its memory now."""
         self.own_bytes(self.max_bytes)
-        natsd_populate(self.data, self.capacity)
+        populate_buffer(<BlockBuffer> self.holder)
         return 0
 
     cdef unsigned char* reserve(self, uint64_t sequence, size_t size) except NULL:

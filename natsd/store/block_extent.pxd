@@ -19,3 +19,5 @@ cdef class BlockExtent:
 
 
 cdef BlockBuffer new_buffer(size_t capacity)
+# Have the memory of the first mebibyte now, rather than page by page.
+cdef void populate_buffer(BlockBuffer buffer) noexcept

@@ -9,6 +9,15 @@ Promise
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc
 
+cdef extern from "buffers.h" nogil:
+    void natsd_give_back_large()
+    void natsd_populate(unsigned char* data, size_t size)
+
+
+def give_back_large_buffers() -> None:
+    """Have the process return the memory of blocks that it lets go of."""
+    natsd_give_back_large()
+
 
 cdef class BlockBuffer:
     def __dealloc__(self):
@@ -22,6 +31,10 @@ cdef BlockBuffer new_buffer(size_t capacity):
         raise MemoryError
     buffer.capacity = <uint32_t> capacity
     return buffer
+
+
+cdef void populate_buffer(BlockBuffer buffer) noexcept:
+    natsd_populate(buffer.data, buffer.capacity)
 
 
 cdef class BlockExtent:

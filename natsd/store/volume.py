@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from natsd.store.block import give_back_large_buffers
+from natsd.store.block_extent import give_back_large_buffers
 from natsd.store.cache_budget import CacheBudget
 from natsd.store.committer import THREADS, Committer
 from natsd.store.disk import Disk, Lock, make_directories
