@@ -1,0 +1,1 @@
+"""JetStream: streams, consumers and the API that manages them."""
