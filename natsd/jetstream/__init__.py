@@ -1,1 +1,1 @@
-"""JetStream: streams, consumers and the API that manages them."""
+"""JetStream: streams that keep messages, consumers that deliver them. It never touches a socket."""
