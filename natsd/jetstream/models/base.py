@@ -33,6 +33,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from natsd.core.quoting import quoted
 from natsd.jetstream.models.times import TimeError, format_time, parse_time
 
 T = TypeVar("T")
@@ -108,11 +109,6 @@ class GoEnum(StrEnum):
     def refusal(cls, raw: str) -> str:
         """What is said of a value that is none of its words; `raw` is its JSON."""
         return f"can not unmarshal {quoted(raw)}"
-
-
-def quoted(text: str) -> str:
-    """As Go's `%q`, for what can stand in JSON."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 class Model(BaseModel):

@@ -47,3 +47,4 @@ cdef class AckQueue:
     cdef int fail_above(self, uint64_t durable, const char* text, size_t text_len) except -1
     cdef size_t size(self) noexcept nogil   # bytes that are queued
     cdef char* room(self, size_t need) except NULL
+    cdef int take(self, AckQueue other) except -1
