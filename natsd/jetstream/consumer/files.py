@@ -9,7 +9,7 @@
 Promise
 - A consumer is there from the moment `meta.json` is on disk to the moment it is renamed; a crash
   before or behind leaves a directory that the next start removes.
-- What is damaged is moved, never deleted.
+- What is damaged, or of a later version, is moved, never deleted.
 
 Everything here blocks, and raises OSError.
 """
@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from natsd.jetstream.asset_file import ASSET_FILE, AssetDamaged, mark_deleted, read_asset
+from natsd.jetstream.asset_file import (
+    ASSET_FILE,
+    AssetDamaged,
+    mark_deleted,
+    read_asset,
+)
 from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.store.disk import Disk, make_directories
