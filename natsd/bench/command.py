@@ -197,11 +197,10 @@ def comparisons(
         if options.connect or options.cores:
             raise ArmError("--jetstream starts the servers itself, on all cores")
         for sync, group in by_sync(rows):
-            arms = jetstream_arms([options.server, *options.vs], sync, options.directory)
-            yield Comparison(pinned(arms, options), plan(options), status), group
+            starting = jetstream_arms([options.server, *options.vs], sync, options.directory)
+            yield Comparison(pinned(starting, options), plan(options), status), group
     else:
-        arms = chosen_arms(options)
-        yield Comparison(pinned(arms, options), plan(options), status), rows
+        yield Comparison(pinned(chosen_arms(options), options), plan(options), status), rows
 
 
 def show(

@@ -23,7 +23,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove, strlen
 
 from array import array
 
@@ -60,16 +60,20 @@ cdef enum:
     ACK_TOKENS = 9
 
 
-cdef Word SEQ = Word(b'"seq":', 6)
-cdef Word ERROR = Word(b'"error"', 7)
-cdef Word DUPLICATE = Word(b'"duplicate"', 11)
-cdef Word STALLED = Word(b"Nats-Consumer-Stalled: ", 23)
-cdef Word STATUS = Word(b"NATS/1.0 ", 9)
-cdef Word CONTROL = Word(b"NATS/1.0 100", 12)
-cdef Word ACK_SUBJECT = Word(b"$JS.ACK.", 8)
-cdef Word ACK = Word(b" 4\r\n+ACK\r\n", 11)
-cdef Word EMPTY = Word(b" 0\r\n\r\n", 6)
-cdef Word PUBLISH = Word(b"PUB ", 4)
+cdef Word word(const char* text) noexcept nogil:
+    return Word(text, strlen(text))
+
+
+cdef Word SEQ = word(b'"seq":')
+cdef Word ERROR = word(b'"error"')
+cdef Word DUPLICATE = word(b'"duplicate"')
+cdef Word STALLED = word(b"Nats-Consumer-Stalled: ")
+cdef Word STATUS = word(b"NATS/1.0 ")
+cdef Word CONTROL = word(b"NATS/1.0 100")
+cdef Word ACK_SUBJECT = word(b"$JS.ACK.")
+cdef Word ACK = word(b" 4\r\n+ACK\r\n")
+cdef Word EMPTY = word(b" 0\r\n\r\n")
+cdef Word PUBLISH = word(b"PUB ")
 
 
 cdef bint begins(const char* data, Py_ssize_t size, Word word) noexcept nogil:
@@ -170,20 +174,20 @@ cdef class FrameReader:
             return False
         frame.subject = frame.reply = frame.headers = frame.data = NULL
         frame.subject_bytes = frame.reply_bytes = frame.headers_bytes = frame.data_bytes = 0
-        if begins(line, stop - line, Word(b"MSG ", 4)):
+        if begins(line, stop - line, word(b"MSG ")):
             frame.kind = MSG
             return self._message(frame, line + 4, stop)
-        if begins(line, stop - line, Word(b"HMSG ", 5)):
+        if begins(line, stop - line, word(b"HMSG ")):
             frame.kind = HMSG
             return self._message(frame, line + 5, stop)
         frame.data, frame.data_bytes = line, stop - line
-        if begins(line, stop - line, Word(b"PING", 4)):
+        if begins(line, stop - line, word(b"PING")):
             frame.kind = PING
-        elif begins(line, stop - line, Word(b"PONG", 4)):
+        elif begins(line, stop - line, word(b"PONG")):
             frame.kind = PONG
-        elif begins(line, stop - line, Word(b"INFO", 4)):
+        elif begins(line, stop - line, word(b"INFO")):
             frame.kind = INFO
-        elif begins(line, stop - line, Word(b"+OK", 3)):
+        elif begins(line, stop - line, word(b"+OK")):
             frame.kind = OK
         else:
             frame.kind = ERR

@@ -1,6 +1,6 @@
-"""`python -m natsd.bench.jetstream.served {…}`: the daemon with settings that have no flag, in JSON.
+"""`python -m natsd.bench.jetstream.served {…}`: the daemon with any settings, written in JSON.
 
-nats-server takes the same settings from a configuration file.
+Not all have a flag. nats-server takes them from a configuration file.
 """
 
 import json
