@@ -23,7 +23,7 @@ from libc.string cimport memcmp, memcpy
 
 from natsd.core.distribute cimport distribute
 from natsd.core.match_result cimport MatchResult, plain_at
-from natsd.core.outbound cimport out_pending, out_push
+from natsd.core.outbound cimport BY_REFERENCE_BYTES, out_pending, out_push
 from natsd.core.parser cimport (
     BAD_ARGUMENTS, CONNECT_REQUIRED, CONTROL_LINE, HEADERS_NOT_SUPPORTED, MAX_PAYLOAD,
     UNKNOWN_OPERATION, Args, Violation,
@@ -69,7 +69,6 @@ cdef extern from *:
     char* put_short(char* to, const char* from_, size_t n) noexcept nogil
 
 cdef enum:
-    BY_REFERENCE_BYTES = 8 * 1024   # payloads from this size on are not copied into chunks
     HEAD_BYTES = 8                  # "HMSG ", two spaces, and one to spare
     STALL_NS = 2_000_000
     STALL_TOTAL_NS = 10_000_000     # per read
@@ -484,7 +483,10 @@ cdef class Connection(Wire):
         if self.out.limit - self.out.position < need or by_reference:
             if not self.make_room(need, head + size):
                 return 0
-            if self.is_congested and self.settings.no_fast_producer_stall:
+            if (
+                self.is_congested and self.settings.no_fast_producer_stall
+                and not self.reactor.is_sending
+            ):
                 self.reactor.congested = None
                 return 0
         to = self.out.position

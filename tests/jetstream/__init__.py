@@ -1,0 +1,1 @@
+"""JetStream: streams, consumers, and what drives them."""
