@@ -82,8 +82,8 @@ class JetStreamPart:
         _logger.info("Initiating JetStream Shutdown...")
         try:
             await self.engine.stop()
-        except (OSError, StoreError) as error:
-            _logger.error("JetStream did not close in order: %s", _reason(error))
+        except Exception:
+            _logger.exception("JetStream did not close in order")
         finally:
             await self._give_up()
         _logger.info("JetStream Shutdown")

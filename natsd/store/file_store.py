@@ -174,6 +174,11 @@ class FileStore(LogStore):
         return self._commits.durable_sequence
 
     @property
+    def write_error(self) -> StoreError | None:
+        """See LogStore."""
+        return self._commits.error
+
+    @property
     def is_over_limit(self) -> bool:
         """See Store."""
         return self._volume.committer.is_over_limit(self._commits)
