@@ -10,10 +10,12 @@ its placeholders stand for, the text that `errors.json` gives it.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from nats.aio.client import Client
@@ -23,6 +25,7 @@ from tests.jetstream.behaviour import schemas
 
 PREFIX = "$JS.API."
 TIMEOUT_S = 10.0
+POLL_S = 0.005
 ERRORS = schemas.SCHEMAS.parent / "errors.json"
 
 SECOND = 1_000_000_000
@@ -44,6 +47,15 @@ def texts() -> dict[int, tuple[int, re.Pattern[str]]]:
 
 def _pattern(description: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\\{\w+\\\}", ".*", re.escape(description)), re.DOTALL)
+
+
+async def soon(probe: Callable[[], Awaitable[Json | None]]) -> Json:
+    """What the probe finds, as soon as it does; fails when it does not in time."""
+    give_up_at = time.monotonic() + TIMEOUT_S
+    while (found := await probe()) is None:
+        assert time.monotonic() < give_up_at, f"not so after {TIMEOUT_S} s"
+        await asyncio.sleep(POLL_S)
+    return found
 
 
 class Api:
@@ -114,6 +126,33 @@ class Api:
 
     async def consumer_info(self, stream: str, name: str) -> Json:
         return await self.ok(f"CONSUMER.INFO.{stream}.{name}")
+
+    async def until_messages(self, stream: str, count: int) -> Json:
+        """The state of the stream once it has so many messages."""
+
+        async def probe() -> Json | None:
+            state = await self.stream_state(stream)
+            return state if state["messages"] == count else None
+
+        return await soon(probe)
+
+    async def until_consumer(self, stream: str, name: str, **expected: Any) -> Json:
+        """Its info once these fields are so; None: the field is absent."""
+
+        async def probe() -> Json | None:
+            info = await self.consumer_info(stream, name)
+            return info if all(info.get(k) == v for k, v in expected.items()) else None
+
+        return await soon(probe)
+
+    async def until_consumers(self, stream: str, count: int) -> Json:
+        """The names once there are so many."""
+
+        async def probe() -> Json | None:
+            names = await self.ok(f"CONSUMER.NAMES.{stream}")
+            return names if names["total"] == count else None
+
+        return await soon(probe)
 
     async def publish(self, subject: str, data: bytes = b"", **headers: str) -> Json:
         """The PubAck; `Nats_Msg_Id="x"` is the header `Nats-Msg-Id`."""

@@ -1,4 +1,4 @@
-"""A server with JetStream for each test, and clients of it; `tests.clients.target` says which server."""
+"""A server with JetStream for each test, and its clients; `tests.clients.target` says which one."""
 
 from __future__ import annotations
 

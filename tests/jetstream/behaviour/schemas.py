@@ -1,6 +1,6 @@
 """The JSON schemas that NATS publishes, and whether a response is as they say.
 
-They stand beside the repository, in `../shared/nats/schemas`; where they do not, nothing is checked.
+They stand beside the repository, in `../shared/nats/schemas`; without them nothing is checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def validator(kind: str) -> jsonschema.Draft7Validator | None:
 
 
 def check(response: dict[str, Any], kind: str = "") -> None:
-    """Fails unless the response is valid for its own `type`, or for `kind` where it carries none."""
+    """Fails unless the response is valid for its `type`, or for `kind` where it carries none."""
     if found := validator(kind or response["type"]):
         errors = sorted(found.iter_errors(response), key=lambda error: list(error.path))
         assert not errors, f"{response}\n" + "\n".join(str(error) for error in errors[:3])

@@ -67,8 +67,7 @@ class TestExplicit:
         await puller.ask()
         message = await puller.message()
         await api.nc.publish(message.reply, b"+ACK")
-        while (await state(api))[0]:
-            pass
+        await api.until_consumer("S", "C", num_ack_pending=0)
 
     async def test_of_another_token(self, api: Api) -> None:
         """What is no ack is taken for none: the message still waits."""
@@ -239,7 +238,8 @@ class TestNext:
         puller = await consumer(api, 3)
         await puller.ask()
         await self.ask_next(api, puller, await puller.message(), b"+NXT")
-        assert sequence_of(second := await puller.message()) == 2
+        second = await puller.message()
+        assert sequence_of(second) == 2
         assert (await state(api))[2] == 1
         await self.ask_next(api, puller, second, b"+NXT")
         assert await puller.sequences(1) == [3]

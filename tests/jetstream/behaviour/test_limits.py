@@ -130,8 +130,7 @@ async def test_age(api: Api, storage: str) -> None:
     await api.create_stream("S", storage=storage, max_age=150 * MS, duplicate_window=100 * MS)
     await api.fill("s", 3)
     assert (await api.stream_state("S"))["messages"] == 3
-    while (state := await api.stream_state("S"))["messages"]:
-        pass
+    state = await api.until_messages("S", 0)
     assert (state["first_seq"], state["last_seq"], state["bytes"]) == (4, 3, 0)
     assert (await api.publish("s"))["seq"] == 4
 
@@ -140,8 +139,7 @@ async def test_age_given_later(api: Api) -> None:
     await api.create_stream("S", duplicate_window=100 * MS)
     await api.fill("s", 5)
     await api.update_stream("S", max_age=150 * MS, duplicate_window=100 * MS)
-    while (await api.stream_state("S"))["messages"]:
-        pass
+    await api.until_messages("S", 0)
 
 
 async def test_age_passes_while_the_server_is_down(
@@ -151,8 +149,7 @@ async def test_age_passes_while_the_server_is_down(
     await api.create_stream("S", storage="file", max_age=200 * MS, duplicate_window=100 * MS)
     await api.fill("s", 5)
     api = Api(await connect(await start_jetstream()))
-    while (await api.stream_state("S"))["messages"]:
-        pass
+    await api.until_messages("S", 0)
     assert (await api.publish("s"))["seq"] == 6
 
 
@@ -163,8 +160,7 @@ async def test_no_ack(api: Api) -> None:
     answers = await api.nc.subscribe(inbox)
     await api.nc.publish("s", b"1", reply=inbox)
     await api.nc.publish("s", b"2")
-    while (await api.stream_state("S"))["messages"] < 2:
-        pass
+    await api.until_messages("S", 2)
     assert answers.pending_msgs == 0
 
 

@@ -106,7 +106,7 @@ class TestDelete:
         await api.fails("STREAM.MSG.GET.S", 10037, {"seq": 2})
         for sequence in (2, 99):
             response = await api.request("STREAM.MSG.DELETE.S", {"seq": sequence})
-            # nats-server says "sequence 99 not found" of a memory stream, "stream store EOF" of a file
+            # nats-server: "sequence 99 not found", but of a file "stream store EOF"
             assert response["error"]["err_code"] in (10043, 10057)
         state = await api.stream_state("S", subjects_filter=">")
         assert state["messages"] == 5

@@ -65,7 +65,7 @@ class TestRequests:
         assert (pending_of(first), pending_of(last)) == (1, 0)
 
     async def test_unheard_of(self, api: Api) -> None:
-        """JSON that cannot be understood is refused; anything else that is no number asks for one."""
+        """JSON that cannot be understood is refused; what is no number either asks for one."""
         puller = await consumer(api, 3)
         for body in (b"{", b'{"batch":"2"}', b'{"expires":"1s"}', b'{"batch":1}}'):
             await puller.ask(body)
@@ -376,8 +376,7 @@ async def test_waiting_is_counted(api: Api) -> None:
     puller = await consumer(api)
     for count in range(1, 4):
         await puller.ask(batch=2, expires=60 * SECOND)
-        while (await api.consumer_info("S", "C"))["num_waiting"] != count:
-            pass
+        await api.until_consumer("S", "C", num_waiting=count)
     await api.fill("s", 6)
     await puller.sequences(6)
     assert (await api.consumer_info("S", "C"))["num_waiting"] == 0

@@ -149,8 +149,7 @@ class TestRepublish:
         await api.create_stream("S", republish={"src": "s", "dest": "t"})
         await api.create_stream("T")
         await api.fill("s", 3, b"x")
-        while (await api.stream_state("T"))["messages"] < 3:
-            pass
+        await api.until_messages("T", 3)
 
     async def test_changed_and_ended(self, api: Api) -> None:
         await api.create_stream("S", republish={"src": "s", "dest": "out"})
