@@ -90,6 +90,8 @@ class ConsumerStore(CommitSource):
         self._quiet.set()
         self._error: StoreError | None = None
         self._waiters: list[_Waiter] = []
+        # Called with the number of changes (`change_count`) that have become durable.
+        self.on_durable: Callable[[int], None] | None = None
         tracker.start_logging(log.total)
         tracker.listen(self._changed)
         volume.committer.attach(self)
@@ -332,3 +334,5 @@ class ConsumerStore(CommitSource):
                 self._waiters.append(waiter)
             elif not waiter.future.done():
                 waiter.future.set_result(None)
+        if self.on_durable is not None:
+            self.on_durable(change_count)

@@ -47,7 +47,7 @@ from natsd.store.keys import OperatorKeys, create_data_key, open_data_key
 from natsd.store.log_store import LogStore
 from natsd.store.record import StoredMessage
 from natsd.store.recovery import Recovered, recover
-from natsd.store.store import Limits
+from natsd.store.store import DurabilityListener, Limits
 from natsd.store.stored_blocks import NEW_SUFFIX, RandomBytes, Read, StoredBlock, StoredBlocks
 from natsd.store.volume import Volume
 
@@ -163,6 +163,10 @@ class FileStore(LogStore):
         """See Store. Raises StoreFull or StoreReadOnly if what was done is not on disk."""
         self._check_open()
         await self._commits.synced()
+
+    def set_durability_listener(self, listener: DurabilityListener | None) -> None:
+        """See Store."""
+        self._commits.listener = listener
 
     @property
     def durable_sequence(self) -> int:

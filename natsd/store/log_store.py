@@ -24,13 +24,14 @@ from natsd.store.search import (
     NextMatch,
     NumPending,
     Operation,
+    SequenceAt,
     SubjectStates,
     SubjectTotals,
     last_of_subject,
     read_batch,
 )
 from natsd.store.snapshot import write_snapshot
-from natsd.store.store import Limits, Store, StoreState, SubjectState
+from natsd.store.store import DurabilityListener, Limits, Store, StoreState, SubjectState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
 REMOVALS_PER_SLICE = 5_000
@@ -71,6 +72,9 @@ class LogStore(Store):
     async def fetch(self, block: MsgBlock) -> None:
         """Returns once the block's arrays and bytes are in memory."""
         raise NotImplementedError
+
+    def set_durability_listener(self, listener: DurabilityListener | None) -> None:
+        """Told what becomes durable from now on. Of a store in memory nobody need be told."""
 
     def changed(self) -> None:
         """Something was appended or removed. Called once for all that is done until the next
@@ -404,6 +408,12 @@ class LogStore(Store):
     ) -> tuple[int, int]:
         """See Store."""
         operation = NumPending(self._log, self.filter_of(filters), from_sequence, last_per_subject)
+        await self.run(operation)
+        return operation.result
+
+    async def sequence_at(self, time_ns: int) -> int:
+        """See Store."""
+        operation = SequenceAt(self._log, time_ns)
         await self.run(operation)
         return operation.result
 

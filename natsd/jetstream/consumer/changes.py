@@ -8,13 +8,7 @@ from typing import Final
 
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
-from natsd.jetstream.names import (
-    API_LEVEL,
-    REQUIRED_LEVEL_KEY,
-    SERVER_LEVEL_KEY,
-    SERVER_VERSION_KEY,
-)
-from natsd.version import NATS_VERSION
+from natsd.jetstream.names import REQUIRED_LEVEL_KEY, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
 
 _DYNAMIC_KEYS: Final = frozenset({SERVER_VERSION_KEY, SERVER_LEVEL_KEY})
 
@@ -57,16 +51,6 @@ def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
     metadata = _without(config, _DYNAMIC_KEYS)
     metadata[REQUIRED_LEVEL_KEY] = str(_required_level(config))
     return config.model_copy(update={"metadata": metadata})
-
-
-def shown(config: ConsumerConfig) -> ConsumerConfig:
-    """The configuration as answers show it: with the server's version and level, which are not
-    stored."""
-    metadata = config.metadata | {
-        SERVER_VERSION_KEY: NATS_VERSION,
-        SERVER_LEVEL_KEY: str(API_LEVEL),
-    }
-    return config.model_copy(update={"metadata": dict(sorted(metadata.items()))})
 
 
 def is_same(one: ConsumerConfig, other: ConsumerConfig) -> bool:

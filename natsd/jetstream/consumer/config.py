@@ -36,7 +36,7 @@ REQUEST_EXPIRES_NS_MIN: Final = 1_000_000
 
 _NAME_TEXT: Final = "can not contain '.', '*', '>', '\\', '/'"
 _GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
-_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_WHOLE: Final = re.compile(r"([+-]?)0*([0-9]+)")
 
 # What a deliver policy is called in errors, and the option that it needs.
 _DELIVER: Final = {
@@ -63,7 +63,7 @@ def is_push(config: ConsumerConfig) -> bool:
 
 def sample_percent(config: ConsumerConfig) -> int:
     """Of how many acks in a hundred a metric is published."""
-    return int(config.sample_freq.removesuffix("%") or "0")
+    return _read_whole(config.sample_freq.removesuffix("%")) or 0
 
 
 def check_config(
@@ -246,15 +246,22 @@ def _check_sampling(config: ConsumerConfig) -> None:
     if not config.sample_freq:
         return
     text = config.sample_freq.removesuffix("%")
-    if not _WHOLE.fullmatch(text):
+    value = _read_whole(text)
+    if value is None:
         why = f'strconv.Atoi: parsing "{text}": invalid syntax'
-    elif abs(int(text[:20])) >= 1 << 63:
+    elif not -(1 << 63) <= value < 1 << 63:
         why = f'strconv.Atoi: parsing "{text}": value out of range'
-    elif int(text) < 0:
+    elif value < 0:
         why = "<nil>"  # nats-server's own words
     else:
         return
     raise api_error(ErrorId.JSConsumerInvalidSamplingErrF, err=why)
+
+
+def _read_whole(text: str) -> int | None:
+    """As Go reads it; of what is too large, as much as shows that it is."""
+    found = _WHOLE.fullmatch(text)
+    return None if found is None else int(found[1] + found[2][:20])
 
 
 def _check_metadata(config: ConsumerConfig) -> None:

@@ -1,6 +1,7 @@
 """A consumer on disk, and how it comes and goes there.
 
     <stream>/obs/<consumer>/  state/          what was delivered and acked (consumer_store.py)
+                              state.damaged/  states that were found damaged, as they were found
                               meta.json       the consumer is; written last
                               meta.deleted    it is deleted: what else is here is to be removed
     <stream>/obs.damaged/<consumer>/          set aside at a start
@@ -8,7 +9,7 @@
 Promise
 - A consumer is there from the moment `meta.json` is on disk to the moment it is renamed; a crash
   before or behind leaves a directory that the next start removes.
-- What is damaged is moved, never deleted.
+- What is damaged, or of a later version, is moved, never deleted.
 
 Everything here blocks, and raises OSError.
 """
@@ -17,13 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from natsd.jetstream.asset_file import ASSET_FILE, AssetDamaged, mark_deleted, read_asset
+from natsd.jetstream.asset_file import (
+    ASSET_FILE,
+    AssetDamaged,
+    mark_deleted,
+    read_asset,
+)
 from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.store.disk import Disk, make_directories
 
 CONSUMERS: Final = "obs"
 STATE: Final = "state"
+STATE_DAMAGED: Final = "state.damaged"
 DAMAGED: Final = "obs.damaged"
 
 
@@ -91,13 +98,22 @@ def remove(disk: Disk, directory: Path) -> None:
 
 def set_aside(disk: Disk, directory: Path) -> Path:
     """Put a consumer's directory where no start looks for consumers; where it is now."""
-    aside = directory.parent.parent / DAMAGED
-    make_directories(disk, aside)
-    target, number = aside / directory.name, 0
+    return _move(disk, directory, directory.parent.parent / DAMAGED)
+
+
+def set_state_aside(disk: Disk, state: Path) -> Path:
+    """Put a consumer's state where no start looks for it; where it is now."""
+    return _move(disk, state, state.with_name(STATE_DAMAGED))
+
+
+def _move(disk: Disk, directory: Path, into: Path) -> Path:
+    """Under the first free name; on disk on return."""
+    make_directories(disk, into)
+    target, number = into / directory.name, 0
     while disk.exists(target):
         number += 1
-        target = aside / f"{directory.name}.{number}"
+        target = into / f"{directory.name}.{number}"
     disk.rename(directory, target)
-    disk.sync_dir(aside)
+    disk.sync_dir(into)
     disk.sync_dir(directory.parent)
     return target

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from natsd.jetstream.consumer.changes import shown
 from natsd.jetstream.consumer.config import is_push
 from natsd.jetstream.models.consumer import ConsumerInfo, SequenceInfo
+from natsd.jetstream.names import API_LEVEL, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
+from natsd.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from natsd.jetstream.consumer.consumer import Consumer
@@ -20,7 +21,7 @@ def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
         stream_name=consumer.stream.config.name,
         name=consumer.name,
         created=consumer.created_ns,
-        config=shown(config),
+        config=config,
         delivered=SequenceInfo(
             consumer_seq=delivered.consumer,
             stream_seq=delivered.stream,
@@ -39,3 +40,12 @@ def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
         pause_remaining=pause_ns,
         ts=now_ns,
     )
+
+
+def with_shown_metadata(info: ConsumerInfo) -> ConsumerInfo:
+    """The info as requests about one consumer are answered: with the server's version and level."""
+    if info.config is None:
+        return info
+    shown = {SERVER_VERSION_KEY: NATS_VERSION, SERVER_LEVEL_KEY: str(API_LEVEL)}
+    config = info.config.model_copy(update={"metadata": info.config.metadata | shown})
+    return info.model_copy(update={"config": config})

@@ -9,8 +9,8 @@
 Promise
 - What is refused was refused before anything changed; what is answered is on disk.
 - One change at a time of the consumers of a stream: the stream sees to that.
-- A restart loses no consumer for another's damage: one that cannot be read is reported and set
-  aside, the others come back where they were. What a consumer was ahead of its stream is undone.
+- A restart loses no consumer for another's damage: one that cannot be read is reported, the others
+  come back where they were. What a consumer was ahead of its stream is undone.
 
 Source: reference §6.2, §6.5; nats-server's addConsumerWithAssignment.
 """
@@ -46,7 +46,7 @@ from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import is_out_of_space
-from natsd.store.errors import StoreError, StoreFull
+from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.reconcile import cut_back
 
@@ -182,27 +182,52 @@ async def recover_all(stream: "Stream") -> None:
 
 
 async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
-    """The consumer as it was, delivering; None: it is damaged, reported and set aside."""
+    """The consumer as it was, delivering; None: it cannot be served, which is reported.
+
+    A damaged configuration is set aside. Without one, a damaged state begins anew, where the
+    consumer began when it was created: what it delivers twice was never lost.
+    """
     if found.asset is None:
-        await _set_aside(stream, found, found.why_not)
+        await _set_aside(stream, found)
         return None
-    volume, config = stream.jetstream.volume, found.asset.config
     try:
-        store = await ConsumerStore.open(
-            volume,
-            found.directory / files.STATE,
-            store_options(config),
-            stream.jetstream.random_bytes,
-        )
+        store, start = await _open_files(stream, found, found.asset)
     except (StoreError, OSError) as error:
-        await _set_aside(stream, found, str(error))
+        _logger.error("JetStream: %s cannot be opened: %s", found.directory, error)
         return None
     consumer = Consumer(stream, found.name, found.asset, store, found.directory)
     _report(consumer, store)
     _fit(consumer)
     stream.consumers[found.name] = consumer
-    consumer.begin(await _continued(consumer, found.asset.resume))
+    consumer.begin(start or await _continued(consumer, found.asset.resume))
     return consumer
+
+
+async def _open_files(
+    stream: "Stream", found: FoundConsumer, asset: ConsumerAsset
+) -> tuple[ConsumerStore, StartPosition | None]:
+    """The consumer's state; where it begins, if it has to begin anew."""
+    volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
+    state, options = found.directory / files.STATE, store_options(asset.config)
+    try:
+        return await ConsumerStore.open(volume, state, options, random_bytes), None
+    except ConsumerStateDamaged as error:
+        _logger.error("JetStream: %s; %s begins anew", error, found.name)
+    if await volume.read(volume.disk.exists, state):
+        aside = await volume.read(files.set_state_aside, volume.disk, state)
+        _logger.error("JetStream: the state of %s is set aside as %s", found.name, aside)
+    core = stream.core
+    end = min(await stream.store.sequence_at(asset.created) - 1, core.visible)
+    start = await find_start(
+        asset.config,
+        stream.store,
+        core.log,
+        end,
+        max_msgs_per_subject=stream.config.max_msgs_per_subject,
+    )
+    starting = start.sequence - 1
+    store = await ConsumerStore.create(volume, state, options, random_bytes, starting=starting)
+    return store, start
 
 
 def _report(consumer: Consumer, store: ConsumerStore) -> None:
@@ -232,8 +257,8 @@ async def _continued(consumer: Consumer, resume: int) -> StartPosition:
     )
 
 
-async def _set_aside(stream: "Stream", found: FoundConsumer, why: str) -> None:
-    _logger.error("JetStream: consumer %s > %s: %s", stream.config.name, found.name, why)
+async def _set_aside(stream: "Stream", found: FoundConsumer) -> None:
+    _logger.error("JetStream: consumer of %s: %s", stream.config.name, found.why_not)
     volume = stream.jetstream.volume
     try:
         aside = await volume.read(files.set_aside, volume.disk, found.directory)

@@ -17,6 +17,11 @@ cdef enum Retention:
     INTEREST = 1
     WORKQUEUE = 2
 
+cdef enum Need:                 # of the readers, for one message
+    UNNEEDED = 0
+    NEEDED = 1
+    UNKNOWN = 2                 # which readers it concerns is not in memory
+
 
 cdef class Reader(Actor):
     """Who reads a stream: a consumer's engine is one."""
@@ -26,14 +31,12 @@ cdef class Reader(Actor):
     # something for it appears it is submitted, and this is False again.
     cdef bint is_hungry
     cdef bint is_filtered               # False: it wants every message
-    cdef list subscriptions             # the core's: its filters
-    cdef Py_ssize_t place               # the core's: among the unfiltered ones
-    cdef uint64_t met                   # the core's: the message that it was told of last
+    cdef list subscriptions             # the core's: its filters, in `StreamCore.filters`
 
     # Of filtered readers only, for messages that match; not for what is not visible yet:
     cdef int appeared(self, uint64_t sequence) except -1
     cdef int vanished(self, uint64_t sequence) except -1    # is about to be removed, for any cause
-    # Removals that could not be told apart: what is pending is to be counted anew.
+    # Of all: removals that could not be told apart, so what is pending is to be counted anew.
     cdef int recount(self) except -1
     # Interest retention: is this message, which matches, still to be acknowledged by this reader?
     cdef bint needs(self, uint64_t sequence) except -1
@@ -48,19 +51,19 @@ cdef class StreamCore(Actor):
     cdef readonly uint64_t visible      # all up to this sequence is durable and may be shown
     cdef Retention retention
 
-    cdef Actor ingest                   # told of what became durable; None: nobody publishes
-    cdef object ingest_failed           # called with the StoreError of a failed commit
-    cdef Actor republisher              # likewise; None: nothing is republished
+    cdef Actor ingest                   # submitted when something became durable; None: there is none
+    cdef Actor republisher              # likewise
+    cdef object commit_failed           # the ingest's: called with the StoreError
     cdef SubList filters                # Subscription(filter, sink=reader)
-    cdef uint32_t filtered_count
-    cdef SlotReaders known              # which readers the subject of a slot concerns
-    cdef list unfiltered
+    cdef dict filtered                  # reader -> None, in the order they came
+    cdef dict unfiltered
     cdef list hungry                    # of the unfiltered ones
+    cdef SlotReaders known              # which filtered readers the subject of a slot concerns
     cdef LogObserver observer
     cdef bint needs_recount
-    cdef uint64_t recheck_from          # interest is looked at anew from here on; 0: it is not
-    cdef SequenceSet cold               # to be removed, in blocks that are not in memory
-    cdef object removing                # the task that removes them, or None
+    cdef uint64_t recheck_from          # whom messages interest is asked from here on; 0: it is not
+    cdef SequenceSet unsettled          # perhaps to be removed, in blocks that are not in memory
+    cdef object settling                # the task that looks at them, or None
     cdef bint is_closed
 
     # Called by the store's listener, or by who knows that all is durable at once: shows messages,
@@ -72,3 +75,16 @@ cdef class StreamCore(Actor):
     cdef int acked(self, Reader by, uint64_t sequence) except -1
     # Would a message of that subject be read by anybody?
     cdef bint is_wanted(self, const char* subject, Py_ssize_t length) except -1
+
+    cdef int show(self, uint64_t first, uint64_t last) except -1
+    cdef int feed(self, Reader reader) except -1
+    cdef int going(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1
+    cdef int recount_soon(self) except -1
+    cdef tuple concerned(self, uint64_t sequence, uint32_t slot, MsgBlock block)
+    cdef Need need_of(self, uint64_t sequence, Reader but) except? UNKNOWN
+    cdef Need settle(self, uint64_t sequence, Reader but) except? UNKNOWN
+    cdef MsgBlock cold_block(self)
+    cdef int settle_first(self) except -1
+    cdef int remove(self, uint64_t sequence) except -1
+    cdef int put_off(self, uint64_t sequence) except -1
+    cdef bint recheck(self) except -1

@@ -2,7 +2,6 @@
 
     $JS.API.DIRECT.GET.<stream>             a body that says which message, or which ones
     $JS.API.DIRECT.GET.<stream>.<subject>   the last message of the subject
-    (with `$JS.<domain>.API` for `$JS.API` too, where there is a domain)
 
 Promise
 - Everything is answered, an error with a status; at most `ASKED_MAX` requests of a stream are being
@@ -16,16 +15,15 @@ Source: nats-server 2.14 reference 6.11, ADR-31.
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from natsd.core.subject import InvalidSubject
 from natsd.core.subscription import Subscription
 from natsd.jetstream.headers import REQUIRED_API_LEVEL, header_value
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.names import (
     API_LEVEL,
-    API_PREFIX,
     SYSTEM_QUEUE,
     direct_get_subjects,
-    domain_api_prefix,
 )
 from natsd.jetstream.stream.direct import DirectGet
 from natsd.jetstream.stream.reading import find_message, next_message
@@ -64,12 +62,7 @@ class DirectGets:
         """Answer from now on; a second call does nothing."""
         if self._subscriptions:
             return
-        subjects = list(direct_get_subjects(self._stream.name))
-        domain = self._stream.jetstream.options.domain
-        if domain:
-            prefix = domain_api_prefix(domain)
-            subjects += [prefix + subject.removeprefix(API_PREFIX) for subject in subjects]
-        for subject in subjects:
+        for subject in direct_get_subjects(self._stream.name):
             subscription = Subscription(subject, SYSTEM_QUEUE, sid=b"0", sink=self._sink)
             self._stream.account.account.sublist.insert(subscription)
             self._subscriptions.append(subscription)
@@ -105,7 +98,7 @@ class DirectGets:
                 self._send(reply, message, request)
         except BadDirectGet as error:
             self._status(reply, str(error))
-        except (MessageNotFound, StoreEOF, ValueError):
+        except (MessageNotFound, StoreEOF, InvalidSubject):
             self._status(reply, "404 Message Not Found")
         except StoreError as error:
             self._status(reply, f"500 {error.text}")
@@ -125,7 +118,7 @@ class DirectGets:
                 if number == 0:
                     raise
                 break
-            pending = max(pending - 1, 0)
+            pending -= pending > 0 and not request.no_hdr  # nats-server counts what it shows
             self._send(reply, message, request, pending, last)
             last, sequence = message.sequence, message.sequence + 1
             sent_bytes += size_of(message)
@@ -142,7 +135,7 @@ class DirectGets:
             sequences = await store.multi_last(request.multi_last, upto, SUBJECTS_MAX)
         except TooManyResults:
             raise BadDirectGet("413 Too Many Results") from None
-        except ValueError:
+        except InvalidSubject:
             sequences = []
         if not sequences:
             raise BadDirectGet("404 No Results")

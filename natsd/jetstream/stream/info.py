@@ -5,9 +5,9 @@ Source: nats-server 2.14 reference 6.2, 6.6.
 
 from typing import TYPE_CHECKING, Final
 
+from natsd.core.subject import InvalidSubject
 from natsd.jetstream.models.stream import LostStreamData, StreamInfo, StreamState
 from natsd.jetstream.stream.visible_state import visible_state
-from natsd.store.errors import StoreError
 from natsd.store.found_damage import FoundDamage
 from natsd.store.store import StoreState
 
@@ -66,7 +66,7 @@ async def subject_counts(stream: "Stream", pattern: str, offset: int) -> tuple[d
     """Messages of each subject that matches, a page of them in order, and how many match."""
     try:
         totals = await stream.store.subject_totals(pattern)
-    except StoreError:
+    except InvalidSubject:
         return {}, 0
     if offset == 0 and len(totals) <= SUBJECTS_MAX:
         return totals, len(totals)

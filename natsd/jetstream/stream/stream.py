@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from natsd.core.subject import InvalidSubject
 from natsd.core.subscription import Subscription
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.changing import Changing
@@ -202,6 +203,8 @@ class Stream:
         try:
             removed = await self.store.purge(pattern=pattern, up_to_sequence=sequence, keep=keep)
             await self.store.synced()
+        except InvalidSubject:  # which no message has
+            return 0
         except StoreError as error:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
         return removed
@@ -212,7 +215,7 @@ class Stream:
             raise api_error(ErrorId.JSBadRequestErr)
         try:
             found = await find_message(self.core, request)
-        except (MessageNotFound, StoreEOF, ValueError):
+        except (MessageNotFound, StoreEOF, InvalidSubject):
             raise api_error(ErrorId.JSNoMessageFoundErr) from None
         return StoredMessage(
             subject=found.subject,
@@ -230,6 +233,10 @@ class Stream:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err="message delete not permitted")
         remove = self.store.erase if erase else self.store.delete
         try:
+            if sequence < self.core.log.first_sequence:
+                raise MessageNotFound
+            if sequence > self.core.log.last_sequence:
+                raise StoreEOF
             was_there = await remove(sequence)
             await self.store.synced()
         except StoreError as error:
@@ -242,7 +249,7 @@ class Stream:
     async def info(
         self, *, deleted_details: bool = False, subjects_filter: str = "", offset: int = 0
     ) -> StreamInfo:
-        """Settings and state, with a page of the subjects that match the filter, if there is one."""
+        """Settings and state, with a page of the subjects that match, if there is a filter."""
         info, _ = await self.info_page(
             deleted_details=deleted_details, subjects_filter=subjects_filter, offset=offset
         )

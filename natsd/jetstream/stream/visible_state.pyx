@@ -45,7 +45,7 @@ def visible_state(MessageLog log not None, uint64_t visible, *, bint with_delete
         first_sequence=min(first, visible + 1) if visible else 0,
         first_time_ns=state.first_time_ns if first <= visible and state.msgs > hidden else 0,
         last_sequence=visible,
-        last_time_ns=time_of_last(log, visible, state.last_time_ns),
+        last_time_ns=time_of_last(log, visible, state.last_time_ns) if visible else 0,
         num_subjects=state.num_subjects - len(new_slots),
         num_deleted=max(0, <long long> (visible + 1 - first) - <long long> (state.msgs - hidden)),
         deleted=None if state.deleted is None else cut(state.deleted, visible, last),
