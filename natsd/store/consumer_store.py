@@ -178,6 +178,12 @@ class ConsumerStore(CommitSource):
 
     # Durability
 
+    def commit(self) -> None:
+        """Have what has changed written soon, without waiting for it. Whoever calls this for all
+        that changes may have the tracker listen to nobody (`tracker.listen(None)`): then changes
+        are written together, as often as he says."""
+        self._changed()
+
     async def synced(self) -> None:
         """Everything changed so far is on disk. Raises StoreFull, StoreReadOnly, StoreClosed."""
         if self._error is not None:

@@ -23,7 +23,7 @@ async def jetstream(tmp_path: Path) -> AsyncIterator[JetStream]:
         yield jetstream
 
 
-class refused:  # noqa: N801 - it reads as `with refused(...)`
+class refused:
     """The block raises this error of the API."""
 
     def __init__(self, error_id: ErrorId, text: str = "") -> None:

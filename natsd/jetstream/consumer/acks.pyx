@@ -22,6 +22,7 @@ from natsd.jetstream.consumer.confirmations cimport Confirmations
 from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.scheduler cimport Scheduler
 from natsd.store.consumer_tracker cimport ConsumerTracker
+from natsd.store.log cimport MessageLog
 
 cdef enum:
     POLICY_NONE = 0
@@ -38,13 +39,13 @@ cdef str LOST = "Unacknowledged message was deleted"
 cdef class Acks:
     def __cinit__(
         self, ConsumerTracker tracker not None, Redelivery redelivery not None,
-        Scheduler scheduler not None, events,
+        Scheduler scheduler not None, Confirmations confirmations not None, events,
     ):
         self.tracker = tracker
         self.redelivery = redelivery
         self.scheduler = scheduler
         self.events = events
-        self.confirmations = Confirmations()
+        self.confirmations = confirmations
 
     def __dealloc__(self):
         free(self.released)
@@ -62,7 +63,7 @@ cdef class Acks:
         elif ack.kind == PROGRESS:
             self.progress(ack.sequence)
         if reply_len and is_answered and ack.kind != NEXT:
-            self.confirmations.add(self.tracker.change_count, reply, reply_len)
+            self.confirmations.add(reply, reply_len)
         return 0
 
     # Acknowledged
@@ -191,6 +192,36 @@ cdef class Acks:
         except Exception:
             self.failed()
         return 0
+
+    cdef bint lose_front(self, MessageLog log, Py_ssize_t budget) except? -1:
+        cdef ConsumerTracker tracker = self.tracker
+        while tracker.pending_count and tracker.items[tracker.head].stream < log.edges.first:
+            if budget == 0:
+                return True
+            self.lose(tracker.items[tracker.head].stream)
+            budget -= 1
+        return False
+
+    cdef bint lose_inside(self, MessageLog log, Py_ssize_t budget) except? -1:
+        cdef uint64_t gone = log.edges.last - log.msgs      # it only grows
+        cdef Py_ssize_t at
+        cdef list lost = []
+        if gone == self.seen_gone:
+            return False
+        at = self.redelivery.lower_bound(self.lost_from)
+        while at < self.tracker.tail and budget > 0:
+            self.lost_from = self.tracker.items[at].stream + 1
+            if self.tracker.items[at].consumer and not log.is_here(self.lost_from - 1):
+                lost.append(self.lost_from - 1)
+            at += 1
+            budget -= 1
+        for sequence in lost:
+            self.lose(sequence)
+        if budget == 0:
+            return True
+        self.lost_from = 0
+        self.seen_gone = gone
+        return False
 
     cdef uint64_t deliveries(self, uint64_t sequence) except 0:
         if not len(self.tracker.redelivered):

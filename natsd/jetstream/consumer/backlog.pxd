@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.store.filter cimport Filter
-from natsd.store.log cimport MessageLog, Outcome
+from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
 from natsd.store.search cimport NumPending
 
 
@@ -11,6 +11,7 @@ cdef class Backlog:
     cdef MessageLog log
     cdef Filter filter                  # None: every message
     cdef readonly uint64_t next         # behind the start list, all before it was read or passed by
+    cdef uint64_t first                 # what `next` was at first
     cdef uint64_t search_from           # nothing matches in next .. search_from - 1
     cdef int64_t count                  # filtered: matches in next .. visible
     cdef NumPending counting            # None: `count` is right

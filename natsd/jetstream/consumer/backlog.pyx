@@ -62,7 +62,8 @@ cdef class Backlog:
                 self.starts[at] = starts[at]
             self.start_count = self.starts_live = len(starts)
             next_sequence = max(resume, self.starts[self.start_count - 1]) + 1
-        return self.look_again(max(next_sequence, 1))
+        self.first = max(next_sequence, 1)
+        return self.look_again(self.first)
 
     cdef int look_again(self, uint64_t from_sequence) except -1:
         self.next = self.search_from = from_sequence

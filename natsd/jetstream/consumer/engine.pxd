@@ -3,9 +3,10 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.outlet cimport Outlet
-from natsd.core.subscription cimport Sink
+from natsd.core.subscription cimport Message, Sink
 from natsd.jetstream.consumer.acks cimport Acks
 from natsd.jetstream.consumer.backlog cimport Backlog
+from natsd.jetstream.consumer.confirmations cimport Confirmations
 from natsd.jetstream.consumer.outgoing cimport Outgoing
 from natsd.jetstream.consumer.pull cimport PullRequests
 from natsd.jetstream.consumer.push cimport PushSubject
@@ -13,7 +14,7 @@ from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.stream.core cimport Reader, StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.consumer_tracker cimport ConsumerTracker
-from natsd.store.log cimport MessageLog, Outcome
+from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
 from natsd.store.record cimport RecordView
 
 
@@ -47,7 +48,6 @@ cdef class ConsumerEngine(Reader):
     cdef readonly AckSink ack_sink
     cdef readonly PullSink pull_sink
     cdef readonly FlowControlSink flow_control_sink
-    cdef object store
     cdef object events
     cdef StreamCore core
     cdef MessageLog log
@@ -57,12 +57,12 @@ cdef class ConsumerEngine(Reader):
 
     cdef Acks acks
     cdef Backlog backlog
+    cdef Confirmations confirmations
     cdef Outgoing outgoing
     cdef PullRequests requests
     cdef PushSubject push
     cdef Redelivery redelivery
     cdef bint is_push
-    cdef bint is_file           # its state is on disk: committed in batches, and for who waits
     cdef int64_t max_ack_pending
 
     cdef readonly bint is_stopped
@@ -84,25 +84,20 @@ cdef class ConsumerEngine(Reader):
     cdef int64_t replay_time_ns
     cdef int64_t replay_due_ns
 
-    cdef uint64_t durable       # changes of the tracker
-    cdef uint64_t commit_asked
-    cdef int64_t commit_due_ns
-    cdef uint64_t seen_gone     # messages gone from the log when pending ones were last compared
-    cdef uint64_t lost_from     # where that goes on
-    cdef int64_t lost_checked_ns
+    cdef int64_t lost_checked_ns    # when pending messages were compared with the log
 
     cdef bint work(self, int64_t now_ns) except? -1
     cdef int take_postponed(self) except -1
+    cdef int postpone(self, Sink sink, Message* message) except -1
+    cdef uint64_t last_read(self) noexcept
     cdef bint tell_stream(self) except? -1
-    cdef bint confirm(self) except? -1
-    cdef bint lose_front(self) except? -1
-    cdef bint lose_some(self, Py_ssize_t budget) except? -1
+    cdef bint answer(self) except? -1
     cdef int serve_deadlines(self, int64_t now_ns) except -1
     cdef bint deliver_some(self, int64_t now_ns) except? -1
     cdef Step step(self, int64_t now_ns) except *
     cdef Step redeliver(self, uint64_t sequence, int64_t now_ns) except *
     cdef Step deliver_new(self, uint64_t sequence, int64_t now_ns) except *
-    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? -1
+    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK
     cdef Step send(self, RecordView* view, uint64_t count, int64_t now_ns) except *
     cdef int64_t replay_due(self, RecordView* view, int64_t now_ns) noexcept
     cdef int sent(self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns) except -1

@@ -23,9 +23,7 @@ Promise
 - Nothing is sent from inside of a `deliver`, and nothing is taken inside of `run`.
 - Memory: requests up to `max_waiting`, pending messages up to `max_ack_pending` (none: as many as
   there are), and a start list. To a recipient that falls behind nothing more is sent for a while.
-- State on disk lags by COMMIT_NS or COMMIT_CHANGES at most, unless somebody waits for his
-  acknowledgement's confirmation: that is committed at once, with what others did meanwhile. A crash
-  takes back what is younger, so that much may be delivered again.
+- State on disk lags by 100 ms at most, and not at all for who waits: confirmations.pyx.
 - No clock but the scheduler's: wall clock, nanoseconds.
 
 Source: reference §6.8 to §6.10; nats-server's consumer for the order of things.
@@ -44,6 +42,7 @@ from natsd.jetstream.consumer.ack_message cimport (
 )
 from natsd.jetstream.consumer.acks cimport Acks
 from natsd.jetstream.consumer.backlog cimport Backlog
+from natsd.jetstream.consumer.confirmations cimport Confirmations
 from natsd.jetstream.consumer.outgoing cimport Outgoing
 from natsd.jetstream.consumer.pull cimport PullRequests, Request
 from natsd.jetstream.consumer.push cimport PushSubject
@@ -59,7 +58,6 @@ from natsd.jetstream.names import API_LEVEL
 from natsd.store.consumer_state import AckPolicy, SequencePair
 from natsd.store.errors import ColdBlock, MessageDamaged, StoreError
 from natsd.store.filter import Filter
-from natsd.store.memory_consumer_store import MemoryConsumerStore
 
 cdef enum:
     POLICY_NONE = 0
@@ -71,9 +69,8 @@ cdef enum:
     EXPIRED_PER_SLICE = 1000
     TOLD_PER_SLICE = 1000       # messages the stream may remove
     CONFIRMED_PER_SLICE = 500
+    CONFIRMED_AT_ONCE = 1 << 30
     LOST_PER_SLICE = 5000
-    COMMIT_CHANGES = 32 * 1024  # a megabyte
-    COMMIT_NS = 100_000_000
     CONGESTED_NS = 2_000_000
     UNHEARD_NS = 250_000_000    # until a push subject that took nothing is tried again
     FETCH_AGAIN_NS = 1_000_000_000
@@ -173,7 +170,6 @@ cdef class ConsumerEngine(Reader):
     def __init__(self, StreamCore core not None, str name not None, settings, store, events):
         self.core = core
         self.name = name
-        self.store = store
         self.events = events
         self.tracker = store.tracker
         self.log = core.log
@@ -181,11 +177,13 @@ cdef class ConsumerEngine(Reader):
         self.stream_token = settings.stream.encode()
         self.name_token = name.encode()
         self.is_push = settings.deliver_subject is not None
-        self.is_file = not isinstance(store, MemoryConsumerStore)
         self.is_stopped = True
         self.postponed = []
         self.redelivery = Redelivery(self.tracker, self._exceeded)
-        self.acks = Acks(self.tracker, self.redelivery, core.scheduler, events)
+        self.confirmations = Confirmations(store, core.outlet, self._settled)
+        self.acks = Acks(
+            self.tracker, self.redelivery, core.scheduler, self.confirmations, events
+        )
         self.backlog = Backlog(self.log)
         self.outgoing = Outgoing()
         self.requests = PullRequests(core.outlet)
@@ -194,10 +192,6 @@ cdef class ConsumerEngine(Reader):
         self.pull_sink = PullSink()
         self.flow_control_sink = FlowControlSink()
         self.ack_sink.engine = self.pull_sink.engine = self.flow_control_sink.engine = self
-        if self.is_file:
-            self.tracker.listen(None)   # changes are committed in batches: `confirm`
-            self.durable = store.durable_changes
-            store.on_durable = self._durable
         self._take(settings)
 
     # Life
@@ -248,7 +242,7 @@ cdef class ConsumerEngine(Reader):
         self.is_replaying = self.settings.replay_original
         self.replay_until = self.core.visible
         self.replay_time_ns = self.replay_due_ns = 0
-        self.lost_from = self.seen_gone = 0
+        self.acks.lost_from = self.acks.seen_gone = 0
         self.core.add_reader(self, self._filters())
         self._count_first()
         self.wake()
@@ -269,7 +263,7 @@ cdef class ConsumerEngine(Reader):
         self.requests.close(status)
         self.core.scheduler.set_deadline(self, 0)
         if status == CONSUMER_DELETED:
-            self.acks.confirmations.drop()
+            self.confirmations.drop()
         self.core.remove_reader(self)
 
     def pause(self, int64_t until_ns) -> None:
@@ -389,7 +383,7 @@ cdef class ConsumerEngine(Reader):
     cdef bint work(self, int64_t now_ns) except? -1:
         cdef bint more
         if self.is_stopped:
-            return self.confirm()
+            return False
         if self.acks.was_acked:
             self.acks.was_acked = False
             self.last_ack_ns = now_ns
@@ -397,9 +391,9 @@ cdef class ConsumerEngine(Reader):
         self.slice += 1
         self.requests.slice = self.slice
         more = self.tell_stream()
-        more = self.confirm() or more
+        more = self.answer() or more
         more = self.redelivery.collect(now_ns, EXPIRED_PER_SLICE) or more
-        more = self.lose_front() or more
+        more = self.acks.lose_front(self.log, LOST_PER_SLICE) or more
         self.serve_deadlines(now_ns)
         more = self.deliver_some(now_ns) or more
         more = more or self.acks.released_head < self.acks.released_tail
@@ -418,44 +412,29 @@ cdef class ConsumerEngine(Reader):
             acks.released_head = acks.released_tail = 0
         return acks.released_tail > 0
 
-    cdef bint confirm(self) except? -1:
-        """Answers of `deliver`, and confirmations of what is durable; have committed what is not
-        and is waited for."""
-        cdef uint64_t awaited
+    def _settled(self) -> None:
+        """Something that was waited for is on disk."""
+        if self.is_stopped:
+            self.confirmations.serve(CONFIRMED_AT_ONCE)
+        else:
+            self.wake()
+
+    cdef bint answer(self) except? -1:
+        """Requests that were refused, acknowledgements that are durable."""
         self.requests.flush(CONFIRMED_PER_SLICE)
-        if not self.is_file:
-            self.durable = self.tracker.change_count
-        if self.acks.confirmations.count:
-            self.acks.confirmations.send(self.outlet, self.durable, CONFIRMED_PER_SLICE)
-            awaited = self.acks.confirmations.awaited()
-            if awaited > self.durable and awaited > self.commit_asked:
-                self.commit()
-        return len(self.requests.answers) > 0 or (
-            self.acks.confirmations.count > 0
-            and self.acks.confirmations.awaited() <= self.durable
-        )
+        return self.confirmations.serve(CONFIRMED_PER_SLICE) or len(self.requests.answers) > 0
 
-    def commit(self) -> None:
-        """Have what has changed written."""
-        self.commit_asked = self.tracker.change_count
-        self.commit_due_ns = 0
-        self.store.commit()
-
-    def _durable(self, uint64_t change_count) -> None:
-        """The store: so many changes are on disk."""
-        self.durable = change_count
-        if self.acks.confirmations.count:
-            if self.is_stopped:
-                self.acks.confirmations.send(self.outlet, change_count, PY_SSIZE_T_MAX)
-            else:
-                self.wake()
+    cdef uint64_t last_read(self) noexcept:
+        if self.backlog.start_count:
+            return self.tracker.delivered_stream
+        return self.backlog.next - 1
 
     cdef int serve_deadlines(self, int64_t now_ns) except -1:
         if self.requests.due_ns and now_ns >= self.requests.due_ns:
             self.sweep_requests(now_ns, False)
         if self.push.heartbeat_ns and self.push.is_active and now_ns >= self.push.heartbeat_due_ns:
             self.push.heartbeat_due_ns = now_ns + self.push.heartbeat_ns
-            self.push.send_heartbeat(self.tracker.delivered_consumer, self.backlog.next - 1)
+            self.push.send_heartbeat(self.tracker.delivered_consumer, self.last_read())
             if (
                 self.tracker.ack_policy == POLICY_FLOW_CONTROL and self.tracker.pending_count
                 and self.push.control is None
@@ -465,7 +444,7 @@ cdef class ConsumerEngine(Reader):
 
     cdef int sweep_requests(self, int64_t now_ns, bint at_end) except -1:
         self.requests.sweep(
-            now_ns, at_end, self.tracker.delivered_consumer, self.backlog.next - 1
+            now_ns, at_end, self.tracker.delivered_consumer, self.last_read()
         )
         return 0
 
@@ -475,62 +454,19 @@ cdef class ConsumerEngine(Reader):
         cdef int64_t[6] due
         cdef int64_t earliest = 0
         cdef int at
-        if self.is_file and self.tracker.changes.count:
-            if self.tracker.changes.count >= COMMIT_CHANGES:
-                self.commit()
-            elif self.commit_due_ns == 0:
-                self.commit_due_ns = now_ns + COMMIT_NS
-            elif now_ns >= self.commit_due_ns:
-                self.commit()
+        self.confirmations.keep(now_ns)
         due[0] = self.redelivery.next_due_ns()
         due[1] = self.requests.due_ns
         due[2] = self.push.heartbeat_due_ns if self.push.is_active else 0
         due[3] = self.resume_ns
         due[4] = max(self.paused_until_ns, self.hold_until_ns)
-        due[5] = self.commit_due_ns
+        due[5] = self.confirmations.due_ns
         for at in range(6):
             if due[at] and (earliest == 0 or due[at] < earliest):
                 earliest = due[at]
         if earliest and (self.due_ns == 0 or earliest < self.due_ns):
             self.core.scheduler.set_deadline(self, earliest)
         return 0
-
-    # Messages that are gone
-
-    cdef bint lose_front(self) except? -1:
-        """Pending ones that the stream has removed at its front."""
-        cdef int lost = 0
-        cdef ConsumerTracker tracker = self.tracker
-        while tracker.pending_count and tracker.items[tracker.head].stream < self.log.edges.first:
-            if lost == LOST_PER_SLICE:
-                return True
-            self.acks.lose(tracker.items[tracker.head].stream)
-            lost += 1
-        return False
-
-    cdef bint lose_some(self, Py_ssize_t budget) except? -1:
-        """Others: a filtered reader is told of each, this is for one that is not. True: there is
-        more to compare."""
-        cdef uint64_t gone = self.log.edges.last - self.log.msgs
-        cdef Py_ssize_t at
-        cdef list lost
-        if self.is_filtered or gone == self.seen_gone:
-            return False
-        lost = []
-        at = self.redelivery.lower_bound(self.lost_from)
-        while at < self.tracker.tail and budget > 0:
-            self.lost_from = self.tracker.items[at].stream + 1
-            if self.tracker.items[at].consumer and not self.log.is_here(self.lost_from - 1):
-                lost.append(self.lost_from - 1)
-            at += 1
-            budget -= 1
-        for sequence in lost:
-            self.acks.lose(sequence)
-        if budget == 0:
-            return True
-        self.lost_from = 0
-        self.seen_gone = gone
-        return False
 
     # Delivering
 
@@ -610,7 +546,7 @@ cdef class ConsumerEngine(Reader):
             return LATER
         return self.send(&view, 1, now_ns)
 
-    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? -1:
+    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
         """GONE: removed or damaged. NEEDS_BLOCK: it is being fetched."""
         cdef Outcome outcome = GONE
         if not self.log.is_here(sequence):
@@ -711,7 +647,7 @@ cdef class ConsumerEngine(Reader):
             if self.requests.no_wait_count:
                 self.sweep_requests(now_ns, True)
         elif step == ACKS_AWAITED and now_ns - self.lost_checked_ns >= LOST_CHECK_NS:
-            if self.lose_some(LOST_PER_SLICE):
+            if not self.is_filtered and self.acks.lose_inside(self.log, LOST_PER_SLICE):
                 return True
             self.lost_checked_ns = now_ns
             return self.tracker.pending_count < self.max_ack_pending
@@ -787,9 +723,9 @@ cdef class ConsumerEngine(Reader):
     @property
     def num_ack_pending(self) -> int:
         if not self.is_stopped:
-            self.lose_front()
-            if self.lose_some(LOST_PER_SLICE):
-                self.wake()
+            self.acks.lose_front(self.log, LOST_PER_SLICE)
+            if not self.is_filtered:
+                self.acks.lose_inside(self.log, LOST_PER_SLICE)
         return self.tracker.pending_count
 
     @property

@@ -22,7 +22,8 @@ cdef enum State:
     AFTER_ELEMENT
     AFTER_ALL
 
-cdef const char*[8] PLACES = [
+cdef const char* PLACES[8]
+PLACES = [
     b"looking for beginning of value", b"looking for beginning of value",
     b"looking for beginning of object key string", b"looking for beginning of object key string",
     b"after object key", b"after object key:value pair", b"after array element",
@@ -124,15 +125,18 @@ cdef bint skip_literal(Scanner* scan, const char* literal, const char** places) 
     return True
 
 
-cdef const char*[4] TRUE_PLACES = [
+cdef const char* TRUE_PLACES[4]
+TRUE_PLACES = [
     b"", b"in literal true (expecting 'r')", b"in literal true (expecting 'u')",
     b"in literal true (expecting 'e')",
 ]
-cdef const char*[5] FALSE_PLACES = [
+cdef const char* FALSE_PLACES[5]
+FALSE_PLACES = [
     b"", b"in literal false (expecting 'a')", b"in literal false (expecting 'l')",
     b"in literal false (expecting 's')", b"in literal false (expecting 'e')",
 ]
-cdef const char*[4] NULL_PLACES = [
+cdef const char* NULL_PLACES[4]
+NULL_PLACES = [
     b"", b"in literal null (expecting 'u')", b"in literal null (expecting 'l')",
     b"in literal null (expecting 'l')",
 ]

@@ -23,6 +23,7 @@ cdef enum:
     WINDOW_MAX = 32 << 20
     WINDOW_SHARE = 16           # the window begins with that part of it
     CONTROL_CHARS = 4
+    CONTROL_TAGS = 14_776_336   # 62 to the power of that
     SECOND_NS = 1_000_000_000
 
 cdef bytes CHARS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -97,7 +98,7 @@ cdef class PushSubject:
         return False
 
     cdef int ask_control(self) except -1:
-        cdef uint64_t drawn = self.outlet.reactor.random(62 ** CONTROL_CHARS)
+        cdef uint64_t drawn = self.outlet.reactor.random(CONTROL_TAGS)
         cdef bytearray tag = bytearray()
         cdef int at
         for at in range(CONTROL_CHARS):

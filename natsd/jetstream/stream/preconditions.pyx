@@ -20,7 +20,7 @@ Promise
 Source: nats-server 2.14 reference 6.7; the order: nats-server, tried.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
 from natsd.core.subject cimport subject_is_literal, subject_is_valid
