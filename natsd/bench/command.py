@@ -73,7 +73,20 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         help="give the servers the first N cores and the load the others (Linux)",
     )
-    what = result.add_argument_group("what to measure")
+    _add_what(result.add_argument_group("what to measure"))
+    shown = result.add_argument_group("results")
+    shown.add_argument("--goals", action="store_true", help="show goals; mark rows that miss one")
+    shown.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with status 1 if a row misses its goal",
+    )
+    shown.add_argument("--json", metavar="FILE", type=Path, help="save everything measured")
+    shown.add_argument("--plot", metavar="FILE", type=Path, help="save a plot as SVG")
+    return result
+
+
+def _add_what(what: "argparse._ArgumentGroup") -> None:
     what.add_argument(
         "--row",
         metavar="KEY",
@@ -109,16 +122,6 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         help="where --store and --jetstream make their files (temporary)",
     )
-    shown = result.add_argument_group("results")
-    shown.add_argument("--goals", action="store_true", help="show goals; mark rows that miss one")
-    shown.add_argument(
-        "--check",
-        action="store_true",
-        help="exit with status 1 if a row misses its goal",
-    )
-    shown.add_argument("--json", metavar="FILE", type=Path, help="save everything measured")
-    shown.add_argument("--plot", metavar="FILE", type=Path, help="save a plot as SVG")
-    return result
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -35,112 +35,76 @@ class Scale:
 
 QUICK = Scale(pulled=20_000, replayed=50_000, keys=50_000, restarted=200_000, streams=50)
 
+DEFAULT, ALWAYS, INTERVAL = Sync.DEFAULT, Sync.ALWAYS, Sync.INTERVAL
+
 
 def all_rows(scale: Scale) -> list[Row]:
     """Every row there is, in the order of the table."""
-    keys = f"{scale.keys:,}-key KV"
-    large = f"restart with a {scale.restarted:,} message stream"
-    many = f"round-robin over {scale.streams:,} file streams"
-    clients = f"{scale.clients} clients"
-    default, always, interval = Sync.DEFAULT, Sync.ALWAYS, Sync.INTERVAL
-    table: list[tuple[str, str, JetStreamScenario, str, Metric, float | None]] = [
-        (
-            "js-memory",
-            "async publish 128 B, memory",
-            WindowPublish("memory", default),
-            "rate",
-            RATE,
-            2.0,
-        ),
-        (
-            "js-file",
-            "async publish 128 B, file, as each syncs by default",
-            WindowPublish("file", default),
-            "rate",
-            RATE,
-            1.5,
-        ),
-        (
-            "js-always",
-            "async publish 128 B, file, both always synced",
-            WindowPublish("file", always),
-            "rate",
-            RATE,
-            10.0,
-        ),
-        (
-            "js-sync-memory",
-            "sync publish, memory, p50",
-            WaitingPublish("memory", default),
-            "p50_us",
-            LATENCY,
-            0.8,
-        ),
-        (
+    return [*publish_rows(), *consumer_rows(scale), *bucket_rows(scale), *large_rows(scale)]
+
+
+def publish_rows() -> list[Row]:
+    """With a window of acknowledgements under way, and one by one."""
+    memory = WindowPublish("memory", DEFAULT)
+    file = WindowPublish("file", DEFAULT)
+    always = WindowPublish("file", ALWAYS)
+    return [
+        rate("js-memory", "async publish 128 B, memory", memory, 2.0),
+        rate("js-file", "async publish 128 B, file, as each syncs by default", file, 1.5),
+        rate("js-always", "async publish 128 B, file, both always synced", always, 10.0),
+        median("js-sync-memory", "sync publish, memory, p50", WaitingPublish("memory", DEFAULT)),
+        median(
             "js-sync-file",
             "sync publish, file, both synced each 2m, p50",
-            WaitingPublish("file", interval),
-            "p50_us",
-            LATENCY,
-            0.8,
-        ),
-        (
-            "js-pull",
-            "pull, batches of 500, explicit ack, 128 B",
-            Pull(scale.pulled),
-            "rate",
-            RATE,
-            1.5,
-        ),
-        (
-            "js-replay",
-            f"ordered push replay of {scale.replayed:,}",
-            Replay(scale.replayed),
-            "rate",
-            RATE,
-            1.5,
-        ),
-        (
-            "kv-put",
-            f"KV put, {clients}, both synced each 2m",
-            Bucket(scale.clients, True, interval),
-            "rate",
-            RATE,
-            1.5,
-        ),
-        (
-            "kv-put-default",
-            f"KV put, {clients}, as each syncs by default",
-            Bucket(scale.clients, True, default),
-            "rate",
-            RATE,
-            None,
-        ),
-        ("kv-get", f"KV get, {clients}", Bucket(scale.clients, False, default), "rate", RATE, 1.5),
-        ("kv-keys", f"{keys}, keys", Keys(scale.keys, values=False), "rate", RATE, 1.0),
-        ("kv-watch", f"{keys}, watch", Keys(scale.keys, values=True), "rate", RATE, 1.0),
-        ("js-restart", large, Restart(scale.restarted, kill=False), "start_ms", TIME, 1.0),
-        (
-            "js-kill",
-            f"{large}, after kill -9",
-            Restart(scale.restarted, kill=True),
-            "start_ms",
-            TIME,
-            None,
-        ),
-        (
-            "js-streams",
-            f"{many}, as each syncs by default",
-            WindowPublish("file", default, scale.streams),
-            "rate",
-            RATE,
-            0.5,
+            WaitingPublish("file", INTERVAL),
         ),
     ]
+
+
+def consumer_rows(scale: Scale) -> list[Row]:
+    """Reading a stream."""
+    pull, replay = Pull(scale.pulled), Replay(scale.replayed)
     return [
-        Row(key, title, scenario, value, metric, goal)
-        for key, title, scenario, value, metric, goal in table
+        rate("js-pull", "pull, batches of 500, explicit ack, 128 B", pull, 1.5),
+        rate("js-replay", f"ordered push replay of {scale.replayed:,}", replay, 1.5),
     ]
+
+
+def bucket_rows(scale: Scale) -> list[Row]:
+    """Key-value."""
+    clients, keys = f"{scale.clients} clients", f"{scale.keys:,}-key KV"
+    put = Bucket(scale.clients, True, INTERVAL)
+    put_default = Bucket(scale.clients, True, DEFAULT)
+    get = Bucket(scale.clients, False, DEFAULT)
+    return [
+        rate("kv-put", f"KV put, {clients}, both synced each 2m", put, 1.5),
+        rate("kv-put-default", f"KV put, {clients}, as each syncs by default", put_default),
+        rate("kv-get", f"KV get, {clients}", get, 1.5),
+        rate("kv-keys", f"{keys}, keys", Keys(scale.keys, values=False), 1.0),
+        rate("kv-watch", f"{keys}, watch", Keys(scale.keys, values=True), 1.0),
+    ]
+
+
+def large_rows(scale: Scale) -> list[Row]:
+    """A large stream, and many."""
+    restart = f"restart with a {scale.restarted:,} message stream"
+    many = f"round-robin over {scale.streams:,} file streams, as each syncs by default"
+    stopped, killed = Restart(scale.restarted, False), Restart(scale.restarted, True)
+    return [
+        Row("js-restart", restart, stopped, "start_ms", TIME, 1.0),
+        Row("js-kill", f"{restart}, after kill -9", killed, "start_ms", TIME),
+        rate("js-streams", many, WindowPublish("file", DEFAULT, scale.streams), 0.5),
+    ]
+
+
+def rate(key: str, title: str, scenario: JetStreamScenario, goal: float | None = None) -> Row:
+    """A row of messages per second."""
+    return Row(key, title, scenario, "rate", RATE, goal)
+
+
+def median(key: str, title: str, scenario: JetStreamScenario) -> Row:
+    """A row of round trips."""
+    return Row(key, title, scenario, "p50_us", LATENCY, 0.8)
 
 
 def by_sync(rows: Iterable[Row]) -> list[tuple[Sync, list[Row]]]:
