@@ -1,9 +1,10 @@
-"""An account: its interest, its counters, and the client through which the server's own parts use
-it."""
+"""An account: its interest, its counters, and the ways in which the server's own parts use it: a
+client, and below it an outlet for compiled code."""
 
 from typing import Final
 
 from natsd.accounts.internal_client import InternalClient
+from natsd.core.outlet import Outlet
 from natsd.core.reactor import Counters, Reactor
 from natsd.core.sublist import SubList
 
@@ -14,14 +15,15 @@ SYSTEM_ACCOUNT: Final = "$SYS"
 class Account:
     """A space of subjects. Messages of one account are never seen in another."""
 
-    __slots__ = ("connections", "counters", "internal_client", "name", "sublist")
+    __slots__ = ("connections", "counters", "internal_client", "name", "outlet", "sublist")
 
     def __init__(self, name: str, reactor: Reactor, *, sublist_cache: bool = True) -> None:
         self.name = name
         self.sublist = SubList(cache=sublist_cache)
         self.counters = Counters()
         self.connections = 0
-        self.internal_client = InternalClient(reactor, self.sublist, self.counters)
+        self.outlet = Outlet(reactor, self.sublist, self.counters)
+        self.internal_client = InternalClient(reactor, self.sublist, self.outlet)
 
     def close(self) -> None:
         """Drop the server's own subscriptions."""

@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from natsd.core.internal import CallbackSink, Publisher
-from natsd.core.reactor import Counters, Reactor
+from natsd.core.internal import CallbackSink
+from natsd.core.outlet import Outlet
+from natsd.core.reactor import Reactor
 from natsd.core.subject import InvalidSubject
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
@@ -30,10 +31,10 @@ class NoRespondersError(Exception):
 class InternalClient:
     """Publish, subscribe and request inside one account."""
 
-    def __init__(self, reactor: Reactor, sublist: SubList, counters: Counters) -> None:
+    def __init__(self, reactor: Reactor, sublist: SubList, outlet: Outlet) -> None:
         self._reactor = reactor
         self._sublist = sublist
-        self._publisher = Publisher(reactor, sublist, counters)
+        self._outlet = outlet
         self._subscriptions: set[Subscription] = set()
         self._requests: set[asyncio.Future[bytes]] = set()
         self._last_request = 0
@@ -46,7 +47,7 @@ class InternalClient:
         Raises InvalidSubject for what would break the protocol; what is malformed otherwise reaches
         nobody, as if a client had published it.
         """
-        self._publisher.publish(
+        self._outlet.publish_later(
             wire_subject(subject), payload, None if reply is None else wire_subject(reply), headers
         )
 

@@ -9,7 +9,8 @@ Promise
   payload CRLF" as it came in.
 - What few clients use (verbose, pedantic, tracing, no header support, auto-unsubscribe) is behind
   one flag each way (`careful_in`, `careful_out`); who does not use it pays a test of that flag.
-- A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read.
+- A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read; for
+  who else falls behind, as long as that one says (`stall_for`).
 - Deadlines (authentication, pings, blocked writes) are looked at in `sweep` only.
 
 Reading, sending and closing are the wire's (wire.pyx). What a CONNECT means, and what is logged, is
@@ -23,12 +24,12 @@ from libc.string cimport memcmp, memcpy
 
 from natsd.core.distribute cimport distribute
 from natsd.core.match_result cimport MatchResult, plain_at
-from natsd.core.outbound cimport out_pending, out_push
+from natsd.core.outbound cimport BY_REFERENCE_BYTES, out_pending, out_push
 from natsd.core.parser cimport (
     BAD_ARGUMENTS, CONNECT_REQUIRED, CONTROL_LINE, HEADERS_NOT_SUPPORTED, MAX_PAYLOAD,
     UNKNOWN_OPERATION, Args, Violation,
 )
-from natsd.core.reactor cimport Counters, Reactor, monotonic_ns
+from natsd.core.reactor cimport Counters, Endpoint, Reactor, monotonic_ns
 from natsd.core.subject cimport subject_is_valid_literal
 from natsd.core.sublist cimport SubList
 from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
@@ -69,7 +70,6 @@ cdef extern from *:
     char* put_short(char* to, const char* from_, size_t n) noexcept nogil
 
 cdef enum:
-    BY_REFERENCE_BYTES = 8 * 1024   # payloads from this size on are not copied into chunks
     HEAD_BYTES = 8                  # "HMSG ", two spaces, and one to spare
     STALL_NS = 2_000_000
     STALL_TOTAL_NS = 10_000_000     # per read
@@ -258,21 +258,16 @@ cdef class Connection(Wire):
 
     cdef bint is_reserved(self, Message* message) except -1:
         """Refuse subjects and replies that belong to the server."""
-        cdef bytes subject = message.subject[:message.subject_len]
-        cdef bytes reply
-        if (subject.startswith(b"_GR_.") and len(subject) > 5) or subject.startswith(b"$NRG."):
-            self.send_error(ErrorText.PUBLISH_VIOLATION.format(text_of(subject)))
-            self.error(f"Publish Violation - Subject {quoted(text_of(subject))}")
+        cdef str text
+        if is_reserved_subject(message.subject, message.subject_len):
+            text = text_of(message.subject[:message.subject_len])
+            self.send_error(ErrorText.PUBLISH_VIOLATION.format(text))
+            self.error(f"Publish Violation - Subject {quoted(text)}")
             return True
-        if message.reply == NULL:
-            return False
-        reply = message.reply[:message.reply_len]
-        if (
-            reply.startswith((b"_R_.", b"$JS.ACK."))
-            or (reply.startswith(b"_GR_.") and len(reply) > 5)
-        ):
-            self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text_of(reply)))
-            self.error(f"Publish Violation - Reply {quoted(text_of(reply))}")
+        if message.reply != NULL and is_reserved_reply(message.reply, message.reply_len):
+            text = text_of(message.reply[:message.reply_len])
+            self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
+            self.error(f"Publish Violation - Reply {quoted(text)}")
             return True
         return False
 
@@ -484,7 +479,10 @@ cdef class Connection(Wire):
         if self.out.limit - self.out.position < need or by_reference:
             if not self.make_room(need, head + size):
                 return 0
-            if self.is_congested and self.settings.no_fast_producer_stall:
+            if (
+                self.is_congested and self.settings.no_fast_producer_stall
+                and not self.reactor.is_sending
+            ):
                 self.reactor.congested = None
                 return 0
         to = self.out.position
@@ -515,17 +513,27 @@ cdef class Connection(Wire):
             self.reactor.mark_dirty(self)
         return 1
 
-    cdef int wait_for_recipient(self) except -1:
-        """The last message went to a connection that falls behind: give it 2 ms to catch up."""
-        cdef Connection recipient = <Connection>self.reactor.congested
-        self.reactor.congested = None
-        if self.stall_ns >= STALL_TOTAL_NS or self.reason is not None or recipient is self:
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
+        """2 ms to catch up, at most 10 ms in one read of the publisher."""
+        if waited_ns[0] >= STALL_TOTAL_NS:
             return 0
-        recipient.stalls += 1
+        self.stalls += 1
+        waited_ns[0] += STALL_NS
+        return STALL_NS
+
+    cdef int wait_for_recipient(self) except -1:
+        """The last message went where one falls behind."""
+        cdef Endpoint recipient = self.reactor.congested
+        cdef int64_t wait_ns
+        self.reactor.congested = None
+        if self.reason is not None or recipient is self:
+            return 0
+        wait_ns = recipient.stall_for(&self.stall_ns)
+        if wait_ns == 0:
+            return 0
         self.reactor.counters.stalled_clients += 1
-        self.stall_ns += STALL_NS
         self.pause_reading()
-        self.reactor.stall(self, monotonic_ns() + STALL_NS)
+        self.reactor.stall(self, monotonic_ns() + wait_ns)
         return 0
 
     # ---- protocol text
@@ -649,6 +657,28 @@ cdef class Connection(Wire):
 cdef inline bint may_be_reserved(const char* subject) noexcept:
     """Whether a subject begins as the server's own do: a cheap first look."""
     return subject[0] == c"_" and subject[1] != c"I" or subject[0] == c"$"
+
+
+cdef inline bint begins(
+    const char* text, Py_ssize_t length, const char* prefix, Py_ssize_t prefix_len
+) noexcept:
+    return length >= prefix_len and memcmp(text, prefix, prefix_len) == 0
+
+
+cdef inline bint is_reserved_subject(const char* subject, Py_ssize_t length) noexcept:
+    """Gateways' replies and RAFT's subjects."""
+    return (
+        begins(subject, length, b"$NRG.", 5)
+        or length > 5 and begins(subject, length, b"_GR_.", 5)
+    )
+
+
+cdef inline bint is_reserved_reply(const char* reply, Py_ssize_t length) noexcept:
+    """What services, consumers and gateways ask for answers with."""
+    return (
+        begins(reply, length, b"$JS.ACK.", 8) or begins(reply, length, b"_R_.", 4)
+        or length > 5 and begins(reply, length, b"_GR_.", 5)
+    )
 
 
 cdef str text_of(bytes text):

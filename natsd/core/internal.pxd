@@ -1,16 +1,9 @@
 """See internal.pyx."""
 
-from natsd.core.reactor cimport Counters, Reactor
-from natsd.core.subscription cimport Message, Subscription, Sink
-from natsd.core.sublist cimport SubList
+from natsd.core.reactor cimport Reactor
+from natsd.core.subscription cimport Message, Sink, Subscription
 
 
 cdef class CallbackSink(Sink):
     cdef Reactor reactor
     cdef object callback
-
-
-cdef class Publisher:
-    cdef Reactor reactor
-    cdef SubList sublist
-    cdef Counters counters

@@ -13,6 +13,7 @@ cdef extern from "sys/uio.h" nogil:
 cdef enum:
     CHUNK_CLASSES = 3
     PROMOTIONS_MAX = 128
+    BY_REFERENCE_BYTES = 8 * 1024   # a payload and its CRLF above this are not copied into chunks
 
 
 cdef struct Segment:

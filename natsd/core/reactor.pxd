@@ -6,24 +6,6 @@ from natsd.core.outbound cimport ChunkPool
 from natsd.core.parser cimport OpHandler
 
 
-cdef extern from "poller.h" nogil:
-    enum:
-        POLLER_READ
-        POLLER_WRITE
-        POLLER_HANGUP
-        POLLER_BATCH
-    const int SEND_FLAGS
-    ctypedef struct poller_event:
-        void* data
-        int what
-    int poller_supported()
-    int poller_open()
-    int poller_add(int poller, int fd, int what, void* data)
-    int poller_change(int poller, int fd, int what, void* data)
-    int poller_remove(int poller, int fd)
-    int poller_ready(int poller, poller_event* ready, int most)
-
-
 cdef class Counters:
     cdef public int64_t in_msgs
     cdef public int64_t in_bytes
@@ -48,6 +30,9 @@ cdef class Endpoint(OpHandler):
     cdef int sweep(self, int64_t now_ns) except -1
     cdef int tear_down(self) except -1
     cdef int resume(self) except -1
+    # A message went here, and it falls behind: how long is the publisher, which `waited_ns` in this
+    # read already, to wait? 0: it goes on.
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1
 
 
 cdef class Reactor:
@@ -62,11 +47,12 @@ cdef class Reactor:
     cdef int64_t batch_bytes   # put into outbound buffers since the last flush
     cdef bint has_borrowed     # outbound buffers point into the read buffer
     cdef bint in_batch
+    cdef bint is_sending       # what is being delivered comes from the server itself
     cdef Endpoint congested    # where the message just delivered went, if that one falls behind
     cdef uint64_t random_state
 
     cdef int poll_fd
-    cdef poller_event* ready
+    cdef void* ready           # poller_event[POLLER_BATCH]; void: who cimports this needs no header
     cdef int ready_count
     cdef int ready_next
     cdef void** endpoints      # strong references
@@ -77,6 +63,7 @@ cdef class Reactor:
     cdef list stalled
     cdef dict lingering        # file descriptor -> timer that closes it
     cdef object stall_timer
+    cdef int64_t stall_timer_ns # what it is set for
     cdef object sweep_timer
     cdef object tasks          # deque of (callable, arguments) to run at the end of the turn
     cdef bint tasks_scheduled
@@ -96,7 +83,7 @@ cdef class Reactor:
     cdef int flush_dirty(self) except -1
     cdef int serve_ready(self, int64_t end_ns) except -1
     cdef bint spin(self) noexcept
-    cdef int serve(self, poller_event* event) except -1
+    cdef int serve(self, void* data, int what) except -1
     cdef int schedule(self) except -1
     cdef int run_task(self) except -1
     cdef int tear_down_doomed(self) except -1

@@ -35,6 +35,10 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 
 from natsd.core.outbound cimport ChunkPool
 from natsd.core.parser cimport OpHandler
+from natsd.core.poller cimport (
+    POLLER_BATCH, POLLER_HANGUP, POLLER_READ, POLLER_WRITE, poller_add, poller_change, poller_event,
+    poller_open, poller_ready, poller_remove, poller_supported,
+)
 
 cdef enum:
     READ_BYTES = 256 * 1024
@@ -56,6 +60,10 @@ cdef int64_t monotonic_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
+
+
+cdef inline poller_event* events_of(Reactor reactor) noexcept nogil:
+    return <poller_event*>reactor.ready
 
 
 def has_poller() -> bool:
@@ -89,6 +97,9 @@ cdef class Endpoint(OpHandler):
         """A stall is over."""
         return 0
 
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
+        return 0
+
     cdef int tear_down(self) except -1:
         return 0
 
@@ -101,7 +112,7 @@ cdef class Reactor:
 
     def __cinit__(self):
         self.poll_fd = -1
-        self.ready = <poller_event*>calloc(POLLER_BATCH, sizeof(poller_event))
+        self.ready = calloc(POLLER_BATCH, sizeof(poller_event))
         if self.ready == NULL:
             raise MemoryError
 
@@ -186,8 +197,8 @@ cdef class Reactor:
         if endpoint.fd >= 0:
             poller_remove(self.poll_fd, endpoint.fd)
         for i in range(self.ready_next, self.ready_count):
-            if self.ready[i].data == <void*>endpoint:
-                self.ready[i].data = NULL
+            if events_of(self)[i].data == <void*>endpoint:
+                events_of(self)[i].data = NULL
         self.endpoint_count -= 1
         last = <Endpoint>self.endpoints[self.endpoint_count]
         self.endpoints[endpoint.slot] = <void*>last
@@ -247,13 +258,14 @@ cdef class Reactor:
             self.begin()
 
     cdef int serve_ready(self, int64_t end_ns) except -1:
+        cdef poller_event* ready = events_of(self)
         while len(self.tasks) < TASKS_MAX:
             if self.ready_next == self.ready_count:
                 self.ready_next = 0
-                self.ready_count = max(0, poller_ready(self.poll_fd, self.ready, POLLER_BATCH))
+                self.ready_count = max(0, poller_ready(self.poll_fd, ready, POLLER_BATCH))
                 if self.ready_count == 0:
                     break
-            self.serve(&self.ready[self.ready_next])
+            self.serve(ready[self.ready_next].data, ready[self.ready_next].what)
             if self.ready_next == self.ready_count and self.ready_count < POLLER_BATCH:
                 break
             self.now_ns = monotonic_ns()
@@ -272,21 +284,21 @@ cdef class Reactor:
         with nogil:
             while count == 0 and monotonic_ns() < end_ns:
                 sched_yield()
-                count = poller_ready(self.poll_fd, self.ready, POLLER_BATCH)
+                count = poller_ready(self.poll_fd, events_of(self), POLLER_BATCH)
         self.ready_next = 0
         self.ready_count = max(0, count)
         return self.ready_count > 0
 
-    cdef int serve(self, poller_event* event) except -1:
+    cdef int serve(self, void* data, int what) except -1:
         cdef Endpoint endpoint
         self.ready_next += 1
-        if event.data == NULL:
+        if data == NULL:
             return 0
-        endpoint = <Endpoint>event.data
+        endpoint = <Endpoint>data
         try:
-            if event.what & POLLER_WRITE:
+            if what & POLLER_WRITE:
                 endpoint.on_writable()
-            if event.what & (POLLER_READ | POLLER_HANGUP) and not endpoint.is_doomed:
+            if what & (POLLER_READ | POLLER_HANGUP) and not endpoint.is_doomed:
                 endpoint.on_readable()
         except Exception:
             self.failed(endpoint)
@@ -387,7 +399,10 @@ cdef class Reactor:
     cdef int stall(self, Endpoint endpoint, int64_t until_ns) except -1:
         """Resume `endpoint` at `until_ns`, or when a congested connection drains."""
         self.stalled.append((until_ns, endpoint))
-        if self.stall_timer is None:
+        if self.stall_timer is None or until_ns < self.stall_timer_ns:
+            if self.stall_timer is not None:
+                self.stall_timer.cancel()
+            self.stall_timer_ns = until_ns
             self.stall_timer = self.loop.call_later(
                 max(0, until_ns - monotonic_ns()) / 1e9, self._stall_over
             )

@@ -30,7 +30,8 @@ from posix.unistd cimport close as close_file
 from natsd.core.outbound cimport (
     iovec, out_clear, out_gather, out_pending, out_promote, out_roll, out_sent, out_take,
 )
-from natsd.core.reactor cimport POLLER_READ, POLLER_WRITE, SEND_FLAGS, Endpoint, monotonic_ns
+from natsd.core.poller cimport POLLER_READ, POLLER_WRITE, SEND_FLAGS
+from natsd.core.reactor cimport Endpoint, monotonic_ns
 
 from natsd.core.reasons import ClosedReason
 

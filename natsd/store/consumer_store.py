@@ -90,6 +90,8 @@ class ConsumerStore(CommitSource):
         self._quiet.set()
         self._error: StoreError | None = None
         self._waiters: list[_Waiter] = []
+        # Called with the number of changes (`change_count`) that have become durable.
+        self.on_durable: Callable[[int], None] | None = None
         tracker.start_logging(log.total)
         tracker.listen(self._changed)
         volume.committer.attach(self)
@@ -101,10 +103,18 @@ class ConsumerStore(CommitSource):
 
     @classmethod
     async def create(
-        cls, volume: Volume, directory: Path, options: ConsumerOptions, random: Random
+        cls,
+        volume: Volume,
+        directory: Path,
+        options: ConsumerOptions,
+        random: Random,
+        *,
+        starting: int = 0,
     ) -> "ConsumerStore":
-        """A consumer that has delivered nothing, on disk on return. Raises OSError."""
+        """A consumer that has delivered nothing, and begins behind the stream sequence `starting`;
+        on disk on return. Raises OSError."""
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
+        tracker.set_starting(starting)
         log = await volume.read(create, volume.disk, directory, tracker, random)
         return cls(volume, directory, random, tracker, log, Recovery())
 
@@ -167,6 +177,12 @@ class ConsumerStore(CommitSource):
         self._anew = True
 
     # Durability
+
+    def commit(self) -> None:
+        """Have what has changed written soon, without waiting for it. Whoever calls this for all
+        that changes may have the tracker listen to nobody (`tracker.listen(None)`): then changes
+        are written together, as often as he says."""
+        self._changed()
 
     async def synced(self) -> None:
         """Everything changed so far is on disk. Raises StoreFull, StoreReadOnly, StoreClosed."""
@@ -324,3 +340,5 @@ class ConsumerStore(CommitSource):
                 self._waiters.append(waiter)
             elif not waiter.future.done():
                 waiter.future.set_result(None)
+        if self.on_durable is not None:
+            self.on_durable(change_count)

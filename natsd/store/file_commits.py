@@ -29,6 +29,7 @@ from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
 from natsd.store.journaled_log import JournaledLog
 from natsd.store.sequence_set import SequenceSet
+from natsd.store.store import DurabilityListener
 from natsd.store.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.volume import Volume
 
@@ -103,6 +104,7 @@ class FileCommits(CommitSource):
         self._orphans: list[StoredBlock] = []  # began and were taken back
         self.erasing: set[int] = set()  # commits whose erasures are not finished
         self.at_commit: Callable[[int], None] | None = None  # called once, as one is taken
+        self.listener: DurabilityListener | None = None
 
     # What the store says and asks
 
@@ -254,6 +256,8 @@ class FileCommits(CommitSource):
         if waiter is not None:
             waiter.set_result(None)
         self._aftermath.committed()
+        if self.listener is not None:
+            self.listener.durable(self.durable_sequence)
         if self.log.is_dirty:
             self.changed()
 
@@ -274,6 +278,8 @@ class FileCommits(CommitSource):
             waiter.set_exception(error)
         self.at_commit = None
         self.erasing.discard(self.number + 1)
+        if self.listener is not None:
+            self.listener.failed(error)
         if commit is not None and not isinstance(error, StoreReadOnly):
             self._cut_back(commit)
 

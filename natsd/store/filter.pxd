@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from natsd.store.slot_marks cimport SlotMarks
 from natsd.store.subject_index cimport SubjectIndex
 
 cdef enum:
@@ -24,6 +25,9 @@ cdef class Filter:
     cdef uint32_t page_count
     cdef uint64_t frees                     # of the index, when the first verdict was noted
     cdef bint has_learned
+    # The slots it wants, if they are few, as of some number of arrivals: ReadableLog.narrow.
+    cdef SlotMarks few
+    cdef uint64_t arrivals                  # 0: not looked for yet
 
     cdef bint matches(self, const char* subject, Py_ssize_t length) noexcept nogil
     # 1, 0, or -1: not known about the subject that this slot is now of.

@@ -186,6 +186,7 @@ cdef class JournaledLog(MessageLog):
             expired += self.journal.expired
             old = self.replaced[0]
             self.replaced.clear()
+            old.subjects.outlive(self.subjects)
             self.subjects = old.subjects
             self.dead = old.dead
             self.edges = old.edges
@@ -202,6 +203,8 @@ cdef class JournaledLog(MessageLog):
         self.erasures.empty()
         self.age_from = 0
         self.is_behind = self.is_over() or len(self.crowded) > 0
+        if self.observer is not None:
+            self.observer.emptied()
         return begun
 
     cdef int undo_journal(self) except -1:

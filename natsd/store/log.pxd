@@ -5,16 +5,14 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from natsd.store.block cimport MsgBlock
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries
+from natsd.store.observer cimport LogObserver
+from natsd.store.readable_log cimport (  # no-cython-lint: offered here too
+    DONE, GONE, NEEDS_BLOCK, PENDING, Outcome, ReadableLog,
+)
 from natsd.store.undo_journal cimport Edges, Journal
-from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport SubjectIndex
 
-
-cdef enum Outcome:
-    GONE = 0                    # there is no such message
-    DONE = 1
-    NEEDS_BLOCK = 2             # `wanted` is not in memory
 
 cdef struct LogLimits:          # 0: none
     uint64_t max_msgs
@@ -33,18 +31,11 @@ cdef extern from *:
     uint64_t SEQUENCE_LAST "NATSD_SEQUENCE_LAST"
 
 
-cdef class MessageLog:
-    cdef Edges edges
-    cdef readonly uint64_t msgs
-    cdef readonly uint64_t live_bytes
-    cdef readonly SubjectIndex subjects
-    cdef readonly SequenceSet dead          # between first and last
+cdef class MessageLog(ReadableLog):
     cdef readonly Expiries expiries
     cdef readonly object limits
     cdef LogLimits limit
 
-    cdef BlockList blocks
-    cdef readonly MsgBlock wanted           # what NEEDS_BLOCK needs
     cdef object make_block
 
     cdef readonly bint is_undoable          # False: all that is done is durable at once
@@ -54,6 +45,7 @@ cdef class MessageLog:
     cdef readonly SequenceSet erasures      # those whose bytes are to be overwritten
     cdef readonly SequenceSet erased        # durably removed, to be overwritten now
     cdef readonly set sparse                # sealed blocks that became less than half full
+    cdef LogObserver observer               # of removals, or None
     cdef object listener                    # called without arguments, or None
     cdef bint is_told                       # it was, since the last commit was taken
     cdef public bint needs_care             # dead bytes to be given back, in a log without commits
@@ -89,7 +81,7 @@ cdef class MessageLog:
 
     # Removing. What NEEDS_BLOCK was not done.
     cdef Outcome remove(self, uint64_t sequence, bint erase) except? NEEDS_BLOCK
-    cdef Outcome remove_lost(self, uint64_t sequence) except? NEEDS_BLOCK
+    cdef Outcome remove_lost(self, uint64_t sequence, MsgBlock block) except? NEEDS_BLOCK
     cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1
     cdef int move_first(self) except -1
     cdef int retire_blocks(self) except -1
@@ -98,21 +90,6 @@ cdef class MessageLog:
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
     cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK
     cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1
-    # Searching. From and upto are inclusive; `found` is set with DONE.
-    cdef Outcome find_slot(
-        self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found
-    ) except? NEEDS_BLOCK
-    cdef Outcome find_slot_back(
-        self, uint32_t slot, uint64_t sequence, uint64_t downto, uint64_t* found
-    ) except? NEEDS_BLOCK
-    cdef Outcome exact_first(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK
-    cdef Outcome exact_last(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK
-    cdef bint is_here(self, uint64_t sequence) noexcept nogil
-    cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil
-    cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil
-    cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil
-    # Where a live message stands; good until the log or a cache changes. DONE, or raises.
-    cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK
 
 
 cdef class Replaced:

@@ -1,7 +1,8 @@
 """MessageLog: the state machine of one stream's storage, in files or in memory alike.
 
-It owns the blocks in their order, the subject index, which sequences are gone, and the limits. It
-knows no file, no clock and no event loop:
+It owns the blocks in their order, the subject index, which sequences are gone, and the limits: what
+can be asked of them stands in readable_log.pyx, how they change here. It knows no file, no clock
+and no event loop:
 
     append ─▶ refused by a limit, or ─▶ active block, index ─▶ removals that the limits ask for
 
@@ -27,21 +28,20 @@ from libc.string cimport memset
 
 from natsd.core.subject cimport wire_bytes
 from natsd.store.block cimport ABSENT, FOUND, MsgBlock
-from natsd.store.block_index cimport OFFSET_MASK, index_seek, index_sequence
+from natsd.store.block_index cimport NO_SLOT
 from natsd.store.block_list cimport BlockList
 from natsd.store.expiries cimport Expiries, Expiry
+from natsd.store.observer cimport LogObserver
 from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport (
-    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, message_of, record_size,
+    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, record_size,
 )
 from natsd.store.sequence_set cimport SequenceSet
-from natsd.store.slots cimport natsd_slot_back, natsd_slot_from
-from natsd.store.subject_index cimport Subject, SubjectIndex, is_exact, sequence_in
+from natsd.store.subject_index cimport sequence_in
 
 from natsd.store.errors import (
     ColdBlock, InvalidLimits, MaximumBytesExceeded, MaximumMessageSizeExceeded,
-    MaximumMessagesExceeded, MaximumMessagesPerSubjectExceeded, MessageDamaged, MessageNotFound,
-    SequenceMismatch, StoreEOF,
+    MaximumMessagesExceeded, MaximumMessagesPerSubjectExceeded, SequenceMismatch,
 )
 from natsd.store.store import Discard, Limits, StoreState
 
@@ -52,10 +52,6 @@ cdef enum:
     GAP_MAX = 65_536            # missing sequences that one block spans
     REMOVALS_MAX = 64           # by one append
     CROWDED_MAX = 65_536        # subjects that are remembered as waiting for a block
-
-
-cdef inline bint is_live(uint32_t offset) noexcept nogil:
-    return 0 < offset <= OFFSET_MASK
 
 
 cdef inline uint64_t limit_of(object given):
@@ -70,13 +66,10 @@ cdef class MessageLog:
     def __cinit__(self, limits=None, make_block=None):
         """`make_block(base_sequence)` gives the MsgBlock that appending goes on in."""
         self.make_block = make_block
-        self.subjects = SubjectIndex()
-        self.dead = SequenceSet()
         self.expiries = Expiries()
         self.tombstones = SequenceSet()
         self.erasures = SequenceSet()
         self.erased = SequenceSet()
-        self.blocks = BlockList()
         self.replaced = []
         self.crowded = {}
         self.sparse = set()
@@ -232,6 +225,10 @@ cdef class MessageLog:
         self.listener = listener
         self.is_told = False
 
+    def set_observer(self, LogObserver observer):
+        """Told of every removal from now on; None: nobody is."""
+        self.observer = observer
+
     cdef int tell(self) except -1:
         self.is_told = True
         if self.listener is not None and (
@@ -316,9 +313,11 @@ cdef class MessageLog:
             self.wanted = block
             return NEEDS_BLOCK
         if block.find(sequence) == ABSENT:
-            return self.remove_lost(sequence)
+            return self.remove_lost(sequence, block)
         slot = block.slot_of(sequence)
         size = block.size_of(sequence)
+        if self.observer is not None:
+            self.observer.removed(sequence, slot, block)
         self.dead.add_run(sequence, sequence)
         if self.is_undoable:
             self.journal.add(sequence, slot, size)
@@ -334,9 +333,11 @@ cdef class MessageLog:
             self.move_first()
         return DONE
 
-    cdef Outcome remove_lost(self, uint64_t sequence) except? NEEDS_BLOCK:
+    cdef Outcome remove_lost(self, uint64_t sequence, MsgBlock block) except? NEEDS_BLOCK:
         """It was there when the store was opened, and does not verify any more: what its subject
         was is not known, and `thin` finds out that the subject has one less."""
+        if self.observer is not None:
+            self.observer.removed(sequence, NO_SLOT, block)
         self.dead.add_run(sequence, sequence)
         self.msgs -= 1
         if sequence == self.edges.first:
@@ -499,168 +500,7 @@ cdef class MessageLog:
             at = soonest.at_ns if at is None else min(at, soonest.at_ns)
         return at
 
-    cdef bint is_here(self, uint64_t sequence) noexcept nogil:
-        return (
-            self.edges.first <= sequence <= self.edges.last and not self.dead.has(sequence)
-        )
-
-    # Searching
-
-    cdef Outcome find_slot(
-        self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found
-    ) except? NEEDS_BLOCK:
-        """The first live message of that slot in sequence..upto."""
-        cdef uint32_t at, place, end
-        cdef MsgBlock block
-        sequence = max(sequence, self.edges.first)
-        upto = min(upto, self.edges.last)
-        if sequence > upto or self.blocks.count == 0:
-            return GONE
-        for at in range(self.blocks.place_of(sequence), self.blocks.count):
-            if self.blocks.bases[at] > upto:
-                break
-            if not self.blocks.may_have(at, slot):
-                continue
-            block = self.blocks.at(at)
-            if not block.has_arrays:
-                self.wanted = block
-                return NEEDS_BLOCK
-            place = <uint32_t> index_seek(&block.index, sequence)
-            end = block.index.count
-            while True:
-                place = natsd_slot_from(block.index.slots, place, end, slot)
-                if place == end:
-                    break
-                if is_live(block.index.offsets[place]):
-                    found[0] = index_sequence(&block.index, place)
-                    return DONE if found[0] <= upto else GONE
-                place += 1
-        return GONE
-
-    cdef Outcome find_slot_back(
-        self, uint32_t slot, uint64_t sequence, uint64_t downto, uint64_t* found
-    ) except? NEEDS_BLOCK:
-        """The last live message of that slot in downto..sequence."""
-        cdef uint32_t end, at
-        cdef MsgBlock block
-        sequence = min(sequence, self.edges.last)
-        downto = max(downto, self.edges.first)
-        if sequence < downto or self.blocks.count == 0:
-            return GONE
-        at = self.blocks.place_of(sequence) + 1
-        while at > 0:
-            at -= 1
-            if not self.blocks.may_have(at, slot):
-                if self.blocks.bases[at] <= downto:
-                    break
-                continue
-            block = self.blocks.at(at)
-            if not block.has_arrays:
-                self.wanted = block
-                return NEEDS_BLOCK
-            end = <uint32_t> index_seek(&block.index, sequence + 1)
-            while True:
-                end = natsd_slot_back(block.index.slots, 0, end, slot)
-                if end == 0:
-                    break
-                end -= 1
-                if is_live(block.index.offsets[end]):
-                    found[0] = index_sequence(&block.index, end)
-                    return DONE if found[0] >= downto else GONE
-            if self.blocks.bases[at] <= downto:
-                break
-        return GONE
-
-    cdef Outcome exact_first(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK:
-        """The first message of a subject that has one."""
-        cdef Subject* record = self.subjects.record(slot)
-        cdef Outcome outcome
-        found[0] = record.first
-        if is_exact(record.first):
-            return DONE
-        outcome = self.find_slot(
-            <uint32_t> slot, sequence_in(record.first), sequence_in(record.last), found
-        )
-        if outcome == DONE:
-            self.subjects.set_first(slot, found[0])
-        return outcome
-
-    cdef Outcome exact_last(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK:
-        """The last message of a subject that has one."""
-        cdef Subject* record = self.subjects.record(slot)
-        cdef Outcome outcome
-        found[0] = record.last
-        if is_exact(record.last):
-            return DONE
-        outcome = self.find_slot_back(
-            <uint32_t> slot, sequence_in(record.last), sequence_in(record.first), found
-        )
-        if outcome == DONE:
-            self.subjects.set_last(slot, found[0])
-        return outcome
-
-    cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil:
-        """The first live message at or after `sequence`."""
-        sequence = max(sequence, self.edges.first)
-        if not self.dead.find_absent(sequence, found):
-            return False
-        return found[0] <= self.edges.last
-
-    cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil:
-        """The last live message at or before `sequence`."""
-        sequence = min(sequence, self.edges.last)
-        if not self.dead.find_absent_back(sequence, found):
-            return False
-        return found[0] >= self.edges.first
-
-    cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil:
-        """How many messages lie before `sequence`."""
-        if sequence <= self.edges.first:
-            return 0
-        if sequence > self.edges.last:
-            return self.msgs
-        return sequence - self.edges.first - self.dead.count_through(sequence - 1)
-
-    cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK:
-        cdef MsgBlock block
-        if not self.is_here(sequence):
-            if sequence > self.edges.last:
-                raise StoreEOF()
-            raise MessageNotFound()
-        block = self.blocks.holding(sequence)
-        cdef int answer = block.view(sequence, out)
-        if answer == FOUND:
-            return DONE
-        if answer < 0:
-            self.wanted = block
-            return NEEDS_BLOCK
-        raise MessageDamaged(sequence, "")
-
-    def load(self, uint64_t sequence):
-        """The message, or None: `wanted` is not in memory. Raises as Store.load_cached does."""
-        cdef RecordView view
-        if self.view(sequence, &view) != DONE:
-            return None
-        return message_of(&view)
-
-    def has(self, uint64_t sequence):
-        """Is there such a message, in memory or not?"""
-        return bool(self.is_here(sequence))
-
     # State
-
-    @property
-    def first_sequence(self):
-        """last_sequence + 1 if there is no message."""
-        return self.edges.first
-
-    @property
-    def last_sequence(self):
-        return self.edges.last
-
-    @property
-    def last_time_ns(self):
-        return self.edges.last_time_ns
 
     def set_last_time(self, int64_t time_ns):
         """For a log that is made from elsewhere: the time of a last message that is gone."""
@@ -681,20 +521,6 @@ cdef class MessageLog:
             num_deleted=self.dead.count, deleted=self.dead.copy() if with_deleted else None,
         )
 
-    @property
-    def presence_bytes(self):
-        """Held to know which blocks have which subjects."""
-        return self.blocks.presence_bytes()
-
-    @property
-    def all_blocks(self):
-        """The blocks in their order, the active one last."""
-        return tuple(self.blocks.blocks)
-
-    def block_with(self, uint64_t sequence):
-        """The block that this sequence is or was in, or None."""
-        return self.blocks.holding(sequence) if self.blocks.count else None
-
     # At once
 
     def clear(self, uint64_t next_sequence):
@@ -711,7 +537,7 @@ cdef class MessageLog:
             old.blocks = self.blocks
             old.journal = self.journal
             self.replaced.append(old)
-        self.subjects = SubjectIndex(self.subjects.births, self.subjects.frees + 1)
+        self.subjects = self.subjects.successor()
         self.dead = SequenceSet()
         self.blocks = BlockList()
         self.crowded.clear()
@@ -725,6 +551,8 @@ cdef class MessageLog:
         self.edges.first_time_ns = 0
         self.edges.first_time_is_exact = True
         self.new_journal()
+        if self.observer is not None:
+            self.observer.emptied()
         return removed
 
     def replace_block(self, MsgBlock old not None, MsgBlock new not None):

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from natsd.store.block import MsgBlock
-from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF
+from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF, StoreError
 from natsd.store.filter import Filter
 from natsd.store.log import MessageLog
 from natsd.store.record import StoredMessage
@@ -24,13 +24,14 @@ from natsd.store.search import (
     NextMatch,
     NumPending,
     Operation,
+    SequenceAt,
     SubjectStates,
     SubjectTotals,
     last_of_subject,
     read_batch,
 )
 from natsd.store.snapshot import write_snapshot
-from natsd.store.store import Limits, Store, StoreState, SubjectState
+from natsd.store.store import DurabilityListener, Limits, Store, StoreState, SubjectState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
 REMOVALS_PER_SLICE = 5_000
@@ -56,6 +57,12 @@ class LogStore(Store):
         if self._log.is_behind:
             self._settle_soon()
 
+    @property
+    def log(self) -> MessageLog:
+        """For compiled callers, which append, read and search without the loop. What they remove
+        is as durable as any change, and told to the store by the log."""
+        return self._log
+
     # What a kind of store adds
 
     @property
@@ -63,9 +70,17 @@ class LogStore(Store):
         """See Store."""
         raise NotImplementedError
 
+    @property
+    def write_error(self) -> StoreError | None:
+        """Why nothing can be written at the moment, or until the store is opened again."""
+        return None
+
     async def fetch(self, block: MsgBlock) -> None:
         """Returns once the block's arrays and bytes are in memory."""
         raise NotImplementedError
+
+    def set_durability_listener(self, listener: DurabilityListener | None) -> None:
+        """Told what becomes durable from now on. Of a store in memory nobody need be told."""
 
     def changed(self) -> None:
         """Something was appended or removed. Called once for all that is done until the next
@@ -399,6 +414,12 @@ class LogStore(Store):
     ) -> tuple[int, int]:
         """See Store."""
         operation = NumPending(self._log, self.filter_of(filters), from_sequence, last_per_subject)
+        await self.run(operation)
+        return operation.result
+
+    async def sequence_at(self, time_ns: int) -> int:
+        """See Store."""
+        operation = SequenceAt(self._log, time_ns)
         await self.run(operation)
         return operation.result
 

@@ -3,6 +3,8 @@
 Every decision is the tracker's (consumer_tracker.pyx), so both stores share it.
 """
 
+from collections.abc import Callable
+
 from natsd.store.consumer_state import ConsumerOptions, ConsumerState
 from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.errors import StoreClosed
@@ -14,6 +16,8 @@ class MemoryConsumerStore:
     def __init__(self, options: ConsumerOptions) -> None:
         self._tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
         self._closed = False
+        # Never called: `durable_changes` is up to date at once.
+        self.on_durable: Callable[[int], None] | None = None
         self.update_delivered = self._tracker.update_delivered
         self.update_acks = self._tracker.update_acks
         self.update_starting = self._tracker.update_starting
@@ -51,6 +55,9 @@ class MemoryConsumerStore:
         """Take over a state, earlier ones too; raises InvalidConsumerState."""
         state.validate()
         self._tracker.replace(state)
+
+    def commit(self) -> None:
+        """Nothing to write."""
 
     async def synced(self) -> None:
         """Nothing to wait for; raises StoreClosed."""

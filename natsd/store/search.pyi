@@ -11,6 +11,10 @@ class NextMatch(Operation):
     result: int
     def __init__(self, log: MessageLog, wanted: Filter, from_sequence: int) -> None: ...
 
+class SequenceAt(Operation):
+    result: int
+    def __init__(self, log: MessageLog, time_ns: int) -> None: ...
+
 class LastMatch(Operation):
     result: int
     def __init__(self, log: MessageLog, wanted: Filter) -> None: ...

@@ -23,10 +23,10 @@ from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_sequence
 from natsd.store.block_list cimport BlockList
 from natsd.store.filter cimport Filter
-from natsd.store.log cimport DONE, NEEDS_BLOCK, MessageLog, Outcome
+from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, MessageLog, Outcome
 from natsd.store.matches cimport Matches
 from natsd.store.record cimport RecordView, message_of
-from natsd.store.slot_marks cimport FEW_SLOTS, SlotMarks
+from natsd.store.slot_marks cimport SlotMarks
 from natsd.store.subject_index cimport Subject, is_exact, sequence_in
 
 from natsd.store.errors import ColdBlock, StoreEOF, TooManyResults
@@ -35,7 +35,7 @@ from natsd.store.store import SubjectState
 cdef enum:
     SUBJECT_COST = 40           # of budget
     SUBJECTS_AT_ONCE = 64       # looked at together, so that they are fetched together
-    LINEAR_MAX = 4096           # messages looked at before the subjects are asked
+    NEXT_MATCH_COST = 32_768    # of a call of the log's `next_match`, at most
 
 
 cdef inline bint is_live(uint32_t offset) noexcept nogil:
@@ -69,13 +69,6 @@ cdef class Operation:
 cdef class Scan:
     """A walk over the blocks from one sequence to another, both included, either way. Blocks that
     have none of the slots looked for are passed by."""
-
-    cdef MessageLog log
-    cdef SlotMarks marks        # what is looked for; None: anything
-    cdef uint64_t at            # the next one
-    cdef uint64_t upto
-    cdef bint is_back
-    cdef bint is_done
 
     cdef int set(
         self, MessageLog log, SlotMarks marks, uint64_t first, uint64_t last, bint back=False
@@ -150,29 +143,44 @@ cdef uint64_t count_marked(
     return found
 
 
-@cython.final    # called for each subject: a direct call
 cdef class NumPending(Operation):
-    cdef Scan scan
-    cdef SlotMarks partial
-    cdef uint64_t first, through, found, partial_count, low, high
-    cdef bint last_only, has_late, is_scanning, is_below
-
     def __init__(
         self, MessageLog log not None, Filter wanted not None, uint64_t from_sequence,
-        bint last_per_subject=False,
+        bint last_per_subject=False, uint64_t up_to_sequence=0,
     ):
+        """`up_to_sequence` 0: to the end."""
         self.log = log
         self.filter = wanted
         self.first = from_sequence
         self.last_only = last_per_subject
-        self.through = log.edges.last
+        self.through = min(up_to_sequence, log.edges.last) if up_to_sequence else log.edges.last
 
     cdef int begin(self) except -1:
         Operation.begin(self)
         self.partial = SlotMarks()
+        self.counted = SlotMarks()
         self.found = self.partial_count = self.high = 0
         self.low = ~<uint64_t> 0
         self.has_late = self.is_scanning = False
+        return 0
+
+    cdef int removed(self, uint64_t sequence, uint32_t slot) except -1:
+        """A message is about to be removed: after this the result does not count it, however far
+        counting has come. Not with `last_per_subject`."""
+        assert not self.last_only
+        if (
+            sequence > self.through or self.subjects is not self.log.subjects
+            or not self.counted.has(slot)
+        ):
+            return 0            # not counted, and will not be
+        if not self.partial.has(slot):
+            self.found -= sequence >= self.first
+        elif not self.is_scanning:
+            self.partial_count -= 1
+        elif self.is_below:     # all were counted; those before the range are taken off again
+            self.found -= sequence >= self.first or sequence >= self.scan.at and not self.scan.is_done
+        elif sequence >= self.first and (self.scan.is_done or sequence < self.scan.at):
+            self.found -= 1
         return 0
 
     cdef bint work(self, uint64_t budget) except? -1:
@@ -204,6 +212,7 @@ cdef class NumPending(Operation):
 
     cdef int count_subject(self, int64_t slot) except -1:
         cdef Subject* record = self.subjects.record(slot)
+        self.counted.mark(<uint32_t> slot)
         if sequence_in(record.last) < self.first or sequence_in(record.first) > self.through:
             return 0
         if self.last_only:
@@ -551,15 +560,9 @@ cdef class LastMatch(Operation):
 
 
 cdef class NextMatch(Operation):
-    """The first message at or after a sequence that a filter matches; `result` 0: none.
+    """The first message at or after a sequence that a filter matches; `result` 0: none."""
 
-    Looks at each message's slot, and asks the filter what it remembers of that. When that has not
-    found any soon, the subjects that match say between which bounds one can be.
-    """
-
-    cdef Scan scan
-    cdef uint64_t first
-    cdef bint is_narrowed
+    cdef uint64_t first, at, upto
 
     def __init__(self, MessageLog log not None, Filter wanted not None, uint64_t from_sequence):
         self.log = log
@@ -568,97 +571,68 @@ cdef class NextMatch(Operation):
 
     cdef int begin(self) except -1:
         self.result = 0
-        self.is_narrowed = False
-        self.scan = Scan()
-        self.scan.set(self.log, None, self.first, self.log.edges.last)
+        self.at = self.first
+        self.upto = self.log.edges.last
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        cdef Outcome outcome
+        cdef uint64_t found = 0
+        for _ in range(budget // NEXT_MATCH_COST + 1):
+            outcome = self.log.next_match(self.filter, self.at, self.upto, &found)
+            if outcome == DONE:
+                self.result = found
+                return True
+            if outcome == GONE:
+                return True
+            self.at = self.log.resume_at
+            self.need(outcome)
+        return False
+
+
+cdef class SequenceAt(Operation):
+    """The first live message at or after a time, by bisection: times are taken to grow with the
+    sequences. `result` is the last sequence + 1 if there is none."""
+
+    cdef int64_t time_ns
+    cdef uint64_t low, high     # the message looked for lies in low..high - 1, or is at `high`
+
+    def __init__(self, MessageLog log not None, int64_t time_ns):
+        self.log = log
+        self.time_ns = time_ns
+
+    cdef int begin(self) except -1:
+        self.low = self.log.edges.first
+        self.high = self.log.edges.last + 1
         return 0
 
     cdef bint work(self, uint64_t budget) except? -1:
         cdef uint64_t found = 0
-        if self.filter.is_everything:
-            self.result = found if self.log.next_live(self.first, &found) else 0
-            return True
-        if self.filter.is_literal:
-            return self.find_literal()
-        if not self.is_narrowed:
-            if self.look(min(budget, <uint64_t> LINEAR_MAX)):
-                return True
-            self.narrow()
-        return self.look(budget)
-
-    cdef bint find_literal(self) except? -1:
-        cdef int64_t slot = self.subjects.find(self.filter.each.text, self.filter.each.length)
-        cdef uint64_t found = 0
-        cdef Subject* record
-        if slot < 0 or self.subjects.record(slot).count == 0:
-            return True
-        record = self.subjects.record(slot)
-        if is_exact(record.first) and record.first >= self.first:
-            self.result = record.first
-            return True
-        if sequence_in(record.last) < self.first:
-            return True
-        self.need(self.log.find_slot(
-            <uint32_t> slot, max(self.first, sequence_in(record.first)), sequence_in(record.last),
-            &found,
-        ))
-        self.result = found
+        while self.low < self.high:
+            self.split(self.low + (self.high - self.low) // 2)
+        self.result = found if self.log.next_live(self.low, &found) else self.log.edges.last + 1
         return True
 
-    cdef int narrow(self) except -1:
-        """If few subjects match, go on only where one of them has a message."""
-        cdef Matches matches = Matches(self.subjects, self.filter)
-        cdef Subject* record
-        cdef SlotMarks marks = SlotMarks()
-        cdef uint64_t low = ~<uint64_t> 0, high = 0
-        cdef int64_t slot
-        self.is_narrowed = True
-        for _ in range(FEW_SLOTS):
-            slot = matches.next()
-            if slot < 0:
-                break
-            record = self.subjects.record(slot)
-            if sequence_in(record.last) >= self.scan.at:
-                marks.mark(<uint32_t> slot)
-                low = min(low, sequence_in(record.first))
-                high = max(high, sequence_in(record.last))
-        matches.pause()
-        if slot < 0:
-            self.scan.set(self.log, marks, max(low, self.scan.at), high)
-        return 0
-
-    cdef bint look(self, uint64_t budget) except? -1:
-        cdef MsgBlock block
-        cdef uint32_t place, end
-        while not self.scan.is_done and budget > 0:
-            block = self.scan.block()
-            if block is None:
-                break
-            place = <uint32_t> index_seek(&block.index, self.scan.at)
-            end = <uint32_t> min(places_until(&block.index, self.scan.upto), place + budget)
-            budget -= min(budget, max(end - place, 1))
-            while place < end and not self.is_wanted(block, place):
-                place += 1
-            if place < end:
-                self.result = index_sequence(&block.index, place)
-                return True
-            self.scan.passed(block, end)
-        return self.scan.is_done
-
-    cdef bint is_wanted(self, MsgBlock block, uint32_t place) except? -1:
-        cdef uint32_t slot = block.index.slots[place]
+    cdef int split(self, uint64_t middle) except -1:
+        """Look at the first message from the middle on; one that is lost has no time."""
         cdef RecordView view
-        cdef int verdict
-        if not is_live(block.index.offsets[place]):
-            return False
-        verdict = self.filter.known(self.subjects, slot)
-        if verdict < 0:
-            if block.view(index_sequence(&block.index, place), &view) != FOUND:
-                self.scan.at = index_sequence(&block.index, place)
+        cdef MsgBlock block
+        cdef int answer
+        cdef uint64_t at = middle
+        while self.log.next_live(at, &at) and at < self.high:
+            block = self.log.blocks.holding(at)
+            answer = block.view(at, &view)
+            if answer < 0:
                 raise ColdBlock(block)
-            verdict = self.filter.matches(view.subject, view.subject_len)
-            self.filter.learn(self.subjects, slot, verdict)
-        return verdict
+            if answer == FOUND:
+                if view.time_ns >= self.time_ns:
+                    self.high = middle
+                else:
+                    self.low = at + 1
+                return 0
+            at += 1
+        self.high = middle
+        return 0
 
 
 def last_of_subject(MessageLog log not None, subject) -> int | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from natsd.store.errors import InvalidLimits
+from natsd.store.errors import InvalidLimits, StoreError
 from natsd.store.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
@@ -82,6 +82,18 @@ class SubjectState:
     last: int
 
 
+class DurabilityListener(Protocol):
+    """Who acknowledges and shows what has become durable; called on the store's event loop, at most
+    once for each commit. It may append and remove, but raises nothing."""
+
+    def durable(self, sequence: int) -> None:
+        """All up to this one is durable, and so is what was removed before the commit began."""
+
+    def failed(self, error: StoreError) -> None:
+        """What was done since the last commit has been taken back: the store ends at its
+        `durable_sequence`, and what was removed since is there again."""
+
+
 class Store(Protocol):
     """One stream's messages. Everything but `load*` and `state` raises StoreClosed after `close`;
     everything that writes raises StoreReadOnly or StoreFull when the disk did."""
@@ -92,6 +104,10 @@ class Store(Protocol):
     @property
     def durable_sequence(self) -> int:
         """All up to this one is on disk, in memory for a MemStore."""
+
+    def set_durability_listener(self, listener: DurabilityListener | None) -> None:
+        """The one to be told of commits from now on. A MemStore never tells: what is done in it is
+        durable at once."""
 
     # Writing
 
@@ -206,6 +222,9 @@ class Store(Protocol):
     ) -> tuple[int, int]:
         """How many match at or after `from_sequence`, and the last sequence that this covers. With
         `last_per_subject` only messages that are the last of their subject count."""
+
+    async def sequence_at(self, time_ns: int) -> int:
+        """The first message at or after a time; the last sequence + 1 if there is none."""
 
     # All of it
 

@@ -51,6 +51,8 @@ cdef class SubjectIndex:
     cdef readonly uint32_t births
     # Slots given back so far: while it stays the same, each is still the same subject's.
     cdef uint64_t frees
+    # Subjects that got a first message so far, ghosts too: while it stays the same, none is new.
+    cdef uint64_t arrivals
     cdef readonly uint64_t ghosts           # without one
     cdef dict buried                        # name of a ghost -> generation, in that order
     cdef uint32_t generation
@@ -59,6 +61,11 @@ cdef class SubjectIndex:
     cdef uint32_t recent_room
     cdef int64_t recent_slot                # -1: none
     cdef FrozenSubjects* frozen             # NULL: no snapshot is being taken
+
+    # An empty index, for the same log; and this one, back in the place of its successor. Births,
+    # frees and arrivals never repeat by either, so that what was noted with them stays true.
+    cdef SubjectIndex successor(self)
+    cdef int outlive(self, SubjectIndex successor) except -1
 
     # The slot of a subject; `place` makes one, a ghost until something is noted.
     cdef int64_t find(self, const char* subject, Py_ssize_t length) noexcept nogil

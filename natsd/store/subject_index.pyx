@@ -29,11 +29,23 @@ cdef class SubjectIndex:
         self.trie = RecordTrie(SUBJECT_BYTES)
         self.births = births
         self.frees = frees
+        self.arrivals = 1
         self.buried = {}
         self.recent_slot = -1
 
     def __dealloc__(self):
         free(self.recent)
+
+    cdef SubjectIndex successor(self):
+        cdef SubjectIndex index = SubjectIndex(self.births, self.frees + 1)
+        index.arrivals = self.arrivals + 1
+        return index
+
+    cdef int outlive(self, SubjectIndex successor) except -1:
+        self.births = successor.births
+        self.frees = successor.frees + 1
+        self.arrivals = successor.arrivals + 1
+        return 0
 
     cdef int64_t find(self, const char* subject, Py_ssize_t length) noexcept nogil:
         if (
@@ -111,6 +123,7 @@ cdef class SubjectIndex:
             record.first = sequence
             self.count += 1
             self.ghosts -= 1
+            self.arrivals += 1
         record.count += 1
         record.last = sequence
         self.trie.end_write(slot)
@@ -144,6 +157,7 @@ cdef class SubjectIndex:
             record.first = record.last = sequence
             self.count += 1
             self.ghosts -= 1
+            self.arrivals += 1
         elif sequence <= sequence_in(record.first):
             record.first = sequence
         elif sequence >= sequence_in(record.last):

@@ -1,1 +1,1 @@
-"""Tests of `natsd.jetstream`."""
+"""JetStream: streams, consumers, and what drives them."""

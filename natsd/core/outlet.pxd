@@ -1,0 +1,29 @@
+"""See outlet.pyx."""
+
+from libc.stdint cimport int64_t
+
+from natsd.core.match_result cimport MatchResult
+from natsd.core.reactor cimport Counters, Reactor
+from natsd.core.sublist cimport SubList
+from natsd.core.subscription cimport Message
+
+
+cdef class Outlet:
+    cdef Reactor reactor
+    cdef SubList sublist
+    cdef Counters counters
+    cdef bint is_congested     # a recipient of the last send is over 75 % of max_pending
+    cdef char* frame           # line, headers, data and CRLF of what is sent, for all recipients
+    cdef Py_ssize_t frame_bytes
+
+    # Who receives a subject; never None. May be kept while it is `live`.
+    cdef MatchResult resolve(self, const char* subject, Py_ssize_t length)
+    # `subject` is what recipients see; it need not be what `to` was resolved for. `reply_len` 0: no
+    # reply. `headers` is a whole header block, or of length 0. Returns how many took it.
+    cdef int64_t send(
+        self, MatchResult to, const char* subject, Py_ssize_t subject_len,
+        const char* reply, Py_ssize_t reply_len, const char* headers, Py_ssize_t headers_len,
+        const char* data, Py_ssize_t data_len,
+    ) except -1
+    cdef int64_t deliver(self, MatchResult to, Message* message) except -1
+    cdef char* room(self, Py_ssize_t need) except NULL

@@ -1,0 +1,182 @@
+"""An outlet: what the server's own parts send into one account, at once, from compiled code.
+
+    what a recipient gets, laid out once for all of them, as in the parser's buffer:
+
+    line                                                  data
+    +------------------+---------------------------------+---------+---------+------+
+    | reply and space, | length of headers and space,    | headers | payload | CRLF |
+    | or nothing       | or nothing; size of both; CRLF  |         |         |      |
+    +------------------+---------------------------------+---------+---------+------+
+
+Promise
+- A small message makes no Python object: its frame stands in a buffer that is used again for the
+  next. One that recipients take by reference (BY_REFERENCE_BYTES) is copied into one bytes object
+  that they share.
+- Nobody sends from inside a `Sink.deliver`: what follows from a message is queued, and sent at the
+  end of the turn. A send within a send raises RuntimeError.
+- What is sent enters the account and leaves the server; it did not come into the server.
+- A recipient that falls behind stops nobody here: it is reported (`is_congested`), and who sends
+  much slows down. What an outlet sends is not dropped for `no_fast_producer_stall`.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from natsd.core.distribute cimport distribute
+from natsd.core.match_result cimport MatchResult
+from natsd.core.outbound cimport BY_REFERENCE_BYTES
+from natsd.core.reactor cimport Counters, Reactor
+from natsd.core.sublist cimport SubList
+from natsd.core.subscription cimport Message
+
+cdef enum:
+    FRAME_BYTES_MIN = 512
+    LINE_BYTES_MAX = 2 * 20 + 4     # beside the reply: two numbers, spaces, CRLF
+
+
+cdef inline char* put_number(char* to, Py_ssize_t number) noexcept:
+    """In decimal; behind it."""
+    cdef char[20] digits
+    cdef int at = 20
+    while True:
+        at -= 1
+        digits[at] = <char>(c"0" + number % 10)
+        number //= 10
+        if number == 0:
+            break
+    memcpy(to, &digits[at], 20 - at)
+    return to + (20 - at)
+
+
+cdef inline char* put_line(
+    char* to, const char* reply, Py_ssize_t reply_len, Py_ssize_t headers_len, Py_ssize_t size
+) noexcept:
+    """Everything of a frame between the sid and the data; behind it."""
+    if reply_len:
+        memcpy(to, reply, reply_len)
+        to[reply_len] = c" "
+        to += reply_len + 1
+    if headers_len:
+        to = put_number(to, headers_len)
+        to[0] = c" "
+        to += 1
+    to = put_number(to, size)
+    to[0] = c"\r"
+    to[1] = c"\n"
+    return to + 2
+
+
+cdef inline void put_body(
+    char* to, const char* headers, Py_ssize_t headers_len, const char* data, Py_ssize_t data_len
+) noexcept:
+    if headers_len:
+        memcpy(to, headers, headers_len)
+    if data_len:
+        memcpy(to + headers_len, data, data_len)
+    to[headers_len + data_len] = c"\r"
+    to[headers_len + data_len + 1] = c"\n"
+
+
+cdef inline void count_out(Counters counters, int64_t delivered, Py_ssize_t size) noexcept:
+    counters.out_msgs += delivered
+    counters.out_bytes += delivered * size
+
+
+cdef class Outlet:
+    """Sends into one account's SubList; `counters` are the account's."""
+
+    def __init__(self, Reactor reactor not None, SubList sublist not None, Counters counters):
+        self.reactor = reactor
+        self.sublist = sublist
+        self.counters = Counters() if counters is None else counters
+
+    def __dealloc__(self):
+        free(self.frame)
+
+    cdef MatchResult resolve(self, const char* subject, Py_ssize_t length):
+        return self.sublist.lookup(subject, length)
+
+    cdef int64_t send(
+        self, MatchResult to, const char* subject, Py_ssize_t subject_len,
+        const char* reply, Py_ssize_t reply_len, const char* headers, Py_ssize_t headers_len,
+        const char* data, Py_ssize_t data_len,
+    ) except -1:
+        cdef Message message
+        cdef Py_ssize_t size = headers_len + data_len
+        cdef bint by_reference = size + 2 > BY_REFERENCE_BYTES
+        cdef char* line = self.room(reply_len + LINE_BYTES_MAX + (0 if by_reference else size + 2))
+        cdef char* body = put_line(line, reply, reply_len, headers_len, size)
+        cdef bytes owner = None
+        message.line = line
+        message.line_len = body - line
+        message.owner = NULL
+        if by_reference:
+            owner = PyBytes_FromStringAndSize(NULL, size + 2)
+            body = PyBytes_AS_STRING(owner)
+            message.owner = <PyObject*>owner
+        put_body(body, headers, headers_len, data, data_len)
+        message.data = body
+        message.header_len = headers_len
+        message.data_len = size
+        message.subject = subject
+        message.subject_len = subject_len
+        message.reply = line if reply_len else NULL
+        message.reply_len = reply_len
+        return self.deliver(to, &message)
+
+    cdef int64_t deliver(self, MatchResult to, Message* message) except -1:
+        cdef Reactor reactor = self.reactor
+        cdef int64_t delivered
+        reactor.is_sending = True
+        try:
+            delivered = distribute(to, message, reactor, None)
+        finally:
+            reactor.is_sending = False
+            self.is_congested = reactor.congested is not None
+            reactor.congested = None
+        self.counters.in_msgs += 1
+        self.counters.in_bytes += message.data_len
+        count_out(self.counters, delivered, message.data_len)
+        count_out(reactor.counters, delivered, message.data_len)
+        return delivered
+
+    cdef char* room(self, Py_ssize_t need) except NULL:
+        cdef Py_ssize_t size = FRAME_BYTES_MIN
+        cdef char* frame
+        if self.reactor.is_sending:
+            raise RuntimeError("a send within a deliver")
+        if need > self.frame_bytes:
+            while size < need:
+                size *= 2
+            frame = <char*>realloc(self.frame, size)
+            if frame == NULL:
+                raise MemoryError
+            self.frame = frame
+            self.frame_bytes = size
+        return self.frame
+
+    def publish(
+        self, bytes subject not None, bytes data not None=b"", bytes reply=None,
+        bytes headers not None=b"",
+    ) -> int:
+        """Send a message at once; how many took it. `headers` is a whole header block, or empty."""
+        cdef const char* name = PyBytes_AS_STRING(subject)
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(subject)
+        return self.send(
+            self.resolve(name, length), name, length,
+            NULL if reply is None else PyBytes_AS_STRING(reply),
+            0 if reply is None else PyBytes_GET_SIZE(reply),
+            PyBytes_AS_STRING(headers), PyBytes_GET_SIZE(headers),
+            PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data),
+        )
+
+    def publish_later(self, bytes subject, bytes data=b"", bytes reply=None, bytes headers=b""):
+        """Send a message at the end of the turn, behind what was queued before."""
+        self.reactor.enqueue(self.publish, (subject, data, reply, headers))
+
+    def has_interest(self, bytes subject not None) -> bool:
+        """Would anyone be offered a message on that subject?"""
+        return self.sublist.interested(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))

@@ -1,0 +1,68 @@
+"""ReadableLog for compiled callers."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.store.block cimport MsgBlock
+from natsd.store.block_list cimport BlockList
+from natsd.store.filter cimport Filter
+from natsd.store.record cimport RecordView
+from natsd.store.sequence_set cimport SequenceSet
+from natsd.store.slot_marks cimport SlotMarks
+from natsd.store.subject_index cimport SubjectIndex
+from natsd.store.undo_journal cimport Edges
+
+
+cdef enum Outcome:
+    GONE = 0                    # there is no such message
+    DONE = 1
+    NEEDS_BLOCK = 2             # `wanted` is not in memory
+    PENDING = 3                 # not found so far: go on at `resume_at`
+
+
+cdef class ReadableLog:
+    cdef Edges edges
+    cdef readonly uint64_t msgs
+    cdef readonly uint64_t live_bytes
+    cdef readonly SubjectIndex subjects
+    cdef readonly SequenceSet dead          # between first and last
+    cdef BlockList blocks
+    cdef readonly MsgBlock wanted           # what NEEDS_BLOCK needs
+    cdef uint64_t resume_at                 # of `next_match`: nothing before it matches
+
+    cdef bint is_here(self, uint64_t sequence) noexcept nogil
+    cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil
+    # Where a live message stands; good until the log or a cache changes. DONE, or raises.
+    cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK
+
+    # From and upto are inclusive; `found` is set with DONE.
+    cdef Outcome find_slot(
+        self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found
+    ) except? NEEDS_BLOCK
+    cdef Outcome find_slot_back(
+        self, uint32_t slot, uint64_t sequence, uint64_t downto, uint64_t* found
+    ) except? NEEDS_BLOCK
+    cdef Outcome exact_first(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK
+    cdef Outcome exact_last(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK
+
+    # The first live message in sequence..upto that the filter wants: DONE; GONE: there is none;
+    # PENDING, NEEDS_BLOCK: go on at `resume_at`, the latter after `wanted` was fetched.
+    cdef Outcome next_match(
+        self, Filter wanted, uint64_t sequence, uint64_t upto, uint64_t* found
+    ) except? NEEDS_BLOCK
+    cdef Outcome next_of_subject(
+        self, Filter wanted, uint64_t sequence, uint64_t upto, uint64_t* found
+    ) except? NEEDS_BLOCK
+    cdef Outcome look(
+        self, Filter wanted, SlotMarks few, uint64_t sequence, uint64_t upto, int64_t looks,
+        uint64_t* found,
+    ) except? NEEDS_BLOCK
+    cdef Outcome look_into(
+        self, MsgBlock block, Filter wanted, SlotMarks few, uint64_t upto, int64_t* looks,
+        uint64_t* found,
+    ) except? NEEDS_BLOCK
+    cdef int ask(self, MsgBlock block, Filter wanted, uint32_t place) except? -1
+    cdef SlotMarks few_slots(self, Filter wanted)
+    cdef SlotMarks narrow(self, Filter wanted)
+    cdef bint bounds(self, SlotMarks few, uint64_t* sequence, uint64_t* upto) noexcept
