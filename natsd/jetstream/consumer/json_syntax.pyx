@@ -36,7 +36,7 @@ cdef struct Scanner:
     const unsigned char* end
     const char* place           # of what stands at `at` and should not
     int depth
-    unsigned char[DEPTH_MAX // 8 + 1] is_object
+    unsigned char[1251] is_object
 
 
 cdef inline bint is_digit(unsigned char c) noexcept nogil:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from natsd.config.durations import format_duration_ns
 from natsd.core.quoting import quoted
 from natsd.core.subject import collide, is_subset, is_valid
-from natsd.core.subject_transform import TransformError, check_transform, parse_transform
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
 from natsd.jetstream.errors import ErrorId, api_error
@@ -41,6 +40,7 @@ from natsd.jetstream.names import (
     is_valid_asset_name,
     metadata_length,
 )
+from natsd.jetstream.stream.mapping import InvalidMapping, parse_mapping
 from natsd.jetstream.stream.metadata import with_static_metadata
 
 if TYPE_CHECKING:
@@ -305,9 +305,13 @@ def _check_transform(config: StreamConfig) -> None:
     if transform.src and not is_valid(transform.src):
         text = f"invalid subject {transform.src}"
         raise api_error(ErrorId.JSStreamTransformInvalidSource, err=text)
+    if not transform.dest:
+        return
     try:
-        check_transform(transform.src, transform.dest)
-    except TransformError as error:
+        if not is_valid(transform.dest):
+            raise InvalidMapping("invalid mapping destination: invalid transform")
+        parse_mapping(transform.src, transform.dest)
+    except InvalidMapping as error:
         raise api_error(ErrorId.JSStreamTransformInvalidDestination, err=error) from None
 
 
@@ -334,9 +338,8 @@ def _check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
 
 def _check_republish_transform(republish: RePublish) -> None:
     try:
-        check_transform(republish.src, republish.dest)
-        parse_transform(republish.src, republish.dest)
-    except TransformError:
+        parse_mapping(republish.src, republish.dest)
+    except InvalidMapping:
         _refuse(
             "stream configuration for republish with transform"
             f" from '{republish.src}' to '{republish.dest}' not valid"

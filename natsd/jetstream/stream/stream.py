@@ -63,7 +63,7 @@ class Stream:
         self.store = store
         self.consumers: dict[str, Consumer] = {}
         self.core = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
-        self.core.set_retention(config.retention)
+        self.core.set_retention(config.retention.value)
         settings = ingest_settings(config, jetstream.options)
         self.ingest = Ingest(self.core, settings, account.usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
@@ -179,7 +179,7 @@ class Stream:
         if isinstance(self.store, FileStore):
             self.store.set_compression(is_compressed(config))
         if config.retention is not before.retention:
-            self.core.set_retention(config.retention)
+            self.core.set_retention(config.retention.value)
         if config.allow_direct:
             self._direct.open()
         else:

@@ -22,7 +22,7 @@ def stored(*subjects: str) -> MemStore:
 async def start(
     store: MemStore, visible: int | None = None, *, per_subject: int = -1, **fields: object
 ) -> StartPosition:
-    log = store._log
+    log = store.log
     config = ConsumerConfig.model_validate(fields)
     upto = log.last_sequence if visible is None else visible
     return await find_start(config, store, log, upto, max_msgs_per_subject=per_subject)
@@ -112,7 +112,7 @@ async def test_nothing_that_is_asked_for_lies_before_the_start(
         opt_start_seq=position if policy is DeliverPolicy.BY_START_SEQUENCE else 0,
         opt_start_time=position if policy is DeliverPolicy.BY_START_TIME else 0,
     )
-    found = await find_start(config, store, store._log, visible)
+    found = await find_start(config, store, store.log, visible)
     match policy:
         case DeliverPolicy.ALL:
             expected = there
