@@ -9,7 +9,8 @@ Promise
   payload CRLF" as it came in.
 - What few clients use (verbose, pedantic, tracing, no header support, auto-unsubscribe) is behind
   one flag each way (`careful_in`, `careful_out`); who does not use it pays a test of that flag.
-- A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read.
+- A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read; for
+  who else falls behind, as long as that one says (`stall_for`).
 - Deadlines (authentication, pings, blocked writes) are looked at in `sweep` only.
 
 Reading, sending and closing are the wire's (wire.pyx). What a CONNECT means, and what is logged, is
@@ -28,7 +29,7 @@ from natsd.core.parser cimport (
     BAD_ARGUMENTS, CONNECT_REQUIRED, CONTROL_LINE, HEADERS_NOT_SUPPORTED, MAX_PAYLOAD,
     UNKNOWN_OPERATION, Args, Violation,
 )
-from natsd.core.reactor cimport Counters, Reactor, monotonic_ns
+from natsd.core.reactor cimport Counters, Endpoint, Reactor, monotonic_ns
 from natsd.core.subject cimport subject_is_valid_literal
 from natsd.core.sublist cimport SubList
 from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
@@ -512,17 +513,27 @@ cdef class Connection(Wire):
             self.reactor.mark_dirty(self)
         return 1
 
-    cdef int wait_for_recipient(self) except -1:
-        """The last message went to a connection that falls behind: give it 2 ms to catch up."""
-        cdef Connection recipient = <Connection>self.reactor.congested
-        self.reactor.congested = None
-        if self.stall_ns >= STALL_TOTAL_NS or self.reason is not None or recipient is self:
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
+        """2 ms to catch up, at most 10 ms in one read of the publisher."""
+        if waited_ns[0] >= STALL_TOTAL_NS:
             return 0
-        recipient.stalls += 1
+        self.stalls += 1
+        waited_ns[0] += STALL_NS
+        return STALL_NS
+
+    cdef int wait_for_recipient(self) except -1:
+        """The last message went where one falls behind."""
+        cdef Endpoint recipient = self.reactor.congested
+        cdef int64_t wait_ns
+        self.reactor.congested = None
+        if self.reason is not None or recipient is self:
+            return 0
+        wait_ns = recipient.stall_for(&self.stall_ns)
+        if wait_ns == 0:
+            return 0
         self.reactor.counters.stalled_clients += 1
-        self.stall_ns += STALL_NS
         self.pause_reading()
-        self.reactor.stall(self, monotonic_ns() + STALL_NS)
+        self.reactor.stall(self, monotonic_ns() + wait_ns)
         return 0
 
     # ---- protocol text

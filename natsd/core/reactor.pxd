@@ -30,6 +30,9 @@ cdef class Endpoint(OpHandler):
     cdef int sweep(self, int64_t now_ns) except -1
     cdef int tear_down(self) except -1
     cdef int resume(self) except -1
+    # A message went here, and it falls behind: how long is the publisher, which `waited_ns` in this
+    # read already, to wait? 0: it goes on.
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1
 
 
 cdef class Reactor:
@@ -60,6 +63,7 @@ cdef class Reactor:
     cdef list stalled
     cdef dict lingering        # file descriptor -> timer that closes it
     cdef object stall_timer
+    cdef int64_t stall_timer_ns # what it is set for
     cdef object sweep_timer
     cdef object tasks          # deque of (callable, arguments) to run at the end of the turn
     cdef bint tasks_scheduled

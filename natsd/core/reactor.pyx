@@ -97,6 +97,9 @@ cdef class Endpoint(OpHandler):
         """A stall is over."""
         return 0
 
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
+        return 0
+
     cdef int tear_down(self) except -1:
         return 0
 
@@ -401,7 +404,10 @@ cdef class Reactor:
     cdef int stall(self, Endpoint endpoint, int64_t until_ns) except -1:
         """Resume `endpoint` at `until_ns`, or when a congested connection drains."""
         self.stalled.append((until_ns, endpoint))
-        if self.stall_timer is None:
+        if self.stall_timer is None or until_ns < self.stall_timer_ns:
+            if self.stall_timer is not None:
+                self.stall_timer.cancel()
+            self.stall_timer_ns = until_ns
             self.stall_timer = self.loop.call_later(
                 max(0, until_ns - monotonic_ns()) / 1e9, self._stall_over
             )

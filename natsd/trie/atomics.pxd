@@ -3,7 +3,14 @@
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
-cdef extern from "../trie/atomics.h" nogil:
+cdef extern from * nogil:
+    """
+    #if __has_include("../trie/atomics.h")
+    #include "../trie/atomics.h"
+    #else /* from a package within a room */
+    #include "../../trie/atomics.h"
+    #endif
+    """
     int32_t acquire_i32 "natsd_acquire_i32"(const void* address) noexcept
     void release_i32 "natsd_release_i32"(void* address, int32_t value) noexcept
     uint16_t acquire_u16 "natsd_acquire_u16"(const void* address) noexcept

@@ -1,0 +1,1 @@
+"""Requests, responses, configurations and infos of the JetStream API, as pydantic models."""

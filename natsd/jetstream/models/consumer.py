@@ -1,0 +1,147 @@
+"""The configuration of a consumer and what is told about it.
+
+Fields, their order and their zero values are those of nats-server's structs; what a configuration
+must keep to, and its defaults, is said in `consumer/config.py`.
+
+Source: reference §6.5, §6.6.
+"""
+
+from pydantic import Field
+
+from natsd.jetstream.models.base import DurationNs, GoEnum, Int, Model, Omitempty, TimeNs, Uint64
+from natsd.jetstream.models.stream import ClusterInfo
+
+
+class DeliverPolicy(GoEnum):
+    """Where a consumer starts."""
+
+    ALL = "all"
+    LAST = "last"
+    NEW = "new"
+    BY_START_SEQUENCE = "by_start_sequence"
+    BY_START_TIME = "by_start_time"
+    LAST_PER_SUBJECT = "last_per_subject"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "DeliverPolicy | None":
+        return cls.ALL if value == "undefined" else None
+
+
+class AckPolicy(GoEnum):
+    """What is to be acknowledged."""
+
+    NONE = "none"
+    ALL = "all"
+    EXPLICIT = "explicit"
+    FLOW_CONTROL = "flow_control"
+
+
+class ReplayPolicy(GoEnum):
+    """How fast stored messages are delivered."""
+
+    INSTANT = "instant"
+    ORIGINAL = "original"
+
+
+class PriorityPolicy(GoEnum):
+    """Which of the clients of a consumer are served first."""
+
+    NONE = "none"
+    OVERFLOW = "overflow"
+    PINNED_CLIENT = "pinned_client"
+    PRIORITIZED = "prioritized"
+
+    @classmethod
+    def refusal(cls, raw: str) -> str:
+        """Not the text of the other enumerations."""
+        return f"unknown priority policy: {raw}"
+
+
+class ConsumerAction(GoEnum):
+    """What a request to create a consumer may do."""
+
+    CREATE_OR_UPDATE = ""
+    CREATE = "create"
+    UPDATE = "update"
+
+    @classmethod
+    def refusal(cls, raw: str) -> str:
+        """Not the text of the other enumerations."""
+        return f"unknown consumer action: {raw}"
+
+
+class ConsumerConfig(Model):
+    """All settings of a consumer. Durations are nanoseconds."""
+
+    durable_name: Omitempty[str] = ""
+    name: Omitempty[str] = ""
+    description: Omitempty[str] = ""
+    deliver_policy: DeliverPolicy = DeliverPolicy.ALL
+    opt_start_seq: Omitempty[Uint64] = 0
+    opt_start_time: Omitempty[TimeNs] = 0
+    ack_policy: AckPolicy = AckPolicy.NONE
+    ack_wait: Omitempty[DurationNs] = 0
+    max_deliver: Omitempty[Int] = 0
+    backoff: Omitempty[list[DurationNs]] = Field(default_factory=list)
+    filter_subject: Omitempty[str] = ""
+    filter_subjects: Omitempty[list[str]] = Field(default_factory=list)
+    replay_policy: ReplayPolicy = ReplayPolicy.INSTANT
+    rate_limit_bps: Omitempty[Uint64] = 0
+    sample_freq: Omitempty[str] = ""
+    max_waiting: Omitempty[Int] = 0
+    max_ack_pending: Omitempty[Int] = 0
+    flow_control: Omitempty[bool] = False
+    headers_only: Omitempty[bool] = False
+    max_batch: Omitempty[Int] = 0
+    max_expires: Omitempty[DurationNs] = 0
+    max_bytes: Omitempty[Int] = 0
+    deliver_subject: Omitempty[str] = ""
+    deliver_group: Omitempty[str] = ""
+    idle_heartbeat: Omitempty[DurationNs] = 0
+    inactive_threshold: Omitempty[DurationNs] = 0
+    num_replicas: Int = 0
+    mem_storage: Omitempty[bool] = False
+    direct: Omitempty[bool] = False
+    sourcing: Omitempty[bool] = False
+    metadata: Omitempty[dict[str, str]] = Field(default_factory=dict)
+    pause_until: Omitempty[TimeNs] = 0
+    priority_groups: Omitempty[list[str]] = Field(default_factory=list)
+    priority_policy: Omitempty[PriorityPolicy] = PriorityPolicy.NONE
+    priority_timeout: Omitempty[DurationNs] = 0
+
+
+class SequenceInfo(Model):
+    """A position in the consumer's and in the stream's count."""
+
+    consumer_seq: Uint64 = 0
+    stream_seq: Uint64 = 0
+    last_active: Omitempty[TimeNs] = 0
+
+
+class PriorityGroupState(Model):
+    """Who is pinned in a group."""
+
+    group: str
+    pinned_client_id: Omitempty[str] = ""
+    pinned_ts: TimeNs = 0
+
+
+class ConsumerInfo(Model):
+    """A consumer: settings and state."""
+
+    stream_name: str
+    name: str
+    created: TimeNs
+    config: Omitempty[ConsumerConfig | None] = None
+    delivered: SequenceInfo = SequenceInfo()
+    ack_floor: SequenceInfo = SequenceInfo()
+    num_ack_pending: Int = 0
+    num_redelivered: Int = 0
+    num_waiting: Int = 0
+    num_pending: Uint64 = 0
+    cluster: Omitempty[ClusterInfo | None] = None
+    push_bound: Omitempty[bool] = False
+    paused: Omitempty[bool] = False
+    pause_remaining: Omitempty[DurationNs] = 0
+    ts: TimeNs = 0
+    priority_groups: Omitempty[list[PriorityGroupState]] = Field(default_factory=list)

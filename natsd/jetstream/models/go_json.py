@@ -1,0 +1,207 @@
+"""JSON as Go reads and writes it: the models' way in and out.
+
+- `decode` reads a request; what is wrong with it is said in the words of Go's encoding/json.
+- `encode` writes a response; `<`, `>` and `&` are escaped and maps are sorted, as Go does.
+- Any bytes may come: they are read, or an InvalidJson is raised, and nothing else.
+
+Source: reference §6.1; Go's encoding/json, tried.
+"""
+
+import json
+from types import UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from pydantic import ValidationError
+
+from natsd.jetstream.models.base import GoType, Model
+from natsd.jetstream.models.json_syntax import syntax_error
+
+M = TypeVar("M", bound=Model)
+
+_KINDS: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array", dict: "object"}
+_GO_TYPES: Final[dict[object, str]] = {str: "string", bool: "bool", int: "int", bytes: "[]uint8"}
+_ESCAPES: Final = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
+
+
+class InvalidJson(ValueError):
+    """Not JSON, or not what the model wants; the text is Go's."""
+
+
+class _Fraction(float):
+    """A number that is not written as a whole one; Go's errors show how it was written."""
+
+    text: str
+
+    def __new__(cls, text: str) -> "_Fraction":
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def decode(model: type[M], body: bytes, *, strict: bool = True) -> M:
+    """The model that the body holds; an empty body and `null` are the model's defaults.
+
+    Raises InvalidJson.
+    """
+    value = _read(body)
+    if value is None:
+        value = {}
+    try:
+        return model.model_validate(value, context={"strict": strict})
+    except ValidationError as error:
+        raise InvalidJson(_why(model, error)) from None
+
+
+def encode(model: Model) -> bytes:
+    """The model as compact JSON."""
+    return encode_value(model.model_dump())
+
+
+def encode_value(value: Any) -> bytes:
+    """What JSON can hold, as compact JSON."""
+    try:
+        text = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(_replace_surrogates(value))
+    for raw, escaped in _ESCAPES:
+        if raw in text:
+            text = text.replace(raw, escaped)
+    return text
+
+
+def is_empty_object(body: bytes) -> bool:
+    """Nothing, or an object without members: what a request without a body may carry."""
+    if not body or body == b"{}":
+        return True
+    try:
+        return _read(body) == {}
+    except InvalidJson:
+        return False
+
+
+def is_object_or_array(body: bytes) -> bool:
+    """Whether a body that may be left out is meant as JSON."""
+    return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
+
+
+def _read(body: bytes) -> object:
+    if not body.strip(b" \t\r\n"):
+        return None
+    text = body.decode("utf-8", "replace")
+    try:
+        value = json.loads(
+            text, parse_float=_Fraction, parse_int=_whole, parse_constant=_refuse_constant
+        )
+    except RecursionError:
+        raise InvalidJson("exceeded max depth") from None
+    except ValueError:
+        raise InvalidJson(syntax_error(body)) from None
+    return _replace_surrogates(value) if "\\u" in text else value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """Halves of surrogate pairs are no characters: Go puts U+FFFD in their place."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_replace_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return value
+
+
+def _whole(text: str) -> int | _Fraction:
+    """What fits no Go type, however long, is not made an int."""
+    return int(text) if len(text) <= 20 else _Fraction(text)
+
+
+def _why(model: type[Model], error: ValidationError) -> str:
+    """The first thing that is wrong."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "go":
+        return first["msg"]
+    value, location = first["input"], first["loc"]
+    if not location:
+        return f"json: cannot unmarshal {_kind(value)} into Go value of type server.{model.go_name}"
+    struct, path, target = _walk(model, location)
+    name = _type_name(target)
+    found = _kind(value)
+    if found == "number" and name.removeprefix("u").startswith(("int", "time.")):
+        found = f"number {_number_text(value)}"
+    return f"json: cannot unmarshal {found} into Go struct field {struct}.{path} of type {name}"
+
+
+def _walk(model: type[Model], location: tuple[int | str, ...]) -> tuple[str, str, object]:
+    """The innermost struct, the path of fields from the outermost, and the type there."""
+    path: list[str] = []
+    target: object = model
+    for step in location:
+        target = _bare(target)
+        if isinstance(target, type) and issubclass(target, Model):
+            model = target
+            path += [*_embedding(model, str(step)), str(step)]
+            field = model.model_fields[str(step)]
+            target = field.annotation
+            if field.metadata:
+                target = Annotated[target, *field.metadata]
+        else:
+            target = get_args(target)[-1]
+    return model.go_name, ".".join(path), _bare(target) if _go_type(target) is None else target
+
+
+def _embedding(model: type[Model], field: str) -> list[str]:
+    """The embedded struct that the field comes from, if it is not the struct's own."""
+    owners = [base for base in model.__mro__ if issubclass(base, Model)]
+    owner = [base for base in owners if field in base.model_fields][-1]
+    return [] if owner is model else [owner.go_name]
+
+
+def _bare(target: object) -> object:
+    """Without annotations, and without `None`."""
+    while get_origin(target) in (Annotated, Union, UnionType):
+        arguments = get_args(target)
+        if get_origin(target) is Annotated:
+            target = arguments[0]
+        else:
+            target = next(item for item in arguments if item is not type(None))
+    return target
+
+
+def _go_type(target: object) -> str | None:
+    if get_origin(target) is not Annotated:
+        return None
+    return next((item.name for item in get_args(target)[1:] if isinstance(item, GoType)), None)
+
+
+def _type_name(target: object) -> str:
+    named = _go_type(target)
+    if named is not None:
+        return named
+    target = _bare(target)
+    arguments = get_args(target)
+    if get_origin(target) is list:
+        return "[]" + _type_name(arguments[0])
+    if get_origin(target) is dict:
+        return f"map[{_type_name(arguments[0])}]{_type_name(arguments[1])}"
+    if isinstance(target, type) and issubclass(target, Model):
+        return f"server.{target.go_name}"
+    return _GO_TYPES[target]
+
+
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "number")
+
+
+def _number_text(value: object) -> str:
+    return value.text if isinstance(value, _Fraction) else str(value)

@@ -1,0 +1,80 @@
+"""Names of assets, subjects of the API and the sizes that bound them.
+
+- `API_LEVEL` is what clients gate features on. Ours is that of 2.14: all settings up to level 4 are
+  understood, and those that are not served yet are refused with their documented errors, never
+  silently ignored.
+
+Source: reference §6.2, §6.4, §6.16, §12.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from natsd.version import API_LEVEL as API_LEVEL
+
+API_PREFIX: Final = "$JS.API"
+ACK_PREFIX: Final = "$JS.ACK"
+FLOW_CONTROL_PREFIX: Final = "$JS.FC"
+EVENT_PREFIX: Final = "$JS.EVENT"
+METRIC_PREFIX: Final = "$JS.EVENT.METRIC"
+ADVISORY_PREFIX: Final = "$JS.EVENT.ADVISORY"
+SYSTEM_QUEUE: Final = "_sys_"
+
+REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
+SERVER_VERSION_KEY: Final = "_nats.ver"
+SERVER_LEVEL_KEY: Final = "_nats.level"
+
+NAME_BYTES_MAX: Final = 255
+DESCRIPTION_BYTES_MAX: Final = 4 * 1024
+METADATA_BYTES_MAX: Final = 128 * 1024
+HEADER_BYTES_MAX: Final = 64 * 1024
+
+NAMES_LIMIT: Final = 1024
+LIST_LIMIT: Final = 256
+SUBJECT_DETAILS_LIMIT: Final = 100_000
+REQUEST_QUEUE_LIMIT: Final = 10_000
+
+_FORBIDDEN: Final = frozenset(" .*>\\/\x7f") | {chr(code) for code in range(32)}
+
+
+def is_valid_asset_name(name: str) -> bool:
+    """A stream's or consumer's: it is one token of a subject, and a directory."""
+    return bool(name) and _FORBIDDEN.isdisjoint(name)
+
+
+def byte_length(text: str) -> int:
+    """Limits on texts count bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def metadata_length(metadata: Mapping[str, str]) -> int:
+    """Bytes of all keys and values."""
+    return sum(byte_length(key) + byte_length(value) for key, value in metadata.items())
+
+
+def domain_api_prefix(domain: str) -> str:
+    """What stands for `$JS.API` in requests that name the domain."""
+    return f"$JS.{domain}.API"
+
+
+def pull_subject(stream: str, consumer: str) -> str:
+    """Where pull requests arrive."""
+    return f"{API_PREFIX}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+
+
+def ack_subjects(stream: str, consumer: str, domain: str, account_hash: str) -> tuple[str, str]:
+    """Where acknowledgements arrive: the old form and the one with domain and account."""
+    return (
+        f"{ACK_PREFIX}.{stream}.{consumer}.>",
+        f"{ACK_PREFIX}.{domain or '_'}.{account_hash}.{stream}.{consumer}.>",
+    )
+
+
+def flow_control_subject(stream: str, consumer: str) -> str:
+    """Where flow control is answered."""
+    return f"{FLOW_CONTROL_PREFIX}.{stream}.{consumer}.*"
+
+
+def direct_get_subjects(stream: str) -> tuple[str, str]:
+    """Where direct gets arrive: with a body, and for the last message of the subject behind."""
+    return f"{API_PREFIX}.DIRECT.GET.{stream}", f"{API_PREFIX}.DIRECT.GET.{stream}.>"

@@ -1,0 +1,2 @@
+class AckQueue:
+    count: int

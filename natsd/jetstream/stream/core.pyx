@@ -1,0 +1,450 @@
+"""StreamCore: a stream's log, how far it may be shown, and who reads it.
+
+    store: committed ─▶ advance ─▶ visible ─┬─ filters' SubList ─▶ reader.appeared, hungry: submit
+                                            └─ hungry readers of everything: submit
+    log: a message is let go of ─▶ observer ─▶ slot ─▶ the readers it concerns: vanished
+    consumer: acked ─▶ does another reader need it? ─▶ removed, by work queue and interest retention
+
+Promise
+- Nothing is shown, counted as pending or delivered before it is durable (`visible`).
+- What it costs to tell readers does not depend on how many there are, but on how many a message
+  concerns: filters stand in a SubList, and what was found for a subject is remembered by its slot.
+- A filtered reader hears of each message it matches when that appears and when it vanishes, or that
+  it has to count anew (`recount`).
+- A message that nobody needs any more is removed; where that needs a block that is not in memory,
+  one task fetches it. Looking at a whole stream again (a reader went away) goes in slices.
+
+Source: nats-server 2.14 reference 6.4 (retention), "Durability" of the design.
+"""
+
+import asyncio
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.core.outlet cimport Outlet
+from natsd.core.sublist cimport SubList
+from natsd.core.subject cimport wire_bytes
+from natsd.core.subscription cimport Subscription
+from natsd.jetstream.scheduler cimport Actor, Scheduler
+from natsd.jetstream.stream.slot_readers cimport SlotReaders
+from natsd.store.block cimport FOUND, MsgBlock
+from natsd.store.block_index cimport NO_SLOT
+from natsd.store.log cimport NEEDS_BLOCK
+from natsd.store.observer cimport LogObserver
+from natsd.store.record cimport RecordView
+from natsd.store.sequence_set cimport SequenceSet
+
+from natsd.store.errors import StoreError
+
+cdef enum:
+    RECHECKED_PER_SLICE = 512
+    SETTLED_PER_SLICE = 512
+
+RETENTIONS = {"limits": LIMITS, "interest": INTEREST, "workqueue": WORKQUEUE}
+
+
+cdef class Reader(Actor):
+    """See core.pxd; this one wants nothing."""
+
+    cdef int appeared(self, uint64_t sequence) except -1:
+        return 0
+
+    cdef int vanished(self, uint64_t sequence) except -1:
+        return 0
+
+    cdef int recount(self) except -1:
+        return 0
+
+    cdef bint needs(self, uint64_t sequence) except -1:
+        return False
+
+
+cdef class CallbackReader(Reader):
+    """A reader in Python, for what is not per message: `handler` has `work()`,
+    `appeared(sequence)`, `vanished(sequence)`, `recount()` and `needs(sequence)`."""
+
+    def __init__(self, handler):
+        self.handler = handler
+
+    def await_more(self) -> None:
+        """Have `work` called when there is more than what is visible now."""
+        self.stream.await_more(self)
+
+    def acked(self, uint64_t sequence) -> None:
+        """It needs this message no more."""
+        self.stream.acked(self, sequence)
+
+    cdef bint run(self, int64_t now_ns) except? -1:
+        self.handler.work()
+        return False
+
+    cdef int appeared(self, uint64_t sequence) except -1:
+        self.handler.appeared(sequence)
+        return 0
+
+    cdef int vanished(self, uint64_t sequence) except -1:
+        self.handler.vanished(sequence)
+        return 0
+
+    cdef int recount(self) except -1:
+        self.handler.recount()
+        return 0
+
+    cdef bint needs(self, uint64_t sequence) except -1:
+        return self.handler.needs(sequence)
+
+
+cdef class CoreObserver(LogObserver):
+    """What the log tells its stream."""
+
+    cdef StreamCore stream
+
+    cdef int removed(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
+        return self.stream.going(sequence, slot, block)
+
+    cdef int emptied(self) except -1:
+        cdef StreamCore stream = self.stream
+        stream.known.forget()
+        if stream.ingest is not None:
+            stream.scheduler.submit(stream.ingest)
+        return stream.recount_soon()
+
+
+cdef class StreamCore(Actor):
+    def __init__(
+        self, str name not None, store not None, Outlet outlet not None,
+        Scheduler scheduler not None,
+    ):
+        """All that the store holds is durable and visible already."""
+        cdef CoreObserver observer = CoreObserver()
+        self.name = name
+        self.store = store
+        self.log = store.log
+        self.outlet = outlet
+        self.scheduler = scheduler
+        self.visible = store.durable_sequence
+        self.filters = SubList()
+        self.filtered = {}
+        self.unfiltered = {}
+        self.hungry = []
+        self.known = SlotReaders()
+        self.unsettled = SequenceSet()
+        observer.stream = self
+        self.observer = observer
+        self.log.set_observer(observer)
+        store.set_durability_listener(self)
+
+    # Readers
+
+    def add_reader(self, Reader reader not None, filters=()) -> None:
+        """From now on `reader` hears of what appears; what is visible already it has to count
+        itself. No filter is all messages."""
+        cdef list wanted = [wire_bytes(text) for text in filters if text and text != ">"]
+        assert reader.stream is None
+        reader.stream = self
+        reader.is_hungry = False
+        reader.is_filtered = len(wanted) > 0 and len(wanted) == len(filters)
+        if not reader.is_filtered:
+            self.unfiltered[reader] = None
+            return
+        self.filtered[reader] = None
+        reader.subscriptions = [Subscription(text, sink=reader) for text in wanted]
+        for subscription in reader.subscriptions:
+            self.filters.insert(subscription)
+        self.known.forget()
+
+    def remove_reader(self, Reader reader not None, *, is_gone=True) -> None:
+        """It hears no more. `is_gone`: for good, so that what only it was interested in may go."""
+        if reader.stream is not self:
+            return
+        reader.stream = None
+        reader.is_hungry = False
+        if reader.is_filtered:
+            self.filters.remove_batch(reader.subscriptions)
+            for subscription in reader.subscriptions:
+                subscription.detach()
+            reader.subscriptions = None
+            del self.filtered[reader]
+            self.known.forget()
+        else:
+            del self.unfiltered[reader]
+        if is_gone and self.retention == INTEREST:
+            self.recheck_soon()
+
+    def change_filters(self, Reader reader not None, filters) -> None:
+        """It wants other messages, and will count them itself."""
+        cdef bint was_hungry = reader.is_hungry
+        self.remove_reader(reader)
+        self.add_reader(reader, filters)
+        if was_hungry:
+            self.scheduler.submit(reader)
+
+    def set_retention(self, str retention not None) -> None:
+        """`limits`, `interest` or `workqueue`."""
+        cdef Retention before = self.retention
+        self.retention = RETENTIONS[retention]
+        if self.retention == INTEREST and before != INTEREST:
+            self.recheck_soon()
+
+    def has_interest(self, subject) -> bool:
+        """Does any reader's filter match that subject?"""
+        cdef bytes text = wire_bytes(subject)
+        return self.is_wanted(text, len(text))
+
+    cdef bint is_wanted(self, const char* subject, Py_ssize_t length) except -1:
+        if self.unfiltered:
+            return True
+        return len(self.filtered) > 0 and self.filters.lookup(subject, length).plain_count > 0
+
+    @property
+    def reader_count(self) -> int:
+        return len(self.filtered) + len(self.unfiltered)
+
+    # What appears
+
+    def durable(self, uint64_t sequence) -> None:
+        """The store's: all up to there is on disk."""
+        self.advance(sequence)
+
+    def failed(self, error) -> None:
+        """The store's: appends were rolled back to what was durable. Removals were as well, so what
+        was acknowledged is looked at again."""
+        if self.commit_failed is not None:
+            self.commit_failed(error)
+        self.known.forget()
+        self.recount_soon()
+        if self.retention != LIMITS:
+            self.recheck_soon()
+
+    cdef int advance(self, uint64_t durable) except -1:
+        cdef uint64_t first = self.visible + 1
+        cdef Reader reader
+        cdef list hungry
+        if durable < self.visible:      # the stream was truncated
+            self.visible = durable
+            self.recount_soon()
+        if durable <= self.visible or self.is_closed:
+            return 0
+        self.visible = durable
+        if self.filtered:
+            self.show(first, durable)
+        if self.hungry:
+            hungry = self.hungry
+            self.hungry = []
+            for reader in hungry:
+                if reader.stream is self:
+                    self.feed(reader)
+        if self.ingest is not None and self.log.is_undoable:
+            self.scheduler.submit(self.ingest)
+        if self.republisher is not None:
+            self.scheduler.submit(self.republisher)
+        if self.unsettled.count:
+            self.settle_soon()
+        return 0
+
+    cdef int feed(self, Reader reader) except -1:
+        if reader.is_hungry:
+            reader.is_hungry = False
+            self.scheduler.submit(reader)
+        return 0
+
+    cdef int await_more(self, Reader reader) except -1:
+        assert reader.stream is self
+        if not reader.is_hungry:
+            reader.is_hungry = True
+            if not reader.is_filtered:
+                self.hungry.append(reader)
+        return 0
+
+    cdef int show(self, uint64_t first, uint64_t last) except -1:
+        """Tell filtered readers what appeared."""
+        cdef uint64_t sequence = first
+        cdef MsgBlock block = None
+        cdef tuple readers
+        cdef Reader reader
+        while self.log.next_live(sequence, &sequence) and sequence <= last:
+            if block is None or sequence > block.last_sequence:
+                block = self.log.blocks.holding(sequence)
+            readers = self.concerned(sequence, block.slot_of(sequence), block)
+            if readers is None:
+                for reader in self.filtered:
+                    self.feed(reader)
+                return self.recount_soon()
+            for reader in readers:
+                reader.appeared(sequence)
+                self.feed(reader)
+            sequence += 1
+        return 0
+
+    cdef tuple concerned(self, uint64_t sequence, uint32_t slot, MsgBlock block):
+        """The filtered readers of a message; None if its block is not in memory."""
+        cdef RecordView view
+        cdef tuple readers
+        if slot == NO_SLOT:
+            return None
+        readers = self.known.readers_of(self.log.subjects, slot)
+        if readers is None and block.view(sequence, &view) == FOUND:
+            readers = self.known.learn(
+                self.log.subjects, slot, self.filters.lookup(view.subject, view.subject_len)
+            )
+        return readers
+
+    # What vanishes
+
+    cdef int going(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
+        cdef tuple readers
+        cdef Reader reader
+        if self.ingest is not None and not self.ingest.is_queued:
+            self.scheduler.submit(self.ingest)      # it counts what is used
+        if sequence > self.visible or not self.filtered:
+            return 0
+        readers = self.concerned(sequence, slot, block)
+        if readers is None:
+            return self.recount_soon()
+        for reader in readers:
+            reader.vanished(sequence)
+        return 0
+
+    cdef int recount_soon(self) except -1:
+        self.needs_recount = True
+        self.scheduler.submit(self)
+        return 0
+
+    # What nobody needs
+
+    cdef int acked(self, Reader by, uint64_t sequence) except -1:
+        if self.retention == LIMITS or sequence > self.visible or not self.log.is_here(sequence):
+            return 0
+        if self.settle(sequence, by) == UNKNOWN:
+            self.put_off(sequence)
+        return 0
+
+    cdef Need need_of(self, uint64_t sequence, Reader but) except? UNKNOWN:
+        """Do readers, one excepted, need a message that is there? In a work queue, one that no
+        reader asked for is needed too."""
+        cdef MsgBlock block
+        cdef tuple readers = ()
+        cdef Reader reader
+        for reader in self.unfiltered:
+            if reader is not but and reader.needs(sequence):
+                return NEEDED
+        if self.filtered:
+            block = self.log.blocks.holding(sequence)
+            readers = self.concerned(sequence, block.slot_of(sequence), block)
+            if readers is None:
+                return UNKNOWN
+            for reader in readers:
+                if reader is not but and reader.needs(sequence):
+                    return NEEDED
+        if self.retention == WORKQUEUE and but is None and not self.unfiltered and not readers:
+            return NEEDED
+        return UNNEEDED
+
+    cdef Need settle(self, uint64_t sequence, Reader but) except? UNKNOWN:
+        """Remove a message that is there, if nobody needs it."""
+        cdef Need need = UNNEEDED
+        if self.retention == INTEREST or but is None:
+            need = self.need_of(sequence, but)
+        if need == UNNEEDED:
+            self.remove(sequence)
+        return need
+
+    cdef int remove(self, uint64_t sequence) except -1:
+        if self.log.refusal is not None or self.log.remove(sequence, False) == NEEDS_BLOCK:
+            return self.put_off(sequence)
+        if self.log.needs_care or not self.log.is_told:
+            self.log.tell()
+        return 0
+
+    cdef int put_off(self, uint64_t sequence) except -1:
+        self.unsettled.add_run(sequence, sequence)
+        self.settle_soon()
+        return 0
+
+    def settle_soon(self) -> None:
+        """Have what was put off looked at, by one task."""
+        if self.settling is None and not self.is_closed and self.log.refusal is None:
+            self.settling = self.scheduler.reactor.loop.create_task(self._settle_all())
+
+    async def _settle_all(self) -> None:
+        """Until nothing is left, or the store takes no changes: it is tried again when it does."""
+        left = SETTLED_PER_SLICE
+        try:
+            while self.unsettled and self.log.refusal is None:
+                block = self.cold_block()
+                if block is not None:
+                    await self.store.fetch(block)
+                self.settle_first()
+                left -= 1
+                if left == 0:
+                    left = SETTLED_PER_SLICE
+                    await asyncio.sleep(0)
+        except StoreError:
+            pass        # closed, or the block cannot be read: what is to be removed stays
+        finally:
+            self.settling = None
+
+    cdef MsgBlock cold_block(self):
+        """The block that the first of what was put off needs, unless that is in memory."""
+        cdef uint64_t sequence = 0
+        cdef RecordView view
+        cdef MsgBlock block
+        if not self.unsettled.find_present(1, &sequence) or not self.log.is_here(sequence):
+            return None
+        block = self.log.blocks.holding(sequence)
+        return None if block.view(sequence, &view) == FOUND else block
+
+    cdef int settle_first(self) except -1:
+        """The first of what was put off, with its block in memory. If it still cannot be told who
+        needs it, its record is damaged: it stays."""
+        cdef uint64_t sequence = 0
+        if self.unsettled.find_present(1, &sequence):
+            self.unsettled.discard_run(sequence, sequence)
+            if self.retention != LIMITS and self.log.is_here(sequence):
+                self.settle(sequence, None)
+        return 0
+
+    def recheck_soon(self) -> None:
+        """Look at every message anew: does anybody need it?"""
+        self.recheck_from = 1
+        self.scheduler.submit(self)
+
+    @property
+    def is_rechecking(self) -> bool:
+        """There is work left that removes what nobody needs."""
+        return self.recheck_from > 0 or self.unsettled.count > 0
+
+    cdef bint recheck(self) except -1:
+        """A slice; True: there is more."""
+        cdef int left = RECHECKED_PER_SLICE
+        cdef uint64_t sequence = self.recheck_from
+        if self.retention == LIMITS or self.is_closed:
+            self.recheck_from = 0
+            return False
+        while left > 0 and self.log.next_live(sequence, &sequence) and sequence <= self.visible:
+            if self.settle(sequence, None) == UNKNOWN:
+                self.put_off(sequence)
+            sequence += 1
+            left -= 1
+        self.recheck_from = sequence if left == 0 else 0
+        return self.recheck_from > 0
+
+    cdef bint run(self, int64_t now_ns) except? -1:
+        cdef Reader reader
+        if not self.log.is_undoable:    # all that is done is durable
+            self.advance(self.log.edges.last)
+        if self.needs_recount:
+            self.needs_recount = False
+            for reader in list(self.filtered):
+                reader.recount()
+            for reader in list(self.unfiltered):
+                reader.recount()
+        return self.recheck_from > 0 and self.recheck()
+
+    def close(self) -> None:
+        """The stream goes away: nothing is shown or removed any more."""
+        self.is_closed = True
+        self.log.set_observer(None)
+        self.store.set_durability_listener(None)
+        if self.settling is not None:
+            self.settling.cancel()

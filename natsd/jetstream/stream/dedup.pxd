@@ -1,0 +1,65 @@
+"""Which message ids were seen within the duplicate window."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef enum:
+    SEEN_PAGE_BITS = 8
+    SEEN_PAGE = 1 << SEEN_PAGE_BITS
+    BUCKET_PAGE_BITS = 9
+    BUCKET_PAGE = 1 << BUCKET_PAGE_BITS
+
+cdef struct SeenId:
+    uint64_t hash
+    uint64_t sequence
+    int64_t time_ns
+    uint64_t next               # number + 1 of the next one in its bucket; 0: none
+    uint32_t text_at            # in its page's text
+    uint32_t text_len
+    bint is_listed              # False: another message has the id since
+
+cdef struct SeenPage:
+    SeenId ids[SEEN_PAGE]
+    char* text
+    uint32_t text_used
+    uint32_t text_room
+
+
+cdef class DuplicateWindow:
+    # Ids are numbered as they come; those from `head` to `tail` - 1 are here.
+    cdef SeenPage** pages       # the page of number n: pages[(n >> SEEN_PAGE_BITS) - page_base]
+    cdef uint64_t page_base
+    cdef uint64_t page_count
+    cdef uint64_t page_room
+    cdef uint64_t head
+    cdef uint64_t tail
+    # Linear hashing: one bucket more for each id more.
+    cdef uint64_t** buckets
+    cdef uint64_t bucket_count
+    cdef uint64_t bucket_pages
+    cdef uint64_t mask          # 2^n - 1, at least bucket_count - 1
+    cdef uint64_t seed
+    cdef readonly uint64_t count        # listed ones
+
+    # The sequence of the message with that id that is younger than `since_ns`; 0: there is none.
+    cdef uint64_t find(self, const char* id, size_t length, int64_t since_ns) noexcept nogil
+    # Sequences increase. The id is copied.
+    cdef int add(self, const char* id, size_t length, uint64_t sequence, int64_t time_ns) except -1
+    # Forget what is of `until_ns` or older, at most `most` ids. True: there is more.
+    cdef bint expire(self, int64_t until_ns, uint64_t most) except -1
+    # True: there is more above `sequence`.
+    cdef bint forget_above(self, uint64_t sequence, uint64_t most) except -1
+    cdef int64_t oldest_ns(self) noexcept nogil         # of the oldest one; 0: there is none
+
+    cdef SeenId* entry(self, uint64_t number) noexcept nogil
+    cdef const char* text_of(self, uint64_t number) noexcept nogil
+    cdef uint64_t* bucket_of(self, uint64_t hash) noexcept nogil
+    cdef SeenId* look_up(
+        self, uint64_t hash, const char* id, size_t length, uint64_t* number
+    ) noexcept nogil
+    cdef void unlist(self, uint64_t number) noexcept nogil
+    cdef int add_bucket(self) except -1
+    cdef void drop_bucket(self) noexcept nogil
+    cdef SeenPage* page_for(self, uint64_t number) except NULL
+    cdef int add_text(self, SeenPage* page, const char* id, uint32_t length) except -1
+    cdef void drop_first_page(self) noexcept nogil
+    cdef void release(self) noexcept nogil

@@ -1,0 +1,48 @@
+"""What a publisher's headers ask of a stream, found in one pass."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+
+cdef enum HeaderName:           # an index into PublishHeaders.values
+    MESSAGE_ID = 0
+    EXPECTED_STREAM
+    EXPECTED_LAST_SEQUENCE
+    EXPECTED_LAST_MESSAGE_ID
+    EXPECTED_LAST_SUBJECT_SEQUENCE
+    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT
+    ROLLUP
+    TTL
+    INCREMENT
+    SCHEDULE
+    SCHEDULE_TIME_ZONE
+    SCHEDULE_NEXT
+    SCHEDULER
+    BATCH_ID
+    REQUEST_INFO
+    HEADER_NAMES
+
+cdef struct HeaderValue:
+    const char* at
+    Py_ssize_t length
+
+cdef struct PublishHeaders:
+    uint32_t found              # bit of each name that is there, if only with an empty value
+    HeaderValue values[HEADER_NAMES]
+
+
+# Fills `out`; values point into the block. The first one of a name counts.
+cdef void find_publish_headers(
+    const char* block, Py_ssize_t length, PublishHeaders* out
+) noexcept nogil
+
+cdef inline bint header_given(PublishHeaders* headers, HeaderName name) noexcept nogil:
+    """Is it there, with a value that is not empty?"""
+    return headers.found >> <int> name & 1 and headers.values[<int> name].length > 0
+
+# A decimal number; what is none is 2^64 - 1, as for nats-server.
+cdef uint64_t header_number(HeaderValue* value) noexcept nogil
+
+# The block without its status and without Nats-Request-Info, as it is stored; `out` has room for
+# it. The length, 0 if nothing is left.
+cdef Py_ssize_t strip_headers(const char* block, Py_ssize_t length, char* out) noexcept nogil
+cdef bint has_status(const char* block, Py_ssize_t length) noexcept nogil

@@ -1,0 +1,30 @@
+"""How long a message is to live, as its `Nats-TTL` header says it.
+
+Source: nats-server 2.14 reference 6.7: `never`, a Go duration of a second and more, or seconds.
+"""
+
+from typing import Final
+
+from natsd.config.durations import DurationError, parse_duration_ns
+
+NEVER: Final = -1
+_SECOND_NS: Final = 1_000_000_000
+
+
+class InvalidLifetime(ValueError):
+    """Nothing that a lifetime can be."""
+
+
+def parse_lifetime(text: bytes) -> int:
+    """Whole seconds; NEVER: it does not expire; 0: none was given. Raises InvalidLifetime."""
+    if text.lower() == b"never":
+        return NEVER
+    if text.isdigit() and text != b"0":  # a bare 0 is read as a duration: it is too short
+        return int(text)
+    try:
+        duration_ns = parse_duration_ns(text.decode())
+    except (DurationError, UnicodeDecodeError):
+        raise InvalidLifetime from None
+    if duration_ns < _SECOND_NS:
+        raise InvalidLifetime
+    return duration_ns // _SECOND_NS

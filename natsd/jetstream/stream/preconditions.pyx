@@ -1,0 +1,231 @@
+"""Preconditions: what a publisher's headers demand, checked against everything appended so far.
+
+The order of the checks is part of the contract: a publish that breaks several rules is refused for
+the first one.
+
+    check       Nats-Incr · Expected-Stream · TTL · Expected-Last-Subject-Sequence (-Subject)
+                · Expected-Last-Sequence · Schedule, Schedule-Next, Scheduler
+    (the caller looks for a duplicate here)
+    check_late  Expected-Last-Msg-Id · Rollup
+    (the caller looks at sizes, resources and interest here)
+    check_lifetime   a Nats-TTL that is none
+
+Promise
+- What is not durable yet counts: decisions are made against the appended state.
+- A stream that has no counters, schedules or TTLs of messages refuses what asks for them.
+- Where the last message of a subject is only known to lie in a block that is not in memory, the
+  publish is refused as `temporarily unavailable` (10163) and the block is fetched: sent again, it
+  is decided. That can only happen when the subject's last message was removed by hand.
+
+Source: nats-server 2.14 reference 6.7; the order: nats-server, tried.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcmp
+
+from natsd.core.subject cimport subject_is_literal, subject_is_valid
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.headers cimport (
+    EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, EXPECTED_STREAM, INCREMENT, ROLLUP, SCHEDULE,
+    SCHEDULE_NEXT, SCHEDULE_TIME_ZONE, SCHEDULER, TTL, HeaderValue, PublishHeaders, header_given,
+    header_number,
+)
+from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, MessageLog, Outcome
+
+from natsd.core.quoting import quoted
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.stream.answers import refusal
+from natsd.jetstream.stream.lifetimes import InvalidLifetime, parse_lifetime
+from natsd.store.errors import ColdBlock, StoreError
+from natsd.store.search import LastMatch
+
+cdef enum:
+    SEARCH_STEPS_MAX = 4        # of about a millisecond each, for a pattern
+    SEARCH_STEP = 400_000
+
+
+cdef inline bytes text_of(HeaderValue* value):
+    return value.at[:value.length]
+
+
+cdef inline bint equals(HeaderValue* value, const char* text, Py_ssize_t length) noexcept:
+    return value.length == length and memcmp(value.at, text, length) == 0
+
+
+cdef inline str shown(bytes text):
+    return text.decode("utf-8", "surrogateescape")
+
+
+cdef bint is_integer(bytes text):
+    """An optional sign, then digits, as many as there are."""
+    digits = text[1:] if text[:1] in (b"+", b"-") else text
+    return digits.isdigit()
+
+
+cdef class Preconditions:
+    def __init__(self, StreamCore stream not None, bint allows_rollup):
+        self.stream = stream
+        self.name = stream.name.encode("utf-8", "surrogateescape")
+        self.allows_rollup = allows_rollup
+        self.refusals = {}
+
+    cdef bytes refuse(self, error_id):
+        answer = self.refusals.get(error_id)
+        if answer is None:
+            answer = refusal(self.stream.name, api_error(error_id))
+            self.refusals[error_id] = answer
+        return answer
+
+    cdef bytes check(
+        self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
+    ):
+        cdef HeaderValue* value
+        cdef bytes answer = None
+        if header_given(headers, INCREMENT):
+            return self.check_increment(headers)
+        if header_given(headers, EXPECTED_STREAM):
+            value = &headers.values[<int> EXPECTED_STREAM]
+            if not equals(value, self.name, len(self.name)):
+                return self.refuse(ErrorId.JSStreamNotMatchErr)
+        if header_given(headers, TTL) and self.lifetime_of(headers) == LIFETIME:
+            return self.refuse(ErrorId.JSMessageTTLDisabledErr)
+        if header_given(headers, EXPECTED_LAST_SUBJECT_SEQUENCE):
+            answer = self.check_subject_sequence(headers, subject, subject_len)
+        elif header_given(headers, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT):
+            return self.refuse(ErrorId.JSStreamExpectedLastSeqPerSubjectInvalid)
+        if answer is not None:
+            return answer
+        if header_given(headers, EXPECTED_LAST_SEQUENCE):
+            value = &headers.values[<int> EXPECTED_LAST_SEQUENCE]
+            if header_number(value) != self.stream.log.edges.last:
+                return self.wrong_sequence(self.stream.log.edges.last)
+        return self.check_schedule(headers, subject, subject_len)
+
+    cdef bytes check_increment(self, PublishHeaders* headers):
+        """A counter's increment: this stream has no counters."""
+        if is_integer(text_of(&headers.values[<int> INCREMENT])):
+            return self.refuse(ErrorId.JSMessageIncrDisabledErr)
+        return self.refuse(ErrorId.JSMessageIncrInvalidErr)
+
+    cdef Lifetime lifetime_of(self, PublishHeaders* headers) except? BAD_LIFETIME:
+        try:
+            seconds = parse_lifetime(text_of(&headers.values[<int> TTL]))
+        except InvalidLifetime:
+            return BAD_LIFETIME
+        return LIFETIME if seconds else NO_LIFETIME
+
+    cdef bytes check_lifetime(self, PublishHeaders* headers):
+        if header_given(headers, TTL) and self.lifetime_of(headers) == BAD_LIFETIME:
+            return self.refuse(ErrorId.JSMessageTTLInvalidErr)
+        return None
+
+    cdef bytes check_schedule(
+        self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
+    ):
+        cdef HeaderValue* scheduler = &headers.values[<int> SCHEDULER]
+        cdef bint is_purge
+        if header_given(headers, SCHEDULE) or headers.found >> <int> SCHEDULE_TIME_ZONE & 1:
+            return self.refuse(ErrorId.JSMessageSchedulesDisabledErr)
+        if header_given(headers, SCHEDULE_NEXT):
+            is_purge = equals(&headers.values[<int> SCHEDULE_NEXT], b"purge", 5)
+            if (
+                not is_purge or not header_given(headers, SCHEDULER)
+                or equals(scheduler, subject, subject_len)
+                or not subject_is_valid(scheduler.at, scheduler.length)
+                or not subject_is_literal(scheduler.at, scheduler.length)
+            ):
+                return self.refuse(ErrorId.JSMessageSchedulesSchedulerInvalidErr)
+            return self.refuse(ErrorId.JSMessageSchedulesDisabledErr)
+        if header_given(headers, SCHEDULER):
+            return self.refuse(ErrorId.JSMessageSchedulesSchedulerInvalidErr)
+        return None
+
+    cdef bytes check_late(self, PublishHeaders* headers, const char* last_id, size_t last_id_len):
+        cdef bytes rollup, last
+        if header_given(headers, EXPECTED_LAST_MESSAGE_ID):
+            if not equals(&headers.values[<int> EXPECTED_LAST_MESSAGE_ID], last_id, last_id_len):
+                last = last_id[:last_id_len]
+                return refusal(
+                    self.stream.name,
+                    api_error(ErrorId.JSStreamWrongLastMsgIDErrF, id=shown(last)),
+                )
+        if not header_given(headers, ROLLUP):
+            return None
+        if not self.allows_rollup:
+            return self.rollup_failed("rollup not permitted")
+        rollup = text_of(&headers.values[<int> ROLLUP]).lower()
+        if rollup not in (b"sub", b"all"):
+            return self.rollup_failed(f"rollup value invalid: {quoted(shown(rollup))}")
+        return None
+
+    cdef bytes rollup_failed(self, str text):
+        return refusal(self.stream.name, api_error(ErrorId.JSStreamRollupFailedF, err=text))
+
+    # Sequences of subjects
+
+    cdef bytes check_subject_sequence(
+        self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
+    ):
+        cdef uint64_t wanted = header_number(
+            &headers.values[<int> EXPECTED_LAST_SUBJECT_SEQUENCE]
+        )
+        cdef uint64_t last = 0
+        cdef int outcome
+        if header_given(headers, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT):
+            subject = headers.values[<int> EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT].at
+            subject_len = headers.values[<int> EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT].length
+        outcome = self.last_of(subject, subject_len, &last)
+        if outcome == NEEDS_BLOCK:
+            return self.refuse(ErrorId.JSStreamExpectedLastSeqPerSubjectNotReady)
+        if last != wanted:
+            return self.wrong_sequence(last)
+        return None
+
+    cdef bytes wrong_sequence(self, uint64_t sequence):
+        error = api_error(ErrorId.JSStreamWrongLastSequenceErrF, seq=sequence)
+        return refusal(self.stream.name, error)
+
+    cdef int last_of(self, const char* subject, Py_ssize_t length, uint64_t* found) except -2:
+        cdef MessageLog log = self.stream.log
+        cdef int64_t slot
+        cdef Outcome outcome
+        found[0] = 0
+        if not subject_is_literal(subject, length):
+            return self.last_of_pattern(subject[:length], found)
+        slot = log.subjects.find(subject, length)
+        if slot < 0 or log.subjects.record(slot).count == 0:
+            return GONE
+        outcome = log.exact_last(slot, found)
+        if outcome == NEEDS_BLOCK:
+            self.fetch(log.wanted)
+        elif outcome == GONE:
+            found[0] = 0
+        return outcome
+
+    cdef int last_of_pattern(self, bytes pattern, uint64_t* found) except -2:
+        if not subject_is_valid(pattern, len(pattern)):
+            return GONE
+        operation = LastMatch(self.stream.log, self.stream.store.filter_of(shown(pattern)))
+        try:
+            for _ in range(SEARCH_STEPS_MAX):
+                if operation.step(SEARCH_STEP):
+                    found[0] = operation.result
+                    return DONE if found[0] else GONE
+        except ColdBlock as cold:
+            self.fetch(cold.block)
+        return NEEDS_BLOCK
+
+    cdef int fetch(self, block) except -1:
+        """Have a block ready for the next try."""
+        if self.fetching is None:
+            self.fetching = self.stream.scheduler.reactor.loop.create_task(self._fetch(block))
+        return 0
+
+    async def _fetch(self, block) -> None:
+        try:
+            await self.stream.store.fetch(block)
+        except StoreError:
+            pass        # the next try says what is wrong
+        finally:
+            self.fetching = None

@@ -1,0 +1,742 @@
+"""Ingest: what is published to a stream's subjects becomes messages, and publishers are answered.
+
+    deliver ─▶ check ─▶ propose ─▶ apply ─▶ log                        inside the publisher's turn
+                 │                   └─▶ answer, waiting for its sequence to be durable
+                 └─▶ refusal, waiting for what it was checked against
+    run: what became durable ─▶ answers, in the order of the messages   at the end of a turn
+
+Promise
+- No Python object is made for a message: what it asks for is found in one pass over its headers,
+  its record is written once, its ack is put together from a prefix and a number.
+- Everything is decided against what was appended so far, durable or not; nothing is answered before
+  what it rests on is durable. A commit that fails answers with the error, and takes ids back.
+- A message is stored under the next sequence with the time that `check` read: `apply` reads no
+  clock and checks nothing, so that replicas do the same.
+- Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
+  ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
+- A rollup that removes more than ROLLED_MAX messages goes on in a task; its publisher, and those
+  behind it, are answered when it is durable.
+
+Source: nats-server 2.14 reference 6.7; "Durability" of the design.
+"""
+
+import asyncio
+import collections
+import secrets
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy
+
+from natsd.core.match_result cimport MatchResult
+from natsd.core.subject cimport wire_bytes
+from natsd.core.subscription cimport Message, Subscription
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.stream.ack_queue cimport (
+    DUPLICATE, STORED, TEXT, AckQueue, Answer, AnswerKind,
+)
+from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
+from natsd.jetstream.stream.core cimport INTEREST, StreamCore
+from natsd.jetstream.stream.dedup cimport DuplicateWindow
+from natsd.jetstream.stream.headers cimport (
+    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, PublishHeaders, find_publish_headers, has_status,
+    header_given, strip_headers,
+)
+from natsd.jetstream.stream.preconditions cimport Preconditions
+from natsd.jetstream.stream.republish cimport Republisher
+from natsd.jetstream.stream.transform cimport SubjectTransform
+from natsd.jetstream.usage cimport Usage
+from natsd.store.block cimport COLD, FOUND, Found
+from natsd.store.log cimport DONE
+from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, record_size
+from natsd.store.subject_index cimport is_exact
+
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.stream.answers import BUSY_HEADERS, ack_prefix, refusal, store_error
+from natsd.store.errors import ColdBlock, DamagedEncoding, LimitExceeded, StoreError
+
+cdef enum:
+    HEADERS_MAX = 65_535
+    ROLLED_MAX = 64             # removals of a rollup before it is left to a task
+    ACKS_PER_SLICE = 512
+    BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
+    TAIL_BYTES = 64             # of an ack, behind its prefix
+    EXPIRED_PER_ID = 2
+    EXPIRED_PER_SLICE = 4096
+    RECOLLECTED_PER_SLICE = 4096
+
+cdef int64_t SLICE_PAUSE_NS = 1_000_000
+
+TOO_LARGE = "message too large"
+
+
+cdef inline char* put_number(char* to, uint64_t number) noexcept:
+    """In decimal; behind it."""
+    cdef char[20] digits
+    cdef int at = 20
+    while True:
+        at -= 1
+        digits[at] = <char> (c'0' + <int> (number % 10))
+        number //= 10
+        if number == 0:
+            break
+    memcpy(to, &digits[at], 20 - at)
+    return to + (20 - at)
+
+
+cdef inline bint is_fast_batch(const char* reply, Py_ssize_t length) noexcept:
+    return length > 4 and memcmp(reply + length - 4, b".$FI", 4) == 0
+
+
+cdef class Ingest(Actor):
+    def __init__(self, StreamCore stream not None, settings not None, Usage usage not None):
+        """Everything in the log counts as used from now on (`release_usage`)."""
+        self.stream = stream
+        self.log = stream.log
+        self.usage = usage
+        self.window = DuplicateWindow(secrets.randbits(64))
+        self.acks = AckQueue()
+        self.busy = AckQueue()
+        self.rollups = collections.deque()
+        self.configure(settings)
+        stream.ingest = self
+        stream.commit_failed = self.commit_failed
+        self.find_last_id()
+        self.count_bytes()
+
+    def __dealloc__(self):
+        free(self.text)
+        free(self.last_id)
+        free(self.stripped)
+
+    def configure(self, settings not None) -> None:
+        """Take on an IngestSettings. Raises InvalidMapping."""
+        cdef StreamCore stream = self.stream
+        cdef SubjectTransform transform = None
+        cdef Republisher republisher = None
+        cdef char* text
+        if settings.subject_transform is not None:
+            transform = SubjectTransform(settings.subject_transform)
+        if settings.republish is not None:
+            republisher = self.republisher
+            if republisher is None or republisher.settings != settings.republish:
+                republisher = Republisher(stream, settings.republish)
+        self.prefix = ack_prefix(settings.name, settings.domain)
+        text = <char*> realloc(self.text, len(self.prefix) + TAIL_BYTES)
+        if text == NULL:
+            raise MemoryError()
+        self.text = text
+        memcpy(text, PyBytes_AS_STRING(self.prefix), len(self.prefix))
+        self.settings = settings
+        self.transform = transform
+        self.republisher = republisher
+        stream.republisher = republisher
+        self.preconditions = Preconditions(stream, settings.allows_rollup)
+        self.is_memory = settings.is_memory
+        self.no_ack = settings.no_ack
+        self.is_sealed = settings.sealed
+        self.max_msg_size = settings.max_msg_size
+        self.window_ns = settings.duplicate_window_ns
+        if self.window_ns == 0:
+            self.window = DuplicateWindow(secrets.randbits(64))
+        self.backlog = Backlog(
+            stream.scheduler.reactor, settings.buffered_msgs_max, settings.buffered_bytes_max,
+            self.log.edges.last, self.acks, republisher,
+        )
+
+    def pause(self) -> None:
+        """Take nothing from now on."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+
+    def close(self) -> None:
+        """The stream goes away: nothing is taken or answered any more."""
+        self.is_paused = True
+        self.stream.ingest = None
+        self.stream.republisher = None
+        self.stream.commit_failed = None
+        self.acks = AckQueue()
+        self.busy = AckQueue()
+        self.backlog.acks = self.acks
+        self.stream.scheduler.set_deadline(self, 0)
+        if self.rolling is not None:
+            self.rolling.cancel()
+        if self.republisher is not None:
+            self.republisher.close()
+
+    # A publish
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef Py_ssize_t head = message.header_len
+        if sub.closed or self.is_paused:
+            return 0
+        sub.delivered += 1
+        self.take(
+            message.subject, message.subject_len, message.data, head, message.data + head,
+            message.data_len - head, message.reply,
+            0 if message.reply == NULL else message.reply_len,
+        )
+        return 1
+
+    def publish_internal(
+        self, subject not None, bytes headers not None, bytes data not None, bytes reply=None
+    ) -> None:
+        """A publish of the server itself, which checks and answers as any other."""
+        cdef bytes name = wire_bytes(subject)
+        self.take(
+            PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), PyBytes_AS_STRING(headers),
+            PyBytes_GET_SIZE(headers), PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data),
+            NULL if reply is None else PyBytes_AS_STRING(reply),
+            0 if reply is None else PyBytes_GET_SIZE(reply),
+        )
+
+    cdef int take(
+        self, const char* subject, Py_ssize_t subject_len, const char* headers,
+        Py_ssize_t headers_len, const char* data, Py_ssize_t data_len, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        cdef PublishHeaders found
+        cdef Entry entry
+        cdef Pressure pressure = self.backlog.pressure()
+        self.stream.scheduler.submit(self)
+        if pressure != ROOM:
+            self.stream.scheduler.reactor.congested = self.backlog
+            if pressure == FULL:
+                return self.answer_busy(reply, reply_len)
+        entry.subject = subject
+        entry.subject_len = subject_len
+        entry.headers = headers
+        entry.headers_len = headers_len
+        entry.data = data
+        entry.data_len = data_len
+        entry.message_id_len = 0
+        entry.expires_ns = 0
+        entry.rollup = NO_ROLLUP
+        entry.is_skipped = False
+        found.found = 0
+        if headers_len:
+            find_publish_headers(headers, headers_len, &found)
+            if has_status(headers, headers_len) or found.found >> <int> REQUEST_INFO & 1:
+                self.strip(&entry)
+                find_publish_headers(entry.headers, entry.headers_len, &found)
+        return self.admit(&entry, &found, reply, reply_len)
+
+    cdef int strip(self, Entry* entry) except -1:
+        """Leave away what is not stored of the headers."""
+        cdef char* room
+        if entry.headers_len > self.stripped_room:
+            room = <char*> realloc(self.stripped, entry.headers_len)
+            if room == NULL:
+                raise MemoryError()
+            self.stripped = room
+            self.stripped_room = entry.headers_len
+        entry.headers_len = strip_headers(entry.headers, entry.headers_len, self.stripped)
+        entry.headers = self.stripped
+        return 0
+
+    cdef int admit(
+        self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
+    ) except -1:
+        """Check, propose, and answer."""
+        cdef uint64_t original = 0
+        cdef uint64_t wait = self.log.edges.last
+        cdef bytes refused = self.check(entry, headers, reply, reply_len, &original)
+        if original:
+            return self.answer(DUPLICATE, original, original, reply, reply_len, None)
+        if refused is None:
+            try:
+                self.propose(entry)
+                return self.answer(
+                    STORED, entry.sequence, entry.sequence, reply, reply_len, None
+                )
+            except StoreError as error:
+                refused = refusal(self.settings.name, store_error(error))
+        return self.answer(TEXT, wait, 0, reply, reply_len, refused)
+
+    # Check
+
+    cdef bytes check(
+        self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len,
+        uint64_t* original,
+    ):
+        """The answer to a publish that is refused, else None: then the entry is complete, or
+        `original` is the sequence of the message that it is a duplicate of."""
+        cdef bytes refused
+        if is_fast_batch(reply, reply_len):
+            return self.check_batch(entry, ErrorId.JSBatchPublishDisabledErr)
+        if header_given(headers, BATCH_ID):
+            return self.check_batch(entry, ErrorId.JSAtomicPublishDisabledErr)
+        if self.transform is not None:
+            self.transform.apply(
+                entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
+            )
+        if entry.subject_len > SUBJECT_BYTES_MAX or self.size_of(entry) > RECORD_BYTES_MAX:
+            return self.store_failed(TOO_LARGE)
+        if self.is_sealed:
+            return self.preconditions.refuse(ErrorId.JSStreamSealedErr)
+        entry.time_ns = self.stream.scheduler.now()
+        entry.sequence = self.log.edges.last + 1
+        if headers.found:
+            refused = self.check_headers(entry, headers, original)
+            if refused is not None or original[0]:
+                return refused
+        refused = self.check_size(entry)
+        if refused is not None:
+            return refused
+        return self.check_resources(entry, headers)
+
+    cdef bytes check_headers(
+        self, Entry* entry, PublishHeaders* headers, uint64_t* original
+    ):
+        cdef bytes refused = self.preconditions.check(headers, entry.subject, entry.subject_len)
+        if refused is not None:
+            return refused
+        if header_given(headers, MESSAGE_ID):
+            entry.message_id = headers.values[<int> MESSAGE_ID].at
+            entry.message_id_len = headers.values[<int> MESSAGE_ID].length
+            if self.window_ns:
+                original[0] = self.window.find(
+                    entry.message_id, entry.message_id_len, entry.time_ns - self.window_ns
+                )
+                if original[0]:
+                    return None
+        refused = self.preconditions.check_late(headers, self.last_id, self.last_id_len)
+        if refused is None and header_given(headers, ROLLUP):
+            # `sub` or `all`, in any case.
+            entry.rollup = (
+                ROLLUP_SUBJECT if headers.values[<int> ROLLUP].at[0] | 0x20 == c's'
+                else ROLLUP_ALL
+            )
+        return refused
+
+    cdef bytes check_batch(self, Entry* entry, error_id):
+        """A message of a batch, on a stream that takes none."""
+        cdef bytes refused
+        if self.is_sealed:
+            return self.preconditions.refuse(ErrorId.JSStreamSealedErr)
+        refused = self.check_usage(entry)
+        if refused is None and self.is_too_large(entry):
+            refused = self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
+        return self.preconditions.refuse(error_id) if refused is None else refused
+
+    cdef bint is_too_large(self, Entry* entry) noexcept:
+        return 0 <= self.max_msg_size < entry.headers_len + entry.data_len
+
+    cdef bytes check_size(self, Entry* entry):
+        if self.is_too_large(entry):
+            return self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
+        if entry.headers_len > HEADERS_MAX:
+            return self.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
+        return None
+
+    cdef bytes check_usage(self, Entry* entry):
+        cdef bytes refused = self.check_server()
+        return self.check_account(entry) if refused is None else refused
+
+    cdef bytes check_server(self):
+        cdef Usage server = self.usage.server
+        if server is not None and server.exceeds(self.is_memory, 0):
+            self.count_bytes()      # perhaps something was removed in this turn
+            if server.exceeds(self.is_memory, 0):
+                return self.preconditions.refuse(ErrorId.JSInsufficientResourcesErr)
+        return None
+
+    cdef bytes check_account(self, Entry* entry):
+        cdef int64_t size = <int64_t> self.size_of(entry)
+        if self.usage.exceeds(self.is_memory, size):
+            self.count_bytes()
+            if self.usage.exceeds(self.is_memory, size):
+                return self.preconditions.refuse(ErrorId.JSAccountResourcesExceededErr)
+        return None
+
+    cdef bytes check_resources(self, Entry* entry, PublishHeaders* headers):
+        """What only a message that would be stored has to keep to comes after interest."""
+        cdef bytes refused = self.check_server()
+        if refused is not None:
+            return refused
+        if self.stream.retention == INTEREST:
+            if not self.stream.is_wanted(entry.subject, entry.subject_len):
+                entry.is_skipped = True
+                return None
+        refused = self.check_account(entry)
+        if refused is None and headers.found:
+            refused = self.preconditions.check_lifetime(headers)
+        if refused is None and self.log.limit.discard_new:
+            refused = self.check_room(entry, header_given(headers, ROLLUP))
+        return refused
+
+    cdef bytes check_room(self, Entry* entry, bint is_rollup):
+        """Discard new. A rollup makes room on its subject itself."""
+        cdef bint per_subject = self.log.limit.discard_new_per_subject
+        if is_rollup:
+            self.log.limit.discard_new_per_subject = False
+        try:
+            self.log.refuse(
+                self.log.subjects.find(entry.subject, entry.subject_len), self.size_of(entry)
+            )
+        except LimitExceeded as error:
+            return self.store_failed(error.text)
+        except ColdBlock as cold:
+            self.preconditions.fetch(cold.block)
+            return self.preconditions.refuse(ErrorId.JSClusterNotAvailErr)
+        finally:
+            self.log.limit.discard_new_per_subject = per_subject
+        return None
+
+    cdef bytes store_failed(self, str text):
+        return refusal(self.settings.name, api_error(ErrorId.JSStreamStoreFailedF, err=text))
+
+    cdef uint64_t size_of(self, Entry* entry) noexcept:
+        return record_size(entry.subject_len, entry.headers_len, entry.data_len, False)
+
+    # Propose and apply
+
+    cdef int propose(self, Entry* entry) except -1:
+        return self.apply(entry)
+
+    cdef int apply(self, Entry* entry) except -1:
+        cdef uint64_t previous = 0
+        assert entry.sequence == self.log.edges.last + 1
+        self.is_rolling = False
+        if entry.is_skipped:
+            self.log.skip_raw(1)
+        else:
+            if self.republisher is not None:
+                previous = self.previous_of(entry)
+            self.log.append_raw(
+                entry.subject, <uint32_t> entry.subject_len, entry.headers,
+                <uint32_t> entry.headers_len, entry.data, <uint32_t> entry.data_len,
+                entry.time_ns, entry.sequence, entry.expires_ns, False,
+            )
+            if self.republisher is not None:
+                self.republisher.note(
+                    entry.subject, entry.subject_len, entry.sequence, previous
+                )
+        if self.log.is_undoable:
+            self.backlog.note(entry.sequence, self.size_of(entry))
+        self.remember_id(entry)
+        if entry.rollup != NO_ROLLUP:
+            self.roll_up(entry)
+        return self.count_bytes()
+
+    cdef uint64_t previous_of(self, Entry* entry) noexcept:
+        """The last message of the subject; 0: none, or it is not known exactly."""
+        cdef int64_t slot = self.log.subjects.find(entry.subject, entry.subject_len)
+        if slot < 0 or self.log.subjects.record(slot).count == 0:
+            return 0
+        if not is_exact(self.log.subjects.record(slot).last):
+            return 0
+        return self.log.subjects.record(slot).last
+
+    cdef int count_bytes(self) except -1:
+        """Tell the account how much more, or less, there is."""
+        cdef int64_t change = <int64_t> self.log.live_bytes - self.counted_bytes
+        if change:
+            self.counted_bytes += change
+            self.usage.add(self.is_memory, change)
+        return 0
+
+    def count_usage(self) -> None:
+        """After removals: what is used may be less."""
+        self.count_bytes()
+
+    def release_usage(self) -> None:
+        """The stream uses nothing any more."""
+        self.usage.add(self.is_memory, -self.counted_bytes)
+        self.counted_bytes = 0
+
+    # Message ids
+
+    cdef int remember_id(self, Entry* entry) except -1:
+        self.set_last_id(entry.message_id, entry.message_id_len)
+        if entry.message_id_len == 0 or self.window_ns == 0:
+            return 0
+        self.window.expire(entry.time_ns - self.window_ns, EXPIRED_PER_ID)
+        self.window.add(
+            entry.message_id, entry.message_id_len, entry.sequence, entry.time_ns
+        )
+        if self.due_ns == 0:
+            self.stream.scheduler.set_deadline(self, entry.time_ns + self.window_ns)
+        return 0
+
+    cdef int set_last_id(self, const char* id, size_t length) except -1:
+        cdef char* room
+        if length > self.last_id_room:
+            room = <char*> realloc(self.last_id, length)
+            if room == NULL:
+                raise MemoryError()
+            self.last_id = room
+            self.last_id_room = length
+        if length:
+            memcpy(self.last_id, id, length)
+        self.last_id_len = length
+        return 0
+
+    cdef int find_last_id(self) except -1:
+        """From the last message, if it is in memory."""
+        cdef PublishHeaders headers
+        cdef RecordView view
+        cdef uint64_t last = self.log.edges.last
+        self.last_id_len = 0
+        if not self.log.is_here(last):
+            return 0
+        if self.log.blocks.holding(last).view(last, &view) != FOUND or view.headers_len == 0:
+            return 0
+        find_publish_headers(view.headers, view.headers_len, &headers)
+        if header_given(&headers, MESSAGE_ID):
+            self.set_last_id(
+                headers.values[<int> MESSAGE_ID].at, headers.values[<int> MESSAGE_ID].length
+            )
+        return 0
+
+    cdef int expired(self, int64_t now_ns) except -1:
+        """Ids are past their window."""
+        cdef int64_t until_ns = now_ns - self.window_ns
+        if self.window.expire(until_ns, EXPIRED_PER_SLICE):
+            return self.stream.scheduler.set_deadline(self, now_ns + SLICE_PAUSE_NS)
+        if self.window.oldest_ns():
+            self.stream.scheduler.set_deadline(
+                self, max(self.window.oldest_ns() + self.window_ns, now_ns + SLICE_PAUSE_NS)
+            )
+        return 0
+
+    # Rollups
+
+    cdef int roll_up(self, Entry* entry) except -1:
+        if self.remove_before(entry):
+            if self.log.needs_care or not self.log.is_told:
+                self.log.tell()
+            return 0
+        self.is_rolling = True
+        self.rollups.append((
+            None if entry.rollup == ROLLUP_ALL else entry.subject[:entry.subject_len],
+            entry.sequence,
+        ))
+        if self.rolling is None:
+            self.rolling = self.stream.scheduler.reactor.loop.create_task(self._roll())
+        return 0
+
+    cdef bint remove_before(self, Entry* entry) except -1:
+        """What this message replaces. False: that is more than may be done at once."""
+        cdef int left = ROLLED_MAX
+        cdef uint64_t first = 0
+        cdef uint64_t kept = 0 if entry.is_skipped else 1
+        cdef int64_t slot = self.log.subjects.find(entry.subject, entry.subject_len)
+        if entry.rollup == ROLLUP_SUBJECT and slot < 0:
+            return True
+        while left > 0:
+            if entry.rollup == ROLLUP_ALL:
+                if self.log.msgs <= kept:
+                    return True
+                first = self.log.edges.first
+            elif self.log.subjects.record(slot).count <= kept:
+                return True
+            elif self.log.exact_first(slot, &first) != DONE:
+                return False
+            if self.log.remove(first, False) != DONE:
+                return False
+            left -= 1
+        return False
+
+    async def _roll(self) -> None:
+        try:
+            while self.rollups:
+                subject, sequence = self.rollups.popleft()
+                await self._remove_all_before(subject, sequence)
+                self.acks.release(sequence)
+                self.stream.scheduler.submit(self)
+        finally:
+            self.rolling = None
+
+    async def _remove_all_before(self, subject, sequence) -> None:
+        store = self.stream.store
+        try:
+            if subject is None:
+                await store.compact(sequence)
+            else:
+                await store.purge(
+                    pattern=subject.decode("utf-8", "surrogateescape"), up_to_sequence=sequence
+                )
+            await store.synced()
+        except StoreError:
+            pass        # the commit failed, and with it the publish: `commit_failed` answers
+
+    # Answers
+
+    cdef int answer(
+        self, AnswerKind kind, uint64_t wait, uint64_t value, const char* reply,
+        Py_ssize_t reply_len, bytes text,
+    ) except -1:
+        if reply_len == 0 or self.no_ack:
+            return 0
+        if text is None:
+            self.acks.push(kind, wait, value, reply, reply_len, NULL, 0)
+        else:
+            self.acks.push(
+                kind, wait, value, reply, reply_len, PyBytes_AS_STRING(text), len(text)
+            )
+        if kind == STORED and self.is_rolling:
+            self.acks.hold_last()
+        return 0
+
+    cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1:
+        """Nothing is taken: say so, unless even that is too much."""
+        if reply_len and not self.no_ack and self.busy.size() < BUSY_BYTES_MAX:
+            self.busy.push(TEXT, 0, 0, reply, reply_len, NULL, 0)
+        return 0
+
+    cdef bint run(self, int64_t now_ns) except? -1:
+        cdef bint is_more
+        if not self.log.is_undoable:
+            self.stream.advance(self.log.edges.last)
+        self.count_bytes()
+        self.send_busy()
+        is_more = self.send_acks()
+        self.backlog.settle(self.stream.visible)
+        return is_more
+
+    cdef bint send_acks(self) except -1:
+        """Those that wait for nothing any more; True: there are more of them."""
+        cdef Answer answer
+        cdef int left = ACKS_PER_SLICE
+        cdef uint64_t durable = self.stream.visible
+        while self.acks.peek(&answer) and answer.wait <= durable and not answer.is_held:
+            if left == 0:
+                return True
+            left -= 1
+            try:
+                self.send(&answer)
+            finally:
+                self.acks.pop()
+        return False
+
+    cdef int send(self, Answer* answer) except -1:
+        cdef MatchResult to = self.stream.outlet.resolve(answer.reply, answer.reply_len)
+        cdef char* end
+        if answer.kind == TEXT:
+            self.stream.outlet.send(
+                to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, answer.text,
+                answer.text_len,
+            )
+            return 0
+        end = put_number(self.text + PyBytes_GET_SIZE(self.prefix), answer.value)
+        if answer.kind == DUPLICATE:
+            memcpy(end, b",\"duplicate\": true", 18)
+            end += 18
+        end[0] = c'}'
+        self.stream.outlet.send(
+            to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, self.text, end + 1 - self.text
+        )
+        return 0
+
+    cdef int send_busy(self) except -1:
+        cdef Answer answer
+        cdef bytes text
+        if self.busy.count == 0:
+            return 0
+        text = self.preconditions.refuse(ErrorId.JSStreamTooManyRequests)
+        while self.busy.peek(&answer):
+            try:
+                self.stream.outlet.send(
+                    self.stream.outlet.resolve(answer.reply, answer.reply_len), answer.reply,
+                    answer.reply_len, NULL, 0, PyBytes_AS_STRING(BUSY_HEADERS),
+                    len(BUSY_HEADERS), PyBytes_AS_STRING(text), len(text),
+                )
+            finally:
+                self.busy.pop()
+        return 0
+
+    def commit_failed(self, error) -> None:
+        """What was appended since the last commit never was: its publishers are told, and its ids
+        are forgotten."""
+        cdef bytes text = refusal(self.settings.name, store_error(error))
+        cdef uint64_t durable = self.log.edges.last
+        self.acks.fail_above(durable, PyBytes_AS_STRING(text), len(text))
+        self.window.forget_above(durable, <uint64_t> -1)
+        if self.republisher is not None:
+            self.republisher.forget_above(durable)
+        self.backlog.roll_back(durable)
+        self.find_last_id()
+        self.stream.scheduler.submit(self)
+
+    # What outlives the process
+
+    @property
+    def last_message_id(self) -> str:
+        return self.last_id[:self.last_id_len].decode("utf-8", "surrogateescape")
+
+    @property
+    def num_message_ids(self) -> int:
+        return self.window.count
+
+    @property
+    def num_unanswered(self) -> int:
+        return self.acks.count
+
+    def encode_duplicates(self) -> bytes:
+        """All ids within the window, for `restore_duplicates`."""
+        return self.log.edges.last.to_bytes(8, "little") + self.window.encode()
+
+    def restore_duplicates(self, bytes encoded not None, int64_t now_ns) -> None:
+        """Take on what was encoded, perhaps some time ago: what came later is for
+        `rebuild_duplicates` to find. Raises DamagedEncoding, and nothing is taken on then."""
+        cdef uint64_t upto
+        if len(encoded) < 8:
+            raise DamagedEncoding("message ids: cut off")
+        upto = int.from_bytes(encoded[:8], "little")
+        if self.window_ns:
+            self.window.decode(encoded[8:], now_ns - self.window_ns, self.log.edges.last)
+        self.ids_upto = min(upto, self.log.edges.last)
+        self.watch_window(now_ns)
+
+    async def rebuild_duplicates(self, now_ns: int) -> None:
+        """Find the ids of the messages within the window that `restore_duplicates` did not bring,
+        and the id of the last message; before anything is published. In slices."""
+        store = self.stream.store
+        upto = self.log.last_sequence
+        sequence = self.ids_upto + 1
+        if self.window_ns and sequence <= upto:
+            sequence = max(sequence, await store.sequence_at(now_ns - self.window_ns))
+            while sequence <= upto:
+                try:
+                    sequence = self.recollect(sequence, upto)
+                except ColdBlock as cold:
+                    await store.fetch(cold.block)
+                await asyncio.sleep(0)
+        self.ids_upto = upto
+        self.watch_window(now_ns)
+        block = self.log.block_with(upto)
+        if block is not None and self.log.has(upto):
+            await store.fetch(block)
+            self.find_last_id()
+
+    cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0:
+        """Note the ids of some messages; the sequence to go on with."""
+        cdef PublishHeaders headers
+        cdef RecordView view
+        cdef Found seen
+        cdef int left = RECOLLECTED_PER_SLICE
+        while left > 0 and self.log.next_live(sequence, &sequence) and sequence <= upto:
+            left -= 1
+            seen = self.log.blocks.holding(sequence).view(sequence, &view)
+            if seen == COLD:
+                raise ColdBlock(self.log.blocks.holding(sequence))
+            if seen == FOUND and view.headers_len:
+                find_publish_headers(view.headers, view.headers_len, &headers)
+                if header_given(&headers, MESSAGE_ID):
+                    self.window.add(
+                        headers.values[<int> MESSAGE_ID].at,
+                        headers.values[<int> MESSAGE_ID].length, sequence, view.time_ns,
+                    )
+            sequence += 1
+        return upto + 1 if left > 0 else sequence
+
+    cdef int watch_window(self, int64_t now_ns) except -1:
+        if self.window.oldest_ns() and self.due_ns == 0:
+            self.stream.scheduler.set_deadline(
+                self, max(self.window.oldest_ns() + self.window_ns, now_ns + SLICE_PAUSE_NS)
+            )
+        return 0

@@ -1,0 +1,36 @@
+"""What a stream stores is published again, once it is durable."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.transform cimport SubjectTransform
+from natsd.store.record cimport RecordView
+
+
+cdef struct Republished:
+    uint64_t sequence
+    uint64_t previous           # the one before it on its subject, when it was stored; 0: none
+
+
+cdef class Republisher(Actor):
+    cdef StreamCore stream
+    cdef readonly object settings       # RepublishSettings
+    cdef SubjectTransform transform
+    cdef bint headers_only
+    cdef bytes name
+    cdef Republished* ring      # its capacity a power of two
+    cdef uint64_t ring_mask
+    cdef uint64_t head
+    cdef uint64_t tail
+    cdef object fetching        # the task that brings a block into memory, or None
+
+    # A message was appended.
+    cdef int note(
+        self, const char* subject, Py_ssize_t length, uint64_t sequence, uint64_t previous
+    ) except -1
+    cdef int forget_above(self, uint64_t sequence) except -1
+    cdef uint64_t waiting(self) noexcept nogil
+    cdef int grow(self) except -1
+    cdef int publish(self, Republished* item, RecordView* view) except -1
+    cdef bytes headers_of(self, Republished* item, RecordView* view)

@@ -1,0 +1,3 @@
+from natsd.jetstream.scheduler import Actor
+
+class Republisher(Actor): ...

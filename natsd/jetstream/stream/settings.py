@@ -1,0 +1,49 @@
+"""What of a stream's configuration a publish needs to know.
+
+Limits and the discard policy are not here: the store enforces them (natsd.store.store.Limits).
+Source: nats-server 2.14 reference 6.4, 6.7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BUFFERED_MSGS_MAX = 10_000
+BUFFERED_BYTES_MAX = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Subjects that match `source` become `destination`: as SubjectTransform takes them.
+
+    An empty source is `>`.
+    """
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepublishSettings:
+    """What is stored is published again as `mapping` says."""
+
+    mapping: Mapping
+    headers_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSettings:
+    """`buffered_*_max`: what may wait to be durable before publishers wait (§2.8)."""
+
+    name: str
+    domain: str = ""
+    is_memory: bool = False
+    no_ack: bool = False
+    sealed: bool = False
+    max_msg_size: int = -1
+    allows_rollup: bool = False  # allow_rollup_hdrs, and not deny_purge
+    duplicate_window_ns: int = 0
+    subject_transform: Mapping | None = None
+    republish: RepublishSettings | None = None
+    buffered_msgs_max: int = BUFFERED_MSGS_MAX
+    buffered_bytes_max: int = BUFFERED_BYTES_MAX

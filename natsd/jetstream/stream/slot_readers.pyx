@@ -1,0 +1,85 @@
+"""SlotReaders: a memo from a subject's slot to the readers whose filters match it.
+
+Promise
+- A verdict is noted with the birth of the slot it is about: a slot that got another subject is
+  asked anew (subject_index.pxd). When filters change, or the index is replaced, all is forgotten.
+- Subjects with the same readers share one tuple; the memo costs 8 bytes for each slot, in pages
+  made when first needed, and SETS_MAX tuples at most.
+"""
+
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+from natsd.core.match_result cimport MatchResult, plain_at
+from natsd.store.subject_index cimport SubjectIndex
+
+cdef enum:
+    SETS_MAX = 65_536
+
+
+cdef class SlotReaders:
+    def __cinit__(self):
+        self.sets = []
+        self.numbers = {}
+
+    def __dealloc__(self):
+        self.free_pages()
+
+    cdef void free_pages(self) noexcept:
+        cdef uint32_t at
+        for at in range(self.page_count):
+            free(self.pages[at])
+        free(self.pages)
+        self.pages = NULL
+        self.page_count = 0
+
+    cdef void forget(self) noexcept:
+        self.free_pages()
+        self.sets.clear()
+        self.numbers.clear()
+
+    cdef tuple readers_of(self, SubjectIndex subjects, uint32_t slot):
+        cdef uint32_t page = slot >> SLOT_PAGE_BITS
+        cdef KnownSlot* known
+        if page >= self.page_count or self.pages[page] == NULL:
+            return None
+        known = &self.pages[page][slot & (SLOT_PAGE - 1)]
+        if known.birth == 0 or known.birth != subjects.record(slot).birth:
+            return None
+        return <tuple> self.sets[known.readers]
+
+    cdef tuple learn(self, SubjectIndex subjects, uint32_t slot, MatchResult found):
+        cdef uint32_t at
+        cdef KnownSlot* known
+        cdef set matching = set()
+        for at in range(found.plain_count):
+            matching.add(plain_at(found, at).sink)
+        readers = tuple(sorted(matching, key=id))
+        number = self.numbers.get(readers)
+        if number is None:
+            if len(self.sets) >= SETS_MAX:
+                self.forget()
+            number = len(self.sets)
+            self.sets.append(readers)
+            self.numbers[readers] = number
+        known = self.place_for(slot)
+        known.birth = subjects.record(slot).birth
+        known.readers = number
+        return readers
+
+    cdef KnownSlot* place_for(self, uint32_t slot) except NULL:
+        cdef uint32_t page = slot >> SLOT_PAGE_BITS
+        cdef KnownSlot** pages
+        if page >= self.page_count:
+            pages = <KnownSlot**> realloc(self.pages, (page + 1) * sizeof(KnownSlot*))
+            if pages == NULL:
+                raise MemoryError()
+            memset(&pages[self.page_count], 0, (page + 1 - self.page_count) * sizeof(KnownSlot*))
+            self.pages = pages
+            self.page_count = page + 1
+        if self.pages[page] == NULL:
+            self.pages[page] = <KnownSlot*> calloc(SLOT_PAGE, sizeof(KnownSlot))
+            if self.pages[page] == NULL:
+                raise MemoryError()
+        return &self.pages[page][slot & (SLOT_PAGE - 1)]

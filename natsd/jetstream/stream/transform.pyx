@@ -1,0 +1,200 @@
+"""SubjectTransform: what a published subject is mapped to.
+
+    source        orders.*.>            the subject has to match
+    destination   by.$1.fix.>           text │ wildcard │ text │ the rest
+
+Promise
+- A subject that does not match stays as it is; so does everything with `>` to `>`.
+- Texts, wildcards, the rest and partitions make no Python object; what cuts tokens does.
+- The answer is good until the next one.
+
+Source: nats-server 2.14 reference 5.6; the destination's language is read by mapping.py.
+"""
+
+import secrets
+
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+from natsd.core.subject cimport (
+    free_tokens, split_tokens, subject_is_valid_literal, subject_matches, wire_bytes,
+    wire_text,
+)
+
+from natsd.jetstream.stream.mapping import Change, Draw, Partition, Text, Wildcard, parse_mapping
+
+cdef enum:
+    FNV_OFFSET = 2166136261
+    FNV_PRIME = 16777619
+
+
+cdef inline uint32_t fnv1a(uint32_t hash, const char* text, Py_ssize_t length) noexcept nogil:
+    cdef Py_ssize_t at
+    for at in range(length):
+        hash = (hash ^ <unsigned char> text[at]) * <uint32_t> FNV_PRIME
+    return hash
+
+
+cdef class SubjectTransform:
+    def __init__(self, mapping not None):
+        """Of a Mapping. Raises InvalidMapping."""
+        cdef uint32_t at, tail_at
+        pieces = parse_mapping(mapping.source, mapping.destination)
+        self.source = wire_bytes(mapping.source or ">")
+        self.destination = wire_bytes(mapping.destination)
+        self.is_identity = self.source == b">" and self.destination == b">"
+        tail_at = <uint32_t> self.source.count(b".")
+        self.pieces = <Piece*> calloc(len(pieces), sizeof(Piece))
+        if self.pieces == NULL:
+            raise MemoryError()
+        self.piece_count = len(pieces)
+        self.computed = []
+        self.kept = []
+        for at, piece in enumerate(pieces):
+            self.set_piece(at, piece, tail_at)
+
+    def __dealloc__(self):
+        cdef uint32_t at
+        for at in range(self.piece_count):
+            free(self.pieces[at].places)
+        free(self.pieces)
+        free(self.buffer)
+        free_tokens(&self.tokens)
+
+    cdef int set_piece(self, uint32_t at, given, uint32_t tail_at) except -1:
+        cdef Piece* piece = &self.pieces[at]
+        cdef bytes text
+        call = None
+        if isinstance(given, Text):
+            text = wire_bytes(given.token)
+            self.kept.append(text)
+            piece.kind = LITERAL
+            piece.text = text
+            piece.text_len = len(text)
+            if text == b">":
+                piece.kind = REST
+                self.set_places(piece, (tail_at,))
+        elif isinstance(given, Wildcard):
+            piece.kind = WILDCARD
+            self.set_places(piece, (given.place,))
+        elif isinstance(given, Partition):
+            piece.kind = PARTITION
+            piece.buckets = max(given.buckets, 0)
+            self.set_places(piece, given.places)
+        elif isinstance(given, Draw):
+            piece.kind = COMPUTED
+            call = draw_below(given.ceiling)
+        else:
+            assert isinstance(given, Change)
+            piece.kind = COMPUTED
+            call = given.function
+            self.set_places(piece, (given.place,))
+        self.computed.append(call)
+        return 0
+
+    cdef int set_places(self, Piece* piece, places) except -1:
+        cdef uint32_t at
+        piece.places = <uint32_t*> calloc(max(len(places), 1), sizeof(uint32_t))
+        if piece.places == NULL:
+            raise MemoryError()
+        piece.place_count = len(places)
+        for at, place in enumerate(places):
+            piece.places[at] = place
+        return 0
+
+    cdef bint apply(
+        self, const char* subject, Py_ssize_t length, const char** out, Py_ssize_t* out_len
+    ) except -1:
+        cdef uint32_t at
+        if self.is_identity:
+            out[0] = subject
+            out_len[0] = length
+            return True
+        if not subject_is_valid_literal(subject, length) or not subject_matches(
+            subject, length, self.source, len(self.source)
+        ):
+            return False
+        if split_tokens(&self.tokens, subject, length) < 0:
+            raise MemoryError()
+        self.length = 0
+        for at in range(self.piece_count):
+            if at:
+                self.append(b".", 1)
+            self.append_piece(at, subject, length)
+        out[0] = self.buffer
+        out_len[0] = self.length
+        return True
+
+    cdef int append(self, const char* text, Py_ssize_t length) except -1:
+        cdef char* buffer
+        if self.room - self.length < length:
+            buffer = <char*> realloc(self.buffer, 2 * (self.length + length))
+            if buffer == NULL:
+                raise MemoryError()
+            self.buffer = buffer
+            self.room = 2 * (self.length + length)
+        memcpy(self.buffer + self.length, text, length)
+        self.length += length
+        return 0
+
+    cdef int append_piece(
+        self, uint32_t at, const char* subject, Py_ssize_t length
+    ) except -1:
+        cdef Piece* piece = &self.pieces[at]
+        cdef bytes made
+        cdef str token = ""
+        if piece.kind == LITERAL:
+            return self.append(piece.text, piece.text_len)
+        if piece.kind == PARTITION:
+            return self.append_partition(piece, subject, length)
+        if piece.place_count and piece.places[0] >= self.tokens.count:
+            return 0
+        if piece.kind == WILDCARD:
+            return self.append(
+                self.tokens.items[piece.places[0]].start,
+                self.tokens.items[piece.places[0]].length,
+            )
+        if piece.kind == REST:
+            return self.append(
+                self.tokens.items[piece.places[0]].start,
+                subject + length - self.tokens.items[piece.places[0]].start,
+            )
+        if piece.place_count:
+            token = wire_text(
+                self.tokens.items[piece.places[0]].start,
+                self.tokens.items[piece.places[0]].length,
+            )
+        made = wire_bytes(self.computed[at](token))
+        return self.append(made, len(made))
+
+    cdef int append_partition(
+        self, Piece* piece, const char* subject, Py_ssize_t length
+    ) except -1:
+        cdef uint32_t hash = <uint32_t> FNV_OFFSET
+        cdef uint32_t at
+        cdef bytes number
+        if piece.place_count == 0:
+            hash = fnv1a(hash, subject, length)
+        for at in range(piece.place_count):
+            if piece.places[at] < self.tokens.count:
+                hash = fnv1a(
+                    hash, self.tokens.items[piece.places[at]].start,
+                    self.tokens.items[piece.places[at]].length,
+                )
+        number = b"%d" % (hash % piece.buckets if piece.buckets else 0)
+        return self.append(number, len(number))
+
+    def map(self, subject) -> str | None:
+        """What a subject becomes; None: the source does not match it."""
+        cdef bytes name = wire_bytes(subject)
+        cdef const char* out = NULL
+        cdef Py_ssize_t length = 0
+        if not self.apply(name, len(name), &out, &length):
+            return None
+        return wire_text(out, length)
+
+
+def draw_below(ceiling):
+    """Draws a number below `ceiling`, as text."""
+    return lambda _: str(secrets.randbelow(ceiling)) if ceiling > 0 else "0"

@@ -1,0 +1,80 @@
+"""Usage: how much streams hold and have reserved, and how much they may.
+
+Promise
+- What an account uses is part of what the server uses: `add` and `reserve` count in both.
+- Bytes are those of records (natsd.store.record), memory and file apart. A limit of -1 is none.
+- Nothing here refuses anything: who asks decides what a limit means.
+
+Source: nats-server 2.14 reference 6.15.
+"""
+
+from libc.stdint cimport int64_t
+
+
+cdef class Usage:
+    def __init__(self, Usage server=None, *, int64_t memory_limit=-1, int64_t file_limit=-1):
+        self.server = server
+        self.memory.limit = memory_limit
+        self.file.limit = file_limit
+
+    cdef int add(self, bint is_memory, int64_t change) except -1:
+        if is_memory:
+            self.memory.used += change
+        else:
+            self.file.used += change
+        if self.server is not None:
+            self.server.add(is_memory, change)
+        return 0
+
+    cdef bint exceeds(self, bint is_memory, int64_t more) noexcept nogil:
+        cdef StorageUse* use = &self.memory if is_memory else &self.file
+        return 0 <= use.limit < use.used + more
+
+    def count(self, *, bint is_memory, int64_t change) -> None:
+        """So many bytes more (or fewer) are stored."""
+        self.add(is_memory, change)
+
+    def reserve(self, *, bint is_memory, int64_t change) -> None:
+        """So many bytes more (or fewer) are promised to streams."""
+        if is_memory:
+            self.memory.reserved += change
+        else:
+            self.file.reserved += change
+        if self.server is not None:
+            self.server.reserve(is_memory=is_memory, change=change)
+
+    def is_over(self, *, bint is_memory, int64_t more=0) -> bool:
+        """Would this one's own limit be passed?"""
+        return self.exceeds(is_memory, more)
+
+    @property
+    def memory_used(self) -> int:
+        return self.memory.used
+
+    @property
+    def memory_reserved(self) -> int:
+        return self.memory.reserved
+
+    @property
+    def memory_limit(self) -> int:
+        return self.memory.limit
+
+    @memory_limit.setter
+    def memory_limit(self, int64_t limit):
+        self.memory.limit = limit
+
+    @property
+    def file_used(self) -> int:
+        return self.file.used
+
+    @property
+    def file_reserved(self) -> int:
+        return self.file.reserved
+
+    @property
+    def file_limit(self) -> int:
+        return self.file.limit
+
+    @file_limit.setter
+    def file_limit(self, int64_t limit):
+        self.file.limit = limit
