@@ -44,6 +44,7 @@ cdef class ConsumerTracker:
     ) except -1
 
     cdef AckResult acknowledge_one(self, Py_ssize_t index) noexcept
+    cdef void drop_pending(self, Py_ssize_t index) noexcept
     cdef int acknowledge_up_to(self, uint64_t consumer, uint64_t stream) except -1
     cdef Py_ssize_t find(self, uint64_t stream) noexcept nogil
     cdef int append(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1

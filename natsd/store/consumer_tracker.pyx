@@ -114,6 +114,10 @@ cdef class ConsumerTracker:
         return ACK_TAKEN
 
     cdef AckResult acknowledge_one(self, Py_ssize_t index) noexcept:
+        self.drop_pending(index)
+        return ACK_TAKEN
+
+    cdef void drop_pending(self, Py_ssize_t index) noexcept:
         # By its first delivery: an ack may name a later one.
         cdef uint64_t consumer = self.items[index].consumer, stream = self.items[index].stream
         self.remove(index)
@@ -127,7 +131,6 @@ cdef class ConsumerTracker:
                 assert self.items[self.head].stream > stream
                 self.floor_consumer = self.items[self.head].consumer - 1
                 self.floor_stream = self.items[self.head].stream - 1
-        return ACK_TAKEN
 
     cdef int acknowledge_up_to(self, uint64_t consumer, uint64_t stream) except -1:
         cdef uint64_t passed
@@ -161,8 +164,8 @@ cdef class ConsumerTracker:
         if count > 1:
             if drop:
                 index = self.find(stream)
-                if index >= 0:
-                    self.remove(index)
+                if index >= 0:      # the floor must not wait for it
+                    self.drop_pending(index)
             self.count_redelivery(stream, count - 1)
         return 0
 

@@ -56,6 +56,9 @@ class MemoryConsumerStore:
         state.validate()
         self._tracker.replace(state)
 
+    def commit(self) -> None:
+        """Nothing to write."""
+
     async def synced(self) -> None:
         """Nothing to wait for; raises StoreClosed."""
         if self._closed:

@@ -1,11 +1,14 @@
 """Reading a log at length: see search.pyx."""
 
-from libc.stdint cimport int64_t, uint64_t
+cimport cython
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from natsd.store.block cimport MsgBlock
 from natsd.store.filter cimport Filter
 from natsd.store.log cimport MessageLog, Outcome
 from natsd.store.matches cimport Matches
-from natsd.store.subject_index cimport SubjectIndex
+from natsd.store.slot_marks cimport SlotMarks
+from natsd.store.subject_index cimport Subject, SubjectIndex
 
 
 cdef class Operation:
@@ -20,3 +23,40 @@ cdef class Operation:
     cdef bint work(self, uint64_t budget) except? -1
     cdef int begin(self) except -1
     cdef int need(self, Outcome outcome) except -1
+
+
+cdef class Scan:
+    cdef MessageLog log
+    cdef SlotMarks marks        # what is looked for; None: anything
+    cdef uint64_t at            # the next one
+    cdef uint64_t upto
+    cdef bint is_back
+    cdef bint is_done
+
+    cdef int set(
+        self, MessageLog log, SlotMarks marks, uint64_t first, uint64_t last, bint back=*
+    ) except -1
+    cdef MsgBlock block(self)
+    cdef uint64_t next_base(self) noexcept
+    cdef int passed(self, MsgBlock block, uint32_t place) noexcept
+    cdef int passed_back(self, MsgBlock block, uint32_t place) noexcept
+
+
+@cython.final    # called for each subject: a direct call
+cdef class NumPending(Operation):
+    cdef Scan scan
+    cdef SlotMarks partial      # subjects that lie in the range with a part of their messages
+    cdef SlotMarks counted      # subjects that were looked at
+    cdef uint64_t first, through, found, partial_count, low, high
+    cdef bint last_only, has_late, is_scanning, is_below
+
+    cdef int removed(self, uint64_t sequence, uint32_t slot) except -1
+
+    cdef bint finish(self)
+    cdef bint count_subjects(self, uint64_t subjects_max) except? -1
+    cdef int count_subject(self, int64_t slot) except -1
+    cdef int count_last(self, int64_t slot, Subject* record) except -1
+    cdef int note_partial(self, int64_t slot, Subject* record) except -1
+    cdef int begin_scan(self) except -1
+    cdef bint count_messages(self, uint64_t budget) except? -1
+    cdef uint64_t count_lasts(self, MsgBlock block, uint64_t budget) except? 0

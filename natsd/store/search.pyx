@@ -70,13 +70,6 @@ cdef class Scan:
     """A walk over the blocks from one sequence to another, both included, either way. Blocks that
     have none of the slots looked for are passed by."""
 
-    cdef MessageLog log
-    cdef SlotMarks marks        # what is looked for; None: anything
-    cdef uint64_t at            # the next one
-    cdef uint64_t upto
-    cdef bint is_back
-    cdef bint is_done
-
     cdef int set(
         self, MessageLog log, SlotMarks marks, uint64_t first, uint64_t last, bint back=False
     ) except -1:
@@ -150,29 +143,44 @@ cdef uint64_t count_marked(
     return found
 
 
-@cython.final    # called for each subject: a direct call
 cdef class NumPending(Operation):
-    cdef Scan scan
-    cdef SlotMarks partial
-    cdef uint64_t first, through, found, partial_count, low, high
-    cdef bint last_only, has_late, is_scanning, is_below
-
     def __init__(
         self, MessageLog log not None, Filter wanted not None, uint64_t from_sequence,
-        bint last_per_subject=False,
+        bint last_per_subject=False, uint64_t up_to_sequence=0,
     ):
+        """`up_to_sequence` 0: to the end."""
         self.log = log
         self.filter = wanted
         self.first = from_sequence
         self.last_only = last_per_subject
-        self.through = log.edges.last
+        self.through = min(up_to_sequence, log.edges.last) if up_to_sequence else log.edges.last
 
     cdef int begin(self) except -1:
         Operation.begin(self)
         self.partial = SlotMarks()
+        self.counted = SlotMarks()
         self.found = self.partial_count = self.high = 0
         self.low = ~<uint64_t> 0
         self.has_late = self.is_scanning = False
+        return 0
+
+    cdef int removed(self, uint64_t sequence, uint32_t slot) except -1:
+        """A message is about to be removed: after this the result does not count it, however far
+        counting has come. Not with `last_per_subject`."""
+        assert not self.last_only
+        if (
+            sequence > self.through or self.subjects is not self.log.subjects
+            or not self.counted.has(slot)
+        ):
+            return 0            # not counted, and will not be
+        if not self.partial.has(slot):
+            self.found -= sequence >= self.first
+        elif not self.is_scanning:
+            self.partial_count -= 1
+        elif self.is_below:     # all were counted; those before the range are taken off again
+            self.found -= sequence >= self.first or sequence >= self.scan.at and not self.scan.is_done
+        elif sequence >= self.first and (self.scan.is_done or sequence < self.scan.at):
+            self.found -= 1
         return 0
 
     cdef bint work(self, uint64_t budget) except? -1:
@@ -204,6 +212,7 @@ cdef class NumPending(Operation):
 
     cdef int count_subject(self, int64_t slot) except -1:
         cdef Subject* record = self.subjects.record(slot)
+        self.counted.mark(<uint32_t> slot)
         if sequence_in(record.last) < self.first or sequence_in(record.first) > self.through:
             return 0
         if self.last_only:

@@ -145,7 +145,8 @@ def test_changes_are_told_once_until_they_are_taken() -> None:
 
 @dataclass
 class Model:
-    """The rules as nats-server has them, on dicts: slow and plain."""
+    """The rules as nats-server has them, on dicts: slow and plain. (It moves the floor past what
+    was delivered too often in memory only; here that is the state.)"""
 
     policy: AckPolicy
     max_deliver: int
@@ -168,8 +169,8 @@ class Model:
         if self.policy is AckPolicy.NONE:
             self.floor = list(self.delivered)
         elif count > 1:
-            if 0 < self.max_deliver < count:
-                self.pending.pop(stream, None)
+            if 0 < self.max_deliver < count and stream in self.pending:
+                self.acknowledge_one(stream)
             self.redelivered[stream] = max(count - 1, self.redelivered.get(stream, 0))
         return ""
 

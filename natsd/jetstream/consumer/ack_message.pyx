@@ -1,0 +1,154 @@
+"""Acknowledgements on the wire: the subject says of what, the body says what.
+
+    $JS.ACK.<stream>.<consumer>.<delivered>.<sseq>.<cseq>.<ts ns>.<pending>
+    $JS.ACK.<domain|_>.<account hash>.<stream>.<consumer>.<delivered>.<sseq>.<cseq>.<ts>.<pending>…
+
+    "" +ACK +OK      acknowledged
+    -NAK [delay]     deliver it again, soon or after `{"delay": ns}` or a Go duration
+    +WPI             in progress: begin to wait anew
+    +NXT [request]   acknowledged, and the next one, or as a pull request says
+    +TERM [reason]   never deliver it again
+
+Nothing here knows a consumer: whoever reads a subject compares its names with his own, and believes
+no number. What is no number becomes NO_NUMBER, which no message has.
+
+Source: ADR-15 and reference §6.8.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memchr, memcmp
+
+from natsd.jetstream.consumer.flat_object cimport (
+    FLAT_END, FLAT_NUMBER, FLAT_PAIR, FlatObject, FlatPair, FlatStep, flat_next,
+)
+
+from natsd.jetstream.consumer.slow_json import nak_delay_ns
+
+cdef enum:
+    DIGITS_MAX = 18
+    TOKENS_V1 = 9
+    TOKENS_V2 = 11              # at least
+    LEAD_BYTES = 8              # "$JS.ACK."
+
+
+cdef struct Token:
+    const char* text
+    Py_ssize_t length
+
+
+cdef uint64_t number_of(Token* token) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef Py_ssize_t at
+    if not 0 < token.length <= DIGITS_MAX:
+        return NO_NUMBER
+    for at in range(token.length):
+        if not c"0" <= token.text[at] <= c"9":
+            return NO_NUMBER
+        value = value * 10 + <uint64_t> (token.text[at] - c"0")
+    return value
+
+
+cdef bint parse_ack_subject(
+    const char* subject, Py_ssize_t length, AckMessage* out
+) noexcept nogil:
+    cdef Token[TOKENS_V2] tokens
+    cdef const char* at = subject + LEAD_BYTES
+    cdef const char* end = subject + length
+    cdef const char* dot
+    cdef int count = 2          # "$JS" and "ACK"
+    cdef int first
+    if length <= LEAD_BYTES or memcmp(subject, b"$JS.ACK.", LEAD_BYTES) != 0:
+        return False
+    while count < TOKENS_V2:
+        dot = <const char*> memchr(at, c".", end - at)
+        tokens[count].text = at
+        tokens[count].length = (end if dot == NULL else dot) - at
+        count += 1
+        if dot == NULL:
+            break
+        at = dot + 1
+    if count != TOKENS_V1 and count < TOKENS_V2:
+        return False
+    first = 2 if count == TOKENS_V1 else 4
+    out.stream = tokens[first].text
+    out.stream_len = tokens[first].length
+    out.consumer = tokens[first + 1].text
+    out.consumer_len = tokens[first + 1].length
+    out.deliveries = number_of(&tokens[first + 2])
+    out.sequence = number_of(&tokens[first + 3])
+    out.consumer_sequence = number_of(&tokens[first + 4])
+    return True
+
+
+cdef void parse_ack_body(const char* body, Py_ssize_t length, AckMessage* out) noexcept nogil:
+    cdef Py_ssize_t word = 4
+    out.kind = OTHER
+    if length == 0 or length == 4 and memcmp(body, b"+ACK", 4) == 0:
+        out.kind = ACK
+    elif length == 3 and memcmp(body, b"+OK", 3) == 0:
+        out.kind = ACK
+    elif length >= 4 and memcmp(body, b"+NXT", 4) == 0:
+        out.kind = NEXT
+    elif length >= 4 and memcmp(body, b"-NAK", 4) == 0:
+        out.kind = NAK
+    elif length == 4 and memcmp(body, b"+WPI", 4) == 0:
+        out.kind = PROGRESS
+    elif length >= 5 and memcmp(body, b"+TERM", 5) == 0:
+        out.kind = TERM
+        word = 5
+    out.argument = body + min(word, length)
+    out.argument_len = max(0, length - word)
+
+
+cdef bytes trimmed(const char* text, Py_ssize_t length):
+    return text[:length].strip(b" \t\n\v\f\r")
+
+
+cdef bint parse_nak_delay(
+    const char* argument, Py_ssize_t length, int64_t* delay_ns
+) except -1:
+    cdef FlatObject walk
+    cdef FlatPair pair
+    cdef FlatStep step
+    cdef bytes text
+    walk.at = argument
+    walk.end = argument + length
+    walk.is_open = False
+    step = flat_next(&walk, &pair)
+    if (
+        step == FLAT_PAIR and pair.kind == FLAT_NUMBER and pair.key_len == 5
+        and memcmp(pair.key, b"delay", 5) == 0 and flat_next(&walk, &pair) == FLAT_END
+    ):
+        delay_ns[0] = pair.number
+        return True
+    text = trimmed(argument, length)
+    delay = nak_delay_ns(text) if text else None
+    if delay is None:
+        return False
+    delay_ns[0] = delay
+    return True
+
+
+# For tests
+
+def parse_ack(bytes subject, bytes body):
+    """(kind, stream, consumer, deliveries, stream sequence, consumer sequence, argument), or None
+    if this is no acknowledgement. A number of None is none."""
+    cdef AckMessage ack
+    if not parse_ack_subject(subject, len(subject), &ack):
+        return None
+    parse_ack_body(body, len(body), &ack)
+    kinds = ("ack", "nak", "progress", "next", "term", "other")
+    return (
+        kinds[<int> ack.kind], ack.stream[:ack.stream_len], ack.consumer[:ack.consumer_len],
+        None if ack.deliveries == NO_NUMBER else ack.deliveries,
+        None if ack.sequence == NO_NUMBER else ack.sequence,
+        None if ack.consumer_sequence == NO_NUMBER else ack.consumer_sequence,
+        ack.argument[:ack.argument_len],
+    )
+
+
+def nak_delay(bytes argument):
+    """Nanoseconds, or None: none is asked for."""
+    cdef int64_t delay_ns = 0
+    return delay_ns if parse_nak_delay(argument, len(argument), &delay_ns) else None

@@ -1,0 +1,3 @@
+class Confirmations:
+    @property
+    def count(self) -> int: ...

@@ -1,0 +1,115 @@
+from collections.abc import Sequence
+
+from natsd.core.subscription import Sink
+from natsd.jetstream.consumer.settings import EngineEvents, EngineSettings
+from natsd.jetstream.stream.core import Reader, StreamCore
+from natsd.store.consumer_state import SequencePair
+from natsd.store.consumer_store import ConsumerStore
+from natsd.store.consumer_tracker import ConsumerTracker
+from natsd.store.memory_consumer_store import MemoryConsumerStore
+
+CONSUMER_DELETED: str
+SERVER_SHUTDOWN: str
+
+class ConsumerEngine(Reader):
+    def __init__(
+        self,
+        core: StreamCore,
+        name: str,
+        settings: EngineSettings,
+        store: ConsumerStore | MemoryConsumerStore,
+        events: EngineEvents,
+    ) -> None: ...
+    # Subscribe these: `$JS.ACK.<stream>.<consumer>.>` and
+    # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`; `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, of a
+    # push consumer too (it answers 409); `$JS.FC.<stream>.<consumer>.*`.
+    @property
+    def ack_sink(self) -> Sink: ...
+    @property
+    def pull_sink(self) -> Sink: ...
+    @property
+    def flow_control_sink(self) -> Sink: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def settings(self) -> EngineSettings: ...
+    @property
+    def tracker(self) -> ConsumerTracker: ...
+    def configure(self, settings: EngineSettings) -> None:
+        """Take new settings; new filters have pending counted anew, and registered with the core.
+
+        Raises ValueError if what never changes would change.
+        """
+
+    def start(
+        self,
+        next_sequence: int,
+        last_per_subject: Sequence[int] | None = None,
+        resume: int = 0,
+    ) -> None:
+        """Deliver from `next_sequence` on. With `last_per_subject`, in order, deliver those first,
+        then go on behind `resume` (0: behind the last of them). The store must say where it starts
+        (`set_starting_sequence`). Registers with the core. May be called again after `reset`."""
+
+    def stop(self, status: str | None = None) -> None:
+        """Deliver and take nothing more; waiting requests are answered 409 with `status`:
+        CONSUMER_DELETED, SERVER_SHUTDOWN, or None for no answer. Takes the reader from the core."""
+
+    def pause(self, until_ns: int) -> None:
+        """Deliver nothing before that time."""
+
+    def resume(self) -> None:
+        """Not paused any more."""
+
+    def set_push_interest(self, is_interested: bool) -> None:
+        """Somebody listens, or nobody does any more, on the deliver subject (and group)."""
+
+    def delivered(self) -> SequencePair: ...
+    def ack_floor(self) -> SequencePair: ...
+    def is_needed(self, sequence: int) -> bool:
+        """`Reader.needs`."""
+
+    def check_requests(self) -> None:
+        """Drop requests that are over, or whose inbox nobody listens to."""
+
+    @property
+    def next_sequence(self) -> int: ...
+    @property
+    def num_pending(self) -> int:
+        """Visible messages not delivered yet. While `is_counting`, as far as is known."""
+
+    @property
+    def is_counting(self) -> bool: ...
+    async def counted(self) -> None:
+        """Returns once `num_pending` is exact."""
+
+    @property
+    def num_waiting(self) -> int:
+        """Pull requests, after `check_requests`; 0 for push."""
+
+    @property
+    def num_ack_pending(self) -> int: ...
+    @property
+    def num_redelivered(self) -> int: ...
+    # Wall clock; 0: never
+    @property
+    def last_delivered_ns(self) -> int: ...
+    @property
+    def last_ack_ns(self) -> int: ...
+    @property
+    def last_request_ns(self) -> int:
+        """Of pull: when a request came in, or a message went out."""
+
+    @property
+    def is_active(self) -> bool:
+        """Push: somebody listens. Pull: requests wait."""
+
+    @property
+    def is_stopped(self) -> bool: ...
+    @property
+    def paused_until_ns(self) -> int:
+        """0: not paused."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Besides the tracker's."""

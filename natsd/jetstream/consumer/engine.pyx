@@ -1,0 +1,746 @@
+"""The engine of one consumer: reads its stream, sends, takes acknowledgements and requests.
+
+    stream shows, client asks or acknowledges, deadline is over
+                              │ submits
+                              ▼
+    run, a slice ── postponed input, the stream is told what it may remove, confirmations
+                 ── what is due: redeliveries, requests that expire, heartbeats
+                 ── deliveries: the redelivery's queue first, then the backlog
+                 ── the earliest of all deadlines goes to the scheduler
+
+    its parts        Backlog      what is to be read, how much           backlog.pyx
+                     Redelivery   what is to be read again, when         redelivery.pyx
+                     PullRequests who asked                              pull.pyx
+                     PushSubject  or who listens                         push.pyx
+                     Acks         what acknowledgements do               acks.pyx
+                     Outgoing     what is sent                           outgoing.pyx
+
+Promise
+- What is not visible is not sent. New messages go out in stream order, each once; again only what
+  is not acknowledged in time.
+- State before anything else: a delivery is in the tracker when `run` is left, an acknowledgement
+  when `deliver` is left. A message that nobody took was not delivered.
+- Nothing is sent from inside of a `deliver`, and nothing is taken inside of `run`.
+- Memory: requests up to `max_waiting`, pending messages up to `max_ack_pending` (none: as many as
+  there are), and a start list. To a recipient that falls behind nothing more is sent for a while.
+- State on disk lags by 100 ms at most, and not at all for who waits: confirmations.pyx.
+- No clock but the scheduler's: wall clock, nanoseconds.
+
+Source: reference §6.8 to §6.10; nats-server's consumer for the order of things.
+"""
+
+import asyncio
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcmp
+
+from natsd.core.match_result cimport MatchResult
+from natsd.core.outlet cimport Outlet
+from natsd.core.subscription cimport Message, Sink, Subscription
+from natsd.jetstream.consumer.ack_message cimport (
+    NEXT, AckMessage, parse_ack_body, parse_ack_subject,
+)
+from natsd.jetstream.consumer.acks cimport Acks
+from natsd.jetstream.consumer.backlog cimport Backlog
+from natsd.jetstream.consumer.confirmations cimport Confirmations
+from natsd.jetstream.consumer.outgoing cimport Outgoing
+from natsd.jetstream.consumer.pull cimport PullRequests, Request
+from natsd.jetstream.consumer.push cimport PushSubject
+from natsd.jetstream.consumer.redelivery cimport Redelivery
+from natsd.jetstream.stream.core cimport LIMITS, Reader, StreamCore
+from natsd.store.block cimport MsgBlock
+from natsd.store.consumer_tracker cimport ConsumerTracker
+from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, PENDING, MessageLog, Outcome
+from natsd.store.record cimport RecordView
+
+from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, REQUIRED_API_LEVEL, header_value
+from natsd.jetstream.names import API_LEVEL
+from natsd.store.consumer_state import AckPolicy, SequencePair
+from natsd.store.errors import ColdBlock, MessageDamaged, StoreError
+from natsd.store.filter import Filter
+
+cdef enum:
+    POLICY_NONE = 0
+    POLICY_EXPLICIT = 2
+    POLICY_FLOW_CONTROL = 3
+    MESSAGES_PER_SLICE = 256
+    BYTES_PER_SLICE = 512 * 1024
+    COUNT_BUDGET = 100_000      # of an operation on the log: about 200 us
+    EXPIRED_PER_SLICE = 1000
+    TOLD_PER_SLICE = 1000       # messages the stream may remove
+    CONFIRMED_PER_SLICE = 500
+    CONFIRMED_AT_ONCE = 1 << 30
+    LOST_PER_SLICE = 5000
+    CONGESTED_NS = 2_000_000
+    UNHEARD_NS = 250_000_000    # until a push subject that took nothing is tried again
+    FETCH_AGAIN_NS = 1_000_000_000
+    LOST_CHECK_NS = 10_000_000
+    REPLAY_NS_MIN = 1_000_000   # gaps up to that are not waited for
+
+CONSUMER_DELETED = "Consumer Deleted"
+SERVER_SHUTDOWN = "Server Shutdown"
+
+
+cdef inline bint is_token(bytes token, const char* text, Py_ssize_t length) noexcept:
+    return len(token) == length and memcmp(<const char*> token, text, length) == 0
+
+
+cdef class AckSink(Sink):
+    """Takes what clients say about delivered messages."""
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef ConsumerEngine engine = self.engine
+        cdef AckMessage ack
+        if sub.closed or engine is None or engine.is_stopped:
+            return 0
+        sub.delivered += 1
+        if engine.is_running:
+            return engine.postpone(self, message)
+        if (
+            not parse_ack_subject(message.subject, message.subject_len, &ack)
+            or not is_token(engine.stream_token, ack.stream, ack.stream_len)
+            or not is_token(engine.name_token, ack.consumer, ack.consumer_len)
+        ):
+            return 1
+        parse_ack_body(
+            message.data + message.header_len, message.data_len - message.header_len, &ack
+        )
+        engine.acks.take(&ack, message.reply, message.reply_len)
+        if ack.kind == NEXT and message.reply_len:
+            engine.ask(message.reply, message.reply_len, ack.argument, ack.argument_len)
+        engine.wake()
+        return 1
+
+
+cdef class PullSink(Sink):
+    """Takes requests for messages."""
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef ConsumerEngine engine = self.engine
+        if sub.closed or engine is None or engine.is_stopped:
+            return 0
+        sub.delivered += 1
+        if message.reply_len == 0:
+            return 1
+        if engine.is_running:
+            return engine.postpone(self, message)
+        if message.header_len and demands_too_much(message.data[:message.header_len]):
+            engine.requests.answer(
+                message.reply, message.reply_len, "412 Required Api Level"
+            )
+        else:
+            engine.ask(
+                message.reply, message.reply_len, message.data + message.header_len,
+                message.data_len - message.header_len,
+            )
+        engine.wake()
+        return 1
+
+
+cdef class FlowControlSink(Sink):
+    """Takes the answers to flow control requests."""
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef ConsumerEngine engine = self.engine
+        if sub.closed or engine is None or engine.is_stopped:
+            return 0
+        sub.delivered += 1
+        if engine.is_running:
+            return engine.postpone(self, message)
+        if engine.push.controlled(message.subject, message.subject_len):
+            if engine.tracker.ack_policy == POLICY_FLOW_CONTROL and message.header_len:
+                engine.acknowledge_by_flow(message.data[:message.header_len])
+            engine.wake()
+        return 1
+
+
+cdef bint demands_too_much(bytes headers):
+    level = header_value(headers, REQUIRED_API_LEVEL)
+    if not level:
+        return False
+    return not level.isdigit() or len(level) > 9 or int(level) > API_LEVEL
+
+
+cdef uint64_t sequence_of(bytes headers, str name):
+    value = header_value(headers, name)
+    return int(value) if value and value.isdigit() and len(value) < 19 else 0
+
+
+cdef class ConsumerEngine(Reader):
+    def __init__(self, StreamCore core not None, str name not None, settings, store, events):
+        self.core = core
+        self.name = name
+        self.events = events
+        self.tracker = store.tracker
+        self.log = core.log
+        self.outlet = core.outlet
+        self.stream_token = settings.stream.encode()
+        self.name_token = name.encode()
+        self.is_push = settings.deliver_subject is not None
+        self.is_stopped = True
+        self.postponed = []
+        self.redelivery = Redelivery(self.tracker, self._exceeded)
+        self.confirmations = Confirmations(store, core.outlet, self._settled)
+        self.acks = Acks(
+            self.tracker, self.redelivery, core.scheduler, self.confirmations, events
+        )
+        self.backlog = Backlog(self.log)
+        self.outgoing = Outgoing()
+        self.requests = PullRequests(core.outlet)
+        self.push = PushSubject(core.outlet)
+        self.ack_sink = AckSink()
+        self.pull_sink = PullSink()
+        self.flow_control_sink = FlowControlSink()
+        self.ack_sink.engine = self.pull_sink.engine = self.flow_control_sink.engine = self
+        self._take(settings)
+
+    # Life
+
+    def configure(self, settings) -> None:
+        """Take new settings."""
+        cdef object before = self.settings
+        if (
+            settings.stream != before.stream or settings.ack_policy != before.ack_policy
+            or (settings.deliver_subject is None) is self.is_push
+        ):
+            raise ValueError("a consumer's stream, ack policy and kind never change")
+        self._take(settings)
+        if settings.filters != before.filters and not self.is_stopped:
+            self.core.change_filters(self, self._filters())
+            self._count_first()
+        self.wake()
+
+    def _take(self, settings) -> None:
+        cdef object before = self.settings
+        assert <int> settings.ack_policy == self.tracker.ack_policy
+        self.settings = settings
+        self.max_ack_pending = max(settings.max_ack_pending, 0)
+        if settings.ack_policy is AckPolicy.NONE:
+            self.max_ack_pending = 0
+        self.tracker.max_deliver = max(settings.max_deliver, 0)
+        self.acks.sample_percent = settings.sample_percent
+        self.outgoing.configure(settings.stream, self.name, settings.headers_only)
+        self.requests.configure(settings)
+        self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
+        self.redelivery.configure(max(settings.ack_wait_ns, 0), tuple(settings.backoff_ns))
+        if before is None or settings.filters != before.filters:
+            self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
+
+    def _filters(self) -> tuple:
+        """With a start list, `>` where there is none: so that removals are heard of."""
+        if self.settings.filters or not self.backlog.start_count:
+            return self.settings.filters
+        return (">",)
+
+    def start(self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0) -> None:
+        """Deliver from there on."""
+        if not self.is_stopped:
+            self.core.remove_reader(self, recheck=False)
+        self.backlog.begin(next_sequence, resume, last_per_subject)
+        self.redelivery.restore()
+        self.is_stopped = False
+        self.is_replaying = self.settings.replay_original
+        self.replay_until = self.core.visible
+        self.replay_time_ns = self.replay_due_ns = 0
+        self.acks.lost_from = self.acks.seen_gone = 0
+        self.core.add_reader(self, self._filters())
+        self._count_first()
+        self.wake()
+
+    def _count_first(self) -> None:
+        """So that most consumers know at once what is pending."""
+        if self.backlog.is_counting and not self.is_running:
+            self.count_some()
+
+    def stop(self, status=None) -> None:
+        """Deliver and take nothing more."""
+        if self.is_stopped:
+            return
+        self.is_stopped = True
+        if self.fetching is not None:
+            self.fetching.cancel()
+        self.requests.flush(len(self.requests.answers))
+        self.requests.close(status)
+        self.core.scheduler.set_deadline(self, 0)
+        if status == CONSUMER_DELETED:
+            self.confirmations.drop()
+        self.core.remove_reader(self)
+
+    def pause(self, int64_t until_ns) -> None:
+        """Deliver nothing before that time."""
+        self.paused_until_ns = until_ns
+        self.wake()
+
+    def resume(self) -> None:
+        """Not paused any more."""
+        self.paused_until_ns = 0
+        self.wake()
+
+    def set_push_interest(self, bint is_interested) -> None:
+        """Somebody listens, or nobody does any more."""
+        self.push.is_active = is_interested
+        self.push.to = None
+        self.hold_until_ns = 0
+        if self.push.heartbeat_ns:
+            self.push.heartbeat_due_ns = self.core.scheduler.now() + self.push.heartbeat_ns
+        self.wake()
+
+    # What comes in
+
+    cdef int wake(self) except -1:
+        if not self.is_stopped and not self.is_queued:
+            self.core.scheduler.submit(self)
+        return 0
+
+    cdef int expired(self, int64_t now_ns) except -1:
+        return self.wake()
+
+    cdef int appeared(self, uint64_t sequence) except -1:
+        return self.backlog.appeared(sequence)
+
+    cdef int vanished(self, uint64_t sequence) except -1:
+        self.backlog.vanished(sequence)
+        self.acks.lose(sequence)
+        return self.wake()
+
+    cdef int recount(self) except -1:
+        """What the log had removed may be back: look again from behind the last delivered one."""
+        self.backlog.look_again(max(self.backlog.first, self.tracker.delivered_stream + 1))
+        return self.wake()
+
+    cdef bint needs(self, uint64_t sequence) except -1:
+        if sequence > self.tracker.floor_stream:
+            if self.tracker.ack_policy != POLICY_EXPLICIT:
+                return True
+            if sequence >= self.backlog.next or self.tracker.find(sequence) >= 0:
+                return True
+            if self.backlog.place_of_start(sequence) >= 0:
+                return True
+        return len(self.tracker.redelivered) > 0 and sequence in self.tracker.redelivered
+
+    cdef int postpone(self, Sink sink, Message* message) except -1:
+        """What is sent has come back to us: it is taken when the slice is over."""
+        self.postponed.append((
+            sink, message.subject[:message.subject_len],
+            message.reply[:message.reply_len] if message.reply_len else b"",
+            message.data[:message.header_len], message.data[message.header_len:message.data_len],
+        ))
+        return 1
+
+    cdef int take_postponed(self) except -1:
+        cdef list postponed = self.postponed
+        cdef bytes subject, reply, headers, body, data
+        cdef Subscription sub = Subscription(b"postponed", sink=self.ack_sink)
+        cdef Message message
+        cdef Sink sink
+        self.postponed = []
+        for sink, subject, reply, headers, body in postponed:
+            data = headers + body
+            message.subject, message.subject_len = subject, len(subject)
+            message.reply, message.reply_len = reply, len(reply)
+            message.data, message.data_len = data, len(data)
+            message.header_len = len(headers)
+            sink.deliver(sub, &message)
+        return 0
+
+    cdef int ask(
+        self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len
+    ) except -1:
+        cdef int64_t now_ns, pending
+        if self.is_push:
+            return self.requests.answer(reply, reply_len, "409 Consumer is push based")
+        now_ns = self.core.scheduler.now()
+        if not self.requests.take(reply, reply_len, body, body_len, now_ns, -1):
+            pending = self.backlog.size(self.core.visible)
+            pending += <int64_t> self.redelivery.queued.count
+            self.requests.take(reply, reply_len, body, body_len, now_ns, pending)
+        return 0
+
+    def acknowledge_by_flow(self, bytes headers) -> None:
+        """The client has read all up to there."""
+        cdef uint64_t sequence = sequence_of(headers, LAST_STREAM)
+        if sequence:
+            self.acks.was_acked = True
+            self.acks.acknowledge_all(sequence, sequence_of(headers, LAST_CONSUMER))
+
+    def _exceeded(self, uint64_t sequence, uint64_t deliveries) -> None:
+        try:
+            self.events.max_deliveries(sequence, deliveries)
+        except Exception:
+            self.acks.failed()
+
+    # A slice
+
+    cdef bint run(self, int64_t now_ns) except? -1:
+        if self.postponed:
+            self.take_postponed()
+        self.is_running = True
+        try:
+            return self.work(now_ns)
+        finally:
+            self.is_running = False
+
+    cdef bint work(self, int64_t now_ns) except? -1:
+        cdef bint more
+        if self.is_stopped:
+            return False
+        if self.acks.was_acked:
+            self.acks.was_acked = False
+            self.last_ack_ns = now_ns
+        self.acks.releases = self.core.retention != LIMITS
+        self.slice += 1
+        self.requests.slice = self.slice
+        more = self.tell_stream()
+        more = self.answer() or more
+        more = self.redelivery.collect(now_ns, EXPIRED_PER_SLICE) or more
+        more = self.acks.lose_front(self.log, LOST_PER_SLICE) or more
+        self.serve_deadlines(now_ns)
+        more = self.deliver_some(now_ns) or more
+        more = more or self.acks.released_head < self.acks.released_tail
+        self.keep_time(now_ns)
+        return more or len(self.postponed) > 0
+
+    cdef bint tell_stream(self) except? -1:
+        """What it may remove."""
+        cdef Acks acks = self.acks
+        cdef int told = 0
+        while acks.released_head < acks.released_tail and told < TOLD_PER_SLICE:
+            acks.released_head += 1
+            told += 1
+            self.core.acked(self, acks.released[acks.released_head - 1])
+        if acks.released_head == acks.released_tail:
+            acks.released_head = acks.released_tail = 0
+        return acks.released_tail > 0
+
+    def _settled(self) -> None:
+        """Something that was waited for is on disk."""
+        if self.is_stopped:
+            self.confirmations.serve(CONFIRMED_AT_ONCE)
+        else:
+            self.wake()
+
+    cdef bint answer(self) except? -1:
+        """Requests that were refused, acknowledgements that are durable."""
+        self.requests.flush(CONFIRMED_PER_SLICE)
+        return self.confirmations.serve(CONFIRMED_PER_SLICE) or len(self.requests.answers) > 0
+
+    cdef uint64_t last_read(self) noexcept:
+        if self.backlog.start_count:
+            return self.tracker.delivered_stream
+        return self.backlog.next - 1
+
+    cdef int serve_deadlines(self, int64_t now_ns) except -1:
+        if self.requests.due_ns and now_ns >= self.requests.due_ns:
+            self.sweep_requests(now_ns, False)
+        if self.push.heartbeat_ns and self.push.is_active and now_ns >= self.push.heartbeat_due_ns:
+            self.push.heartbeat_due_ns = now_ns + self.push.heartbeat_ns
+            self.push.send_heartbeat(self.tracker.delivered_consumer, self.last_read())
+            if (
+                self.tracker.ack_policy == POLICY_FLOW_CONTROL and self.tracker.pending_count
+                and self.push.control is None
+            ):
+                self.push.ask_control()
+        return 0
+
+    cdef int sweep_requests(self, int64_t now_ns, bint at_end) except -1:
+        self.requests.sweep(
+            now_ns, at_end, self.tracker.delivered_consumer, self.last_read()
+        )
+        return 0
+
+    cdef int keep_time(self, int64_t now_ns) except -1:
+        """Ask to be woken for the earliest of all deadlines. One that is set already and is earlier
+        does no harm."""
+        cdef int64_t[6] due
+        cdef int64_t earliest = 0
+        cdef int at
+        self.confirmations.keep(now_ns)
+        due[0] = self.redelivery.next_due_ns()
+        due[1] = self.requests.due_ns
+        due[2] = self.push.heartbeat_due_ns if self.push.is_active else 0
+        due[3] = self.resume_ns
+        due[4] = max(self.paused_until_ns, self.hold_until_ns)
+        due[5] = self.confirmations.due_ns
+        for at in range(6):
+            if due[at] and (earliest == 0 or due[at] < earliest):
+                earliest = due[at]
+        if earliest and (self.due_ns == 0 or earliest < self.due_ns):
+            self.core.scheduler.set_deadline(self, earliest)
+        return 0
+
+    # Delivering
+
+    cdef bint deliver_some(self, int64_t now_ns) except? -1:
+        cdef int left = MESSAGES_PER_SLICE
+        cdef int64_t bytes_before = self.outlet.counters.out_bytes
+        cdef Step step = SENT
+        if self.paused_until_ns:
+            if now_ns < self.paused_until_ns:
+                return self.ended(READ_ALL, now_ns) and False
+            self.paused_until_ns = 0
+        if self.fetching is not None or now_ns < self.hold_until_ns:
+            return False
+        self.hold_until_ns = self.resume_ns = 0
+        if self.backlog.is_counting and not self.count_some():
+            return self.fetching is None and self.hold_until_ns == 0
+        self.pending = self.backlog.size(self.core.visible)
+        while left > 0:
+            step = self.step(now_ns)
+            if step != SENT:
+                return self.ended(step, now_ns)
+            left -= 1
+            if self.outlet.counters.out_bytes - bytes_before > BYTES_PER_SLICE:
+                break
+        return True
+
+    cdef Step step(self, int64_t now_ns) except *:
+        cdef uint64_t sequence
+        cdef Outcome outcome
+        if self.is_push:
+            if (
+                not self.push.is_active or self.push.is_stalled()
+                or self.push.listeners(self.slice) is None
+            ):
+                return NOBODY
+        elif self.requests.head == NULL:
+            return NOBODY
+        sequence = self.redelivery.next_queued()
+        if sequence:
+            return self.redeliver(sequence, now_ns)
+        if 0 < self.max_ack_pending <= self.tracker.pending_count:
+            return ACKS_AWAITED
+        outcome = self.backlog.find(self.core.visible, &sequence)
+        if outcome == DONE:
+            return self.deliver_new(sequence, now_ns)
+        if outcome == NEEDS_BLOCK:
+            self.fetch(self.log.wanted)
+            return LATER
+        return READ_ALL if outcome == GONE else SENT
+
+    cdef Step redeliver(self, uint64_t sequence, int64_t now_ns) except *:
+        cdef RecordView view
+        cdef Outcome outcome
+        cdef uint64_t count = self.acks.deliveries(sequence) + 1
+        if self.tracker.find(sequence) < 0:
+            self.redelivery.dequeue(sequence)
+            return SENT
+        if 0 < self.tracker.max_deliver < count:
+            self.redelivery.exceed(sequence)
+            return SENT
+        outcome = self.look(sequence, &view)
+        if outcome == GONE:
+            self.acks.lose(sequence)
+            return SENT
+        if outcome == NEEDS_BLOCK:
+            return LATER
+        return self.send(&view, count, now_ns)
+
+    cdef Step deliver_new(self, uint64_t sequence, int64_t now_ns) except *:
+        cdef RecordView view
+        cdef Outcome outcome = self.look(sequence, &view)
+        if outcome == GONE:
+            self.backlog.passed(sequence)
+            self.pending -= 1
+            return SENT
+        if outcome == NEEDS_BLOCK:
+            return LATER
+        return self.send(&view, 1, now_ns)
+
+    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
+        """GONE: removed or damaged. NEEDS_BLOCK: it is being fetched."""
+        cdef Outcome outcome = GONE
+        if not self.log.is_here(sequence):
+            return GONE
+        try:
+            outcome = self.log.view(sequence, view)
+        except MessageDamaged:
+            return GONE
+        if outcome == NEEDS_BLOCK:
+            self.fetch(self.log.wanted)
+        return outcome
+
+    cdef Step send(self, RecordView* view, uint64_t count, int64_t now_ns) except *:
+        cdef Outgoing out = self.outgoing
+        cdef Request* request = NULL
+        cdef MatchResult to
+        cdef Py_ssize_t size
+        cdef int64_t due_ns
+        out.compose(
+            view, count, self.tracker.delivered_consumer + 1,
+            <uint64_t> max(self.pending - (count == 1), 0),
+        )
+        size = out.size()
+        if self.is_push:
+            to = self.push.to
+        else:
+            request = self.requests.ready(size, now_ns)
+            if request == NULL:
+                return NOBODY
+            to = <MatchResult> request.to
+        due_ns = self.replay_due(view, now_ns)
+        if due_ns == 0 and self.is_push:
+            due_ns = self.push.due_ns(size, now_ns)
+        if due_ns:
+            self.resume_ns = due_ns
+            return LATER
+        if not self.outlet.send(
+            to, out.subject, out.subject_len, out.reply, out.reply_len, out.headers,
+            out.headers_len, out.data, out.data_len,
+        ):
+            if self.is_push:
+                self.hold_until_ns = now_ns + UNHEARD_NS
+                return LATER
+            self.requests.drop_head()
+            return SENT
+        self.sent(view, count, size, now_ns)
+        if self.outlet.is_congested:
+            self.hold_until_ns = now_ns + CONGESTED_NS
+            return LATER
+        return SENT
+
+    cdef int64_t replay_due(self, RecordView* view, int64_t now_ns) noexcept:
+        """When the message goes out, if that is not now: as long after the one before as it came."""
+        cdef int64_t gap_ns = view.time_ns - self.replay_time_ns
+        if not self.is_replaying or self.replay_time_ns == 0 or gap_ns <= REPLAY_NS_MIN:
+            return 0
+        if self.replay_due_ns == 0 or self.replay_sequence != view.sequence:
+            self.replay_sequence = view.sequence
+            self.replay_due_ns = now_ns + gap_ns
+        return self.replay_due_ns if now_ns < self.replay_due_ns else 0
+
+    cdef int sent(self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns) except -1:
+        """Somebody took it: it is delivered."""
+        cdef uint64_t sequence = view.sequence
+        cdef Py_ssize_t wire_size
+        self.tracker.update_delivered(
+            self.tracker.delivered_consumer + 1, sequence, count, now_ns
+        )
+        self.last_delivered_ns = now_ns
+        self.replay_time_ns = view.time_ns
+        self.replay_due_ns = 0
+        if count == 1:
+            self.backlog.passed(sequence)
+            self.pending -= 1
+        else:
+            self.redelivery.dequeue(sequence)
+        if self.tracker.ack_policy != POLICY_NONE:
+            self.redelivery.delivered(sequence, count, now_ns)
+        else:
+            self.acks.release(sequence)
+        if not self.is_push:
+            return self.requests.served(size, now_ns)
+        wire_size = size - self.outgoing.subject_len + len(self.push.subject)
+        self.push.sent(size, wire_size, now_ns)
+        if self.push.wants_control(wire_size) or (
+            self.tracker.ack_policy == POLICY_FLOW_CONTROL and self.push.control is None
+            and 0 < self.max_ack_pending <= self.tracker.pending_count
+        ):
+            self.push.ask_control()
+        return 0
+
+    cdef bint ended(self, Step step, int64_t now_ns) except? -1:
+        """No more deliveries in this slice. True: there is other work."""
+        if step == READ_ALL:
+            if self.paused_until_ns == 0:
+                self.core.await_more(self)
+                self.is_replaying = self.is_replaying and self.backlog.next <= self.replay_until
+            if self.requests.no_wait_count:
+                self.sweep_requests(now_ns, True)
+        elif step == ACKS_AWAITED and now_ns - self.lost_checked_ns >= LOST_CHECK_NS:
+            if not self.is_filtered and self.acks.lose_inside(self.log, LOST_PER_SLICE):
+                return True
+            self.lost_checked_ns = now_ns
+            return self.tracker.pending_count < self.max_ack_pending
+        return False
+
+    # What is not in memory
+
+    cdef bint count_some(self) except? -1:
+        """True: all is counted."""
+        try:
+            return self.backlog.count_some(self.core.visible, COUNT_BUDGET)
+        except ColdBlock as cold:
+            self.fetch(cold.block)
+            return False
+
+    cdef int fetch(self, MsgBlock block) except -1:
+        if self.fetching is None:
+            self.fetching = self.core.scheduler.reactor.loop.create_task(self._fetch(block))
+        return 0
+
+    async def _fetch(self, block) -> None:
+        try:
+            await self.core.store.fetch(block)
+        except StoreError:
+            self.core.scheduler.reactor.log_failure("a consumer cannot read its stream")
+            self.hold_until_ns = self.core.scheduler.now() + FETCH_AGAIN_NS
+        finally:
+            self.fetching = None
+            self.wake()
+
+    # What can be asked
+
+    async def counted(self) -> None:
+        """Returns once `num_pending` is exact."""
+        while self.backlog.is_counting and not self.is_stopped:
+            if self.fetching is not None:
+                await asyncio.wait([self.fetching])
+            elif not self.count_some():
+                await asyncio.sleep(0)
+
+    def check_requests(self) -> None:
+        """Drop requests that are over, or whose inbox nobody listens to."""
+        if not self.is_running and not self.is_stopped:
+            self.sweep_requests(self.core.scheduler.now(), False)
+
+    def delivered(self) -> SequencePair:
+        return SequencePair(self.tracker.delivered_consumer, self.tracker.delivered_stream)
+
+    def ack_floor(self) -> SequencePair:
+        return SequencePair(self.tracker.floor_consumer, self.tracker.floor_stream)
+
+    def is_needed(self, uint64_t sequence) -> bool:
+        """`Reader.needs`."""
+        return self.needs(sequence)
+
+    @property
+    def next_sequence(self) -> int:
+        return self.backlog.next
+
+    @property
+    def is_counting(self) -> bool:
+        return self.backlog.is_counting
+
+    @property
+    def num_pending(self) -> int:
+        return self.backlog.size(self.core.visible)
+
+    @property
+    def num_waiting(self) -> int:
+        self.check_requests()
+        return self.requests.count
+
+    @property
+    def num_ack_pending(self) -> int:
+        if not self.is_stopped:
+            self.acks.lose_front(self.log, LOST_PER_SLICE)
+            if not self.is_filtered:
+                self.acks.lose_inside(self.log, LOST_PER_SLICE)
+        return self.tracker.pending_count
+
+    @property
+    def num_redelivered(self) -> int:
+        return len(self.tracker.redelivered)
+
+    @property
+    def last_request_ns(self) -> int:
+        return self.requests.last_ns
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.push.is_active) if self.is_push else self.requests.count > 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Besides the tracker's."""
+        return self.backlog.memory_bytes + self.redelivery.num_hints * 16

@@ -1,0 +1,32 @@
+"""A message as a consumer sends it: see outgoing.pyx."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.store.record cimport RecordView
+
+
+cdef class Outgoing:
+    # What `compose` made, good until the next time. `headers` and `data` may point into the record.
+    cdef const char* subject
+    cdef const char* reply
+    cdef const char* headers
+    cdef const char* data
+    cdef Py_ssize_t subject_len
+    cdef Py_ssize_t reply_len
+    cdef Py_ssize_t headers_len
+    cdef Py_ssize_t data_len
+
+    cdef char* buffer           # prefix of the ack subject, then its numbers, subject, headers
+    cdef Py_ssize_t capacity
+    cdef Py_ssize_t prefix_len
+    cdef bint headers_only
+
+    cdef int configure(self, str stream, str name, bint headers_only) except -1
+    cdef int compose(
+        self, RecordView* view, uint64_t deliveries, uint64_t consumer_sequence, uint64_t pending
+    ) except -1
+    # What counts for a request's max_bytes and a rate limit.
+    cdef Py_ssize_t size(self) noexcept nogil
+
+    cdef int reserve(self, Py_ssize_t need) except -1
+    cdef void add_size_header(self, char* to, RecordView* view) noexcept nogil

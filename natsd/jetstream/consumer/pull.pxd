@@ -1,0 +1,74 @@
+"""Requests for messages that wait: see pull.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.core.match_result cimport MatchResult
+from natsd.core.outlet cimport Outlet
+from natsd.jetstream.consumer.pull_request cimport PullRequest
+
+
+cdef struct Request:            # followed in memory by its reply subject
+    Request* next
+    PyObject* to                # MatchResult, owned; NULL: not looked up
+    uint64_t slice              # when it was looked up
+    int64_t left                # messages it still wants; below 1: one
+    int64_t bytes_left          # 0: no limit
+    int64_t served
+    int64_t expires_ns          # 0: never
+    int64_t heartbeat_ns        # 0: none
+    int64_t heartbeat_due_ns
+    bint no_wait
+    Py_ssize_t reply_len
+    const char* reply
+
+
+cdef class PullRequests:
+    cdef Outlet outlet
+    cdef Request* head
+    cdef Request* tail
+    cdef readonly int64_t count
+    cdef int64_t no_wait_count
+    cdef int64_t most
+    cdef int64_t batch_most
+    cdef int64_t expires_most_ns
+    cdef int64_t bytes_most
+    cdef uint64_t slice
+    cdef int64_t due_ns         # at or before the first expiry or heartbeat; 0: nothing is due ever
+    cdef int64_t checked_ns     # when all were looked at last
+    cdef int64_t last_ns        # when one came or was served
+    cdef list answers           # (reply, header block) to be sent outside of `deliver`
+
+    cdef int configure(self, settings) except -1
+    # A request came in. `pending`: visible messages that nobody got yet, and those to be
+    # redelivered; -1: not asked for yet. False: `pending` must be known.
+    cdef bint take(
+        self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len,
+        int64_t now_ns, int64_t pending,
+    ) except -1
+    # Who gets a message of that size now, or NULL. Others are answered and dropped on the way.
+    cdef Request* ready(self, Py_ssize_t size, int64_t now_ns) except? NULL
+    # The head got it. / The head's inbox took nothing: nobody listens.
+    cdef int served(self, Py_ssize_t size, int64_t now_ns) except -1
+    cdef int drop_head(self) except -1
+    # Send what was put aside, at most so many.
+    cdef int flush(self, Py_ssize_t most) except -1
+    # Look at all: expired ones are answered, and with `at_end` those that do not wait; heartbeats.
+    cdef int64_t sweep(
+        self, int64_t now_ns, bint at_end, uint64_t consumer_sequence, uint64_t stream_sequence
+    ) except -1
+    cdef int close(self, str status) except -1
+    # Take out those that nobody listens to, silently; how many messages the others ask for.
+    cdef int64_t drop_unheard(self, int64_t now_ns) except -1
+
+    cdef str refusal(self, PullRequest* request)
+    cdef int add(
+        self, const char* reply, Py_ssize_t reply_len, PullRequest* request, int64_t now_ns
+    ) except -1
+    cdef int answer(self, const char* reply, Py_ssize_t reply_len, str status) except -1
+    cdef int tell(self, Request* request, bytes block) except -1
+    cdef int tell_left(self, Request* request, str status) except -1
+    cdef bint is_listened_to(self, Request* request) except -1
+    cdef void unlink(self, Request* before, Request* request) noexcept
+    cdef int note_due(self, Request* request) except -1
+    cdef int over(self, Request* request, int64_t now_ns, bint at_end) except -1

@@ -1,0 +1,3 @@
+class PullRequests:
+    @property
+    def count(self) -> int: ...

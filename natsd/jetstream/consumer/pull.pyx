@@ -1,0 +1,317 @@
+"""The pull requests of one consumer that wait for messages.
+
+    head ─▶ request ─▶ request ─▶ … ─▶ tail      each message goes to the head, which then goes to
+                                                 the tail, if it wants more
+
+Promise
+- There are at most `max_waiting`. When that many wait, those that are over or that nobody listens
+  to any more make room, looked for once a second at most; then a request is refused.
+- A request ends with its last message, or with a status that says why: every way is in `over`,
+  `ready` and `served`. One whose inbox nobody listens to ends silently.
+- Nothing is sent while a request is taken (that is inside of `Sink.deliver`): answers are put aside
+  for `flush`. There are at most as many as requests in one turn.
+- Times are wall clock, nanoseconds, and arguments.
+
+Source: ADR-13, reference §6.10; processNextMsgRequest, nextWaiting and processWaiting for what is
+said when.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from natsd.core.match_result cimport MatchResult
+from natsd.core.outlet cimport Outlet
+from natsd.jetstream.consumer.pull_request cimport PullRequest, parse_pull_request
+
+from natsd.config.durations import format_duration_ns
+
+cdef enum:
+    SECOND_NS = 1_000_000_000
+    PRIORITY_MAX = 9
+
+cdef int64_t YEARS_NS = 4_000_000_000_000_000_000    # about 127: later than that is never
+
+
+cdef inline int64_t after(int64_t now_ns, int64_t wait_ns) noexcept nogil:
+    return now_ns + min(wait_ns, YEARS_NS)
+
+
+cdef bytes status_block(str status):
+    return f"NATS/1.0 {status}\r\n\r\n".encode()
+
+
+cdef class PullRequests:
+    def __cinit__(self, Outlet outlet not None):
+        self.outlet = outlet
+        self.answers = []
+
+    def __dealloc__(self):
+        cdef Request* request
+        while self.head != NULL:
+            request = self.head
+            self.head = request.next
+            Py_XDECREF(request.to)
+            free(request)
+
+    cdef int configure(self, settings) except -1:
+        self.most = settings.max_waiting
+        self.batch_most = settings.max_request_batch
+        self.expires_most_ns = settings.max_request_expires_ns
+        self.bytes_most = settings.max_request_bytes
+        return 0
+
+    # Taking
+
+    cdef bint take(
+        self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len,
+        int64_t now_ns, int64_t pending,
+    ) except -1:
+        cdef PullRequest request
+        cdef object wrong = parse_pull_request(body, body_len, &request)
+        if wrong is not None:
+            self.answer(reply, reply_len, f"400 Bad Request - {wrong}")
+            return True
+        if request.no_wait and pending < 0:
+            return False
+        wrong = self.refusal(&request)
+        if wrong is not None:
+            self.answer(reply, reply_len, wrong)
+            return True
+        if self.count == self.most and now_ns - self.checked_ns > SECOND_NS:
+            self.drop_unheard(now_ns)
+        if request.no_wait:
+            if pending == 0 and request.expires_ns == 0:
+                self.last_ns = now_ns
+                self.answer(reply, reply_len, "404 No Messages")
+                return True
+            if pending > 0 and pending < self.drop_unheard(now_ns):
+                self.last_ns = now_ns
+                self.answer(reply, reply_len, "408 Requests Pending")
+                return True
+        if self.count >= self.most:
+            if request.heartbeat_ns == 0:   # else the client misses its heartbeats, and calms down
+                self.answer(reply, reply_len, "409 Exceeded MaxWaiting")
+            return True
+        self.add(reply, reply_len, &request, now_ns)
+        return True
+
+    cdef str refusal(self, PullRequest* request):
+        """What the request asks for and may not have, or None."""
+        if 0 < self.batch_most < request.batch:
+            return f"409 Exceeded MaxRequestBatch of {self.batch_most}"
+        if 0 < self.expires_most_ns < request.expires_ns:
+            most = format_duration_ns(self.expires_most_ns)
+            return f"409 Exceeded MaxRequestExpires of {most}"
+        if 0 < self.bytes_most < request.max_bytes:
+            return f"409 Exceeded MaxRequestMaxBytes of {self.bytes_most}"
+        if request.min_pending or request.min_ack_pending:
+            return "400 Bad Request - Not a Overflow Priority consumer"
+        if request.has_id:
+            return "400 Bad Request - Not a Pinned Client Priority consumer"
+        if not 0 <= request.priority <= PRIORITY_MAX:
+            return "400 Bad Request - Priority must be between 0 and 9"
+        return None
+
+    cdef int add(
+        self, const char* reply, Py_ssize_t reply_len, PullRequest* request, int64_t now_ns
+    ) except -1:
+        cdef Request* added = <Request*> malloc(sizeof(Request) + reply_len)
+        if added == NULL:
+            raise MemoryError
+        memset(added, 0, sizeof(Request))
+        added.reply = <char*> (added + 1)
+        added.reply_len = reply_len
+        memcpy(<char*> added.reply, reply, reply_len)
+        added.left = request.batch
+        added.bytes_left = max(request.max_bytes, 0)
+        added.no_wait = request.no_wait
+        if request.expires_ns:
+            added.expires_ns = after(now_ns, request.expires_ns)
+        if request.heartbeat_ns > 0:
+            added.heartbeat_ns = request.heartbeat_ns
+            added.heartbeat_due_ns = after(now_ns, request.heartbeat_ns)
+        if self.tail == NULL:
+            self.head = added
+        else:
+            self.tail.next = added
+        self.tail = added
+        self.count += 1
+        self.no_wait_count += added.no_wait
+        self.last_ns = now_ns
+        return self.note_due(added)
+
+    cdef int note_due(self, Request* request) except -1:
+        if request.expires_ns and (self.due_ns == 0 or request.expires_ns < self.due_ns):
+            self.due_ns = request.expires_ns
+        if request.heartbeat_ns and (self.due_ns == 0 or request.heartbeat_due_ns < self.due_ns):
+            self.due_ns = request.heartbeat_due_ns
+        return 0
+
+    cdef int answer(self, const char* reply, Py_ssize_t reply_len, str status) except -1:
+        self.answers.append((<bytes> reply[:reply_len], status_block(status)))
+        return 0
+
+    # Serving
+
+    cdef Request* ready(self, Py_ssize_t size, int64_t now_ns) except? NULL:
+        cdef Request* request
+        while self.head != NULL:
+            request = self.head
+            if request.expires_ns and now_ns >= request.expires_ns:
+                self.tell_left(request, "408 Request Timeout")
+            elif request.bytes_left and size > request.bytes_left:
+                self.tell_left(request, "409 Message Size Exceeds MaxBytes")
+            elif self.is_listened_to(request):
+                return request
+            self.drop_head()
+        return NULL
+
+    cdef bint is_listened_to(self, Request* request) except -1:
+        """Looked up once a slice: nothing that is sent meanwhile can add a listener, and one that
+        goes takes nothing any more."""
+        cdef MatchResult to
+        if request.to == NULL or request.slice != self.slice and not (<MatchResult> request.to).live:
+            to = self.outlet.resolve(request.reply, request.reply_len)
+            Py_INCREF(to)
+            Py_XDECREF(request.to)
+            request.to = <PyObject*> to
+        request.slice = self.slice
+        to = <MatchResult> request.to
+        return to.plain_count > 0 or to.queue_count > 0
+
+    cdef int served(self, Py_ssize_t size, int64_t now_ns) except -1:
+        cdef Request* request = self.head
+        self.last_ns = now_ns
+        request.served += 1
+        request.left -= 1
+        if request.bytes_left:
+            request.bytes_left -= size
+            if request.bytes_left == 0:
+                request.left = 0
+        if request.left <= 0:
+            if request.bytes_left:
+                self.tell_left(request, "409 Batch Completed")
+            return self.drop_head()
+        if request.heartbeat_ns:
+            request.heartbeat_due_ns = after(now_ns, request.heartbeat_ns)
+        if request.next != NULL:
+            self.head = request.next
+            request.next = NULL
+            self.tail.next = request
+            self.tail = request
+        return 0
+
+    cdef int drop_head(self) except -1:
+        self.unlink(NULL, self.head)
+        return 0
+
+    cdef void unlink(self, Request* before, Request* request) noexcept:
+        if before == NULL:
+            self.head = request.next
+        else:
+            before.next = request.next
+        if self.tail == request:
+            self.tail = before
+        self.count -= 1
+        self.no_wait_count -= request.no_wait
+        Py_XDECREF(request.to)
+        free(request)
+
+    # Ending
+
+    cdef int tell(self, Request* request, bytes block) except -1:
+        cdef MatchResult to = self.outlet.resolve(request.reply, request.reply_len)
+        self.outlet.send(
+            to, request.reply, request.reply_len, NULL, 0, block, len(block), b"", 0
+        )
+        return 0
+
+    cdef int tell_left(self, Request* request, str status) except -1:
+        """With how much of what it asked for it did not get."""
+        return self.tell(request, (
+            f"NATS/1.0 {status}\r\nNats-Pending-Messages: {request.left}\r\n"
+            f"Nats-Pending-Bytes: {request.bytes_left}\r\n\r\n"
+        ).encode())
+
+    cdef int over(self, Request* request, int64_t now_ns, bint at_end) except -1:
+        """Is it? Then it has been told."""
+        if request.expires_ns and now_ns >= request.expires_ns:
+            self.tell_left(request, "408 Request Timeout")
+            return True
+        if at_end and request.no_wait and (request.expires_ns == 0 or request.served):
+            self.tell(request, status_block("404 No Messages"))
+            return True
+        return not self.is_listened_to(request)
+
+    cdef int64_t sweep(
+        self, int64_t now_ns, bint at_end, uint64_t consumer_sequence, uint64_t stream_sequence
+    ) except -1:
+        """How many messages are asked for by those that remain."""
+        cdef Request* before = NULL
+        cdef Request* request = self.head
+        cdef Request* following
+        cdef int64_t wanted = 0
+        self.checked_ns = now_ns
+        self.due_ns = 0
+        self.slice += 1
+        while request != NULL:
+            following = request.next
+            if self.over(request, now_ns, at_end):
+                self.unlink(before, request)
+            else:
+                wanted += request.left
+                if request.heartbeat_ns and now_ns >= request.heartbeat_due_ns:
+                    request.heartbeat_due_ns = after(now_ns, request.heartbeat_ns)
+                    self.tell(request, (
+                        f"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: {consumer_sequence}\r\n"
+                        f"Nats-Last-Stream: {stream_sequence}\r\n\r\n"
+                    ).encode())
+                self.note_due(request)
+                before = request
+            request = following
+        return wanted
+
+    cdef int64_t drop_unheard(self, int64_t now_ns) except -1:
+        """Take out those that nobody listens to; how many messages the others ask for, without
+        those that have expired: `sweep` tells them."""
+        cdef Request* before = NULL
+        cdef Request* request = self.head
+        cdef Request* following
+        cdef int64_t wanted = 0
+        self.checked_ns = now_ns
+        self.slice += 1
+        while request != NULL:
+            following = request.next
+            if request.expires_ns and now_ns >= request.expires_ns:
+                before = request
+            elif self.is_listened_to(request):
+                wanted += request.left
+                before = request
+            else:
+                self.unlink(before, request)
+            request = following
+        return wanted
+
+    cdef int flush(self, Py_ssize_t most) except -1:
+        cdef bytes reply, block
+        cdef MatchResult to
+        if not self.answers:
+            return 0
+        for reply, block in self.answers[:most]:
+            to = self.outlet.resolve(reply, len(reply))
+            self.outlet.send(to, reply, len(reply), NULL, 0, block, len(block), b"", 0)
+        del self.answers[:most]
+        return 0
+
+    cdef int close(self, str status) except -1:
+        """End them all; None: without a word."""
+        while self.head != NULL:
+            if status == "Server Shutdown":
+                self.tell_left(self.head, f"409 {status}")
+            elif status is not None:
+                self.tell(self.head, status_block(f"409 {status}"))
+            self.drop_head()
+        return 0

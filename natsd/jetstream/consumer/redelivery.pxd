@@ -1,0 +1,66 @@
+"""When what is not acknowledged is delivered again: see redelivery.pyx."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.store.consumer_tracker cimport ConsumerTracker
+from natsd.store.sequence_set cimport SequenceSet
+
+
+cdef struct Hint:               # look at that message at that time
+    int64_t due_ns
+    uint64_t sequence
+
+
+cdef class Redelivery:
+    cdef ConsumerTracker tracker
+    cdef object exceeded                # callable(sequence, deliveries)
+    cdef int64_t ack_wait_ns
+    cdef int64_t* backoff_ns
+    cdef Py_ssize_t backoff_count
+
+    cdef uint64_t front
+    cdef int64_t latest_ns              # of first deliveries that have no hint
+    cdef Hint* hints                    # a heap
+    cdef Py_ssize_t hint_count
+    cdef Py_ssize_t hint_capacity
+    cdef Py_ssize_t sweep_at
+    cdef dict hinted                    # stream sequence -> due_ns of its one valid hint
+
+    cdef uint64_t* queue                # head .. tail; those not in `queued` left it meanwhile
+    cdef Py_ssize_t queue_head
+    cdef Py_ssize_t queue_tail
+    cdef Py_ssize_t queue_capacity
+    cdef readonly SequenceSet queued
+
+    cdef int configure(self, int64_t ack_wait_ns, tuple backoff_ns) except -1
+    cdef int restore(self) except -1
+    # A pending message was delivered for the `count`-th time, at `now_ns`.
+    cdef int delivered(self, uint64_t sequence, uint64_t count, int64_t now_ns) except -1
+    # The time of a pending message was moved.
+    cdef int moved(self, uint64_t sequence) except -1
+    # It is pending no more.
+    cdef int forget(self, uint64_t sequence) except -1
+    cdef int forget_through(self, uint64_t sequence) except -1
+    # Queue it now, unless it is queued.
+    cdef int enqueue(self, uint64_t sequence) except -1
+    cdef int dequeue(self, uint64_t sequence) except -1
+    # The next to be delivered again, or 0; it stays the next until `dequeue`.
+    cdef uint64_t next_queued(self) noexcept
+    # Queue what is due, some of it. True: there is more.
+    cdef bint collect(self, int64_t now_ns, Py_ssize_t budget) except -1
+    # When `collect` should next be called, never later than something is due; 0: nothing waits.
+    cdef int64_t next_due_ns(self) except -1
+    cdef int64_t wait_ns(self, uint64_t sequence) except -1
+    # It was delivered as often as it may be: pending no more, and said so.
+    cdef int exceed(self, uint64_t sequence) except -1
+
+    cdef Py_ssize_t lower_bound(self, uint64_t sequence) noexcept nogil
+    cdef Py_ssize_t first_without_hint(self) except -2
+    cdef int expire(self, Py_ssize_t index) except -1
+    cdef int hint(self, uint64_t sequence, int64_t due_ns) except -1
+    cdef bint is_stale(self, Py_ssize_t at) except -1
+    cdef int sweep_hints(self) except -1
+    cdef void remove_hint(self, Py_ssize_t at) noexcept nogil
+    cdef void sift_up(self, Py_ssize_t at) noexcept nogil
+    cdef void sift_down(self, Py_ssize_t at) noexcept nogil
+    cdef int make_queue_room(self) except -1

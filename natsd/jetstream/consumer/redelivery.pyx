@@ -1,0 +1,372 @@
+"""What a consumer delivers again, and when: by its tracker's state, so that a restart knows too.
+
+    deadline of a pending message = its time in the tracker + wait(how often it was delivered)
+
+The time is that of the last delivery; `+WPI` and a NAK with a delay move it. So the deadlines need
+no storage of their own, only an order in which to look at them:
+
+    tracker    ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪        pending, by stream sequence
+                         ▲ front: from here on, what has no hint was delivered once, in order, and
+                           its deadline is not before that of its predecessor: nothing to note
+    hints      a heap    everything else that waits: redelivered, moved, restored out of order
+    queue      ▪▪▪       what is due; delivered before anything new
+
+Invariants
+- A pending message is in `queued`, or has one valid hint that is not later than its deadline, or
+  lies at `front` or behind, delivered once and never moved.
+- A hint is valid if `hinted` says so. Others are swept, two for each new one, so there are never
+  many more than messages with a hint.
+- A first delivery and an acknowledgement of a message without a hint touch nothing here.
+
+Knows no clock. Source: reference §6.8; checkPending for what is due (in what order, what counts).
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, qsort, realloc
+from libc.string cimport memmove
+
+from natsd.store.consumer_tracker cimport ConsumerTracker
+from natsd.store.sequence_set cimport SequenceSet
+
+cdef extern from *:
+    """
+    #define NATSD_NEVER INT64_MAX
+    """
+    int64_t NEVER "NATSD_NEVER"
+
+cdef enum:
+    CAPACITY_MIN = 16
+    SWEPT_PER_HINT = 2
+    STALE_MIN = 64              # hints: below that many none are swept
+
+
+cdef inline int64_t later(int64_t time_ns, int64_t wait_ns) noexcept nogil:
+    """Their sum, or as late as can be said."""
+    if wait_ns > 0 and time_ns > NEVER - wait_ns:
+        return NEVER
+    return time_ns + wait_ns
+
+
+cdef int by_sequence(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
+    return (x > y) - (x < y)
+
+
+cdef class Redelivery:
+    def __cinit__(self, ConsumerTracker tracker not None, exceeded):
+        """`exceeded(sequence, deliveries)` hears of messages delivered as often as they may be."""
+        self.tracker = tracker
+        self.exceeded = exceeded
+        self.hinted = {}
+        self.queued = SequenceSet()
+
+    def __dealloc__(self):
+        free(self.hints)
+        free(self.queue)
+        free(self.backoff_ns)
+
+    cdef int configure(self, int64_t ack_wait_ns, tuple backoff_ns) except -1:
+        cdef Py_ssize_t at
+        cdef int64_t* waits = NULL
+        if backoff_ns:
+            waits = <int64_t*> realloc(NULL, len(backoff_ns) * sizeof(int64_t))
+            if waits == NULL:
+                raise MemoryError
+            for at in range(len(backoff_ns)):
+                waits[at] = backoff_ns[at]
+        free(self.backoff_ns)
+        self.backoff_ns = waits
+        self.backoff_count = len(backoff_ns)
+        self.ack_wait_ns = ack_wait_ns
+        for sequence in list(self.hinted):      # their hints say what the waits before said
+            self.moved(sequence)
+        return 0
+
+    cdef int restore(self) except -1:
+        """Begin with what the tracker says, as after a restart."""
+        cdef Py_ssize_t at
+        cdef int64_t latest = 0
+        self.hint_count = self.queue_head = self.queue_tail = 0
+        self.hinted.clear()
+        self.queued.empty()
+        self.front = 0
+        for at in range(self.tracker.head, self.tracker.tail):
+            if self.tracker.items[at].consumer == 0:
+                continue
+            sequence = self.tracker.items[at].stream
+            if self.tracker.items[at].time_ns < latest or sequence in self.tracker.redelivered:
+                self.moved(sequence)
+            else:
+                latest = self.tracker.items[at].time_ns
+        self.latest_ns = latest
+        return 0
+
+    # What happens to messages
+
+    cdef int delivered(self, uint64_t sequence, uint64_t count, int64_t now_ns) except -1:
+        if count == 1 and now_ns >= self.latest_ns and sequence >= self.front:
+            self.latest_ns = now_ns
+            return 0
+        return self.hint(sequence, later(now_ns, self.wait_ns(sequence)))
+
+    cdef int moved(self, uint64_t sequence) except -1:
+        cdef Py_ssize_t index = self.tracker.find(sequence)
+        assert index >= 0
+        return self.hint(
+            sequence, later(self.tracker.items[index].time_ns, self.wait_ns(sequence))
+        )
+
+    cdef int forget(self, uint64_t sequence) except -1:
+        if len(self.hinted):
+            self.hinted.pop(sequence, None)
+        if self.queued.count:
+            self.queued.discard_run(sequence, sequence)
+        return 0
+
+    cdef int forget_through(self, uint64_t sequence) except -1:
+        """None up to that one is pending."""
+        if len(self.hinted):
+            for known in [known for known in self.hinted if known <= sequence]:
+                del self.hinted[known]
+        if self.queued.count and sequence:
+            self.queued.discard_run(1, sequence)
+        return 0
+
+    # Waiting
+
+    cdef int64_t wait_ns(self, uint64_t sequence) except -1:
+        cdef uint64_t redeliveries = 0
+        if self.backoff_count == 0:
+            return self.ack_wait_ns
+        if len(self.tracker.redelivered):
+            redeliveries = self.tracker.redelivered.get(sequence, 0)
+        return self.backoff_ns[min(redeliveries, <uint64_t> self.backoff_count - 1)]
+
+    cdef bint collect(self, int64_t now_ns, Py_ssize_t budget) except -1:
+        cdef Py_ssize_t index, added = -<Py_ssize_t> self.queued.count
+        cdef uint64_t sequence
+        while budget > 0 and self.hint_count and self.hints[0].due_ns <= now_ns:
+            budget -= 1
+            sequence = self.hints[0].sequence
+            if not self.is_stale(0):
+                del self.hinted[sequence]
+                index = self.tracker.find(sequence)
+                due_ns = later(self.tracker.items[index].time_ns, self.wait_ns(sequence))
+                self.remove_hint(0)
+                if due_ns > now_ns:
+                    self.hint(sequence, due_ns)
+                else:
+                    self.expire(index)
+            else:
+                self.remove_hint(0)
+        while budget > 0:
+            budget -= 1
+            index = self.first_without_hint()
+            if index < 0:
+                break
+            sequence = self.tracker.items[index].stream
+            if later(self.tracker.items[index].time_ns, self.wait_ns(sequence)) > now_ns:
+                break
+            self.front = sequence + 1
+            self.expire(index)
+        added += self.queued.count
+        if added > 1:
+            qsort(&self.queue[self.queue_tail - added], added, sizeof(uint64_t), by_sequence)
+        return budget == 0
+
+    cdef int64_t next_due_ns(self) except -1:
+        cdef Py_ssize_t index
+        cdef int64_t due_ns = self.hints[0].due_ns if self.hint_count else 0, natural_ns
+        if self.tracker.pending_count == 0:
+            return 0
+        index = self.first_without_hint()
+        if index >= 0:
+            natural_ns = later(
+                self.tracker.items[index].time_ns, self.wait_ns(self.tracker.items[index].stream)
+            )
+            if due_ns == 0 or natural_ns < due_ns:
+                due_ns = natural_ns
+        return due_ns
+
+    cdef int expire(self, Py_ssize_t index) except -1:
+        cdef uint64_t sequence = self.tracker.items[index].stream
+        cdef uint64_t deliveries = 1
+        if self.tracker.max_deliver:
+            deliveries = 1 + <uint64_t> self.tracker.redelivered.get(sequence, 0)
+            if deliveries >= self.tracker.max_deliver:
+                return self.exceed(sequence)
+        return self.enqueue(sequence)
+
+    cdef int exceed(self, uint64_t sequence) except -1:
+        cdef Py_ssize_t index = self.tracker.find(sequence)
+        cdef uint64_t deliveries = 1 + <uint64_t> self.tracker.redelivered.get(sequence, 0)
+        self.forget(sequence)
+        self.tracker.update_delivered(
+            self.tracker.items[index].consumer, sequence,
+            max(deliveries, self.tracker.max_deliver) + 1, self.tracker.items[index].time_ns,
+        )
+        self.exceeded(sequence, deliveries)
+        return 0
+
+    cdef Py_ssize_t lower_bound(self, uint64_t sequence) noexcept nogil:
+        """Where the first item at or behind that sequence stands, pending or not."""
+        cdef Py_ssize_t low = self.tracker.head, high = self.tracker.tail, middle
+        if low == high or self.tracker.items[low].stream >= sequence:
+            return low
+        while low < high:
+            middle = (low + high) // 2
+            if self.tracker.items[middle].stream < sequence:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef Py_ssize_t first_without_hint(self) except -2:
+        """Where the first stands that has neither a hint nor a place in the queue, or -1. What lies
+        before it is looked at no more."""
+        cdef Py_ssize_t at = self.lower_bound(self.front)
+        cdef uint64_t sequence
+        while at < self.tracker.tail:
+            sequence = self.tracker.items[at].stream
+            if self.tracker.items[at].consumer:
+                if not (len(self.hinted) and sequence in self.hinted) and not (
+                    self.queued.count and self.queued.has(sequence)
+                ):
+                    return at
+                self.front = sequence + 1
+            at += 1
+        return -1
+
+    # The hints
+
+    cdef int hint(self, uint64_t sequence, int64_t due_ns) except -1:
+        cdef Hint* grown
+        cdef Py_ssize_t capacity
+        known = self.hinted.get(sequence)
+        if known is not None and known <= due_ns:
+            return 0
+        self.sweep_hints()
+        if self.hint_count == self.hint_capacity:
+            capacity = max(<Py_ssize_t> CAPACITY_MIN, 2 * self.hint_capacity)
+            grown = <Hint*> realloc(self.hints, capacity * sizeof(Hint))
+            if grown == NULL:
+                raise MemoryError
+            self.hints = grown
+            self.hint_capacity = capacity
+        self.hinted[sequence] = due_ns
+        self.hints[self.hint_count].due_ns = due_ns
+        self.hints[self.hint_count].sequence = sequence
+        self.hint_count += 1
+        self.sift_up(self.hint_count - 1)
+        return 0
+
+    cdef bint is_stale(self, Py_ssize_t at) except -1:
+        """Is there another hint for that message, or is it pending no more, or queued?"""
+        cdef uint64_t sequence = self.hints[at].sequence
+        if self.hinted.get(sequence) != self.hints[at].due_ns:
+            return True
+        if self.tracker.find(sequence) < 0 or self.queued.has(sequence):
+            del self.hinted[sequence]
+            return True
+        return False
+
+    cdef int sweep_hints(self) except -1:
+        cdef int looks
+        if self.hint_count <= STALE_MIN + 2 * len(self.hinted):
+            return 0
+        for looks in range(SWEPT_PER_HINT + 1):
+            if self.sweep_at >= self.hint_count:
+                self.sweep_at = 0
+            if self.hint_count and self.is_stale(self.sweep_at):
+                self.remove_hint(self.sweep_at)
+            else:
+                self.sweep_at += 1
+        return 0
+
+    cdef void remove_hint(self, Py_ssize_t at) noexcept nogil:
+        self.hint_count = self.hint_count - 1
+        if at == self.hint_count:
+            return
+        self.hints[at] = self.hints[self.hint_count]
+        self.sift_up(at)
+        self.sift_down(at)
+
+    cdef void sift_up(self, Py_ssize_t at) noexcept nogil:
+        cdef Hint moving = self.hints[at]
+        cdef Py_ssize_t above
+        while at > 0:
+            above = (at - 1) // 2
+            if self.hints[above].due_ns <= moving.due_ns:
+                break
+            self.hints[at] = self.hints[above]
+            at = above
+        self.hints[at] = moving
+
+    cdef void sift_down(self, Py_ssize_t at) noexcept nogil:
+        cdef Hint moving = self.hints[at]
+        cdef Py_ssize_t below
+        while True:
+            below = 2 * at + 1
+            if below >= self.hint_count:
+                break
+            if (
+                below + 1 < self.hint_count
+                and self.hints[below + 1].due_ns < self.hints[below].due_ns
+            ):
+                below += 1
+            if moving.due_ns <= self.hints[below].due_ns:
+                break
+            self.hints[at] = self.hints[below]
+            at = below
+        self.hints[at] = moving
+
+    # The queue
+
+    cdef int enqueue(self, uint64_t sequence) except -1:
+        if self.queued.has(sequence):
+            return 0
+        if self.queue_tail == self.queue_capacity:
+            self.make_queue_room()
+        self.queued.add_run(sequence, sequence)
+        self.queue[self.queue_tail] = sequence
+        self.queue_tail += 1
+        return 0
+
+    cdef int dequeue(self, uint64_t sequence) except -1:
+        if self.queued.count:
+            self.queued.discard_run(sequence, sequence)
+        return 0
+
+    cdef uint64_t next_queued(self) noexcept:
+        while self.queued.count and self.queue_head < self.queue_tail:
+            if self.queued.has(self.queue[self.queue_head]):
+                return self.queue[self.queue_head]
+            self.queue_head += 1
+        self.queue_head = self.queue_tail = 0
+        return 0
+
+    cdef int make_queue_room(self) except -1:
+        """For one more: without those that left, or in twice the room."""
+        cdef Py_ssize_t at, to = 0, capacity
+        cdef uint64_t* grown
+        if self.queue_tail < self.queue_capacity:
+            return 0
+        for at in range(self.queue_head, self.queue_tail):
+            if self.queued.has(self.queue[at]):
+                self.queue[to] = self.queue[at]
+                to += 1
+        self.queue_head, self.queue_tail = 0, to
+        if 2 * to <= self.queue_capacity and to < self.queue_capacity:
+            return 0
+        capacity = max(<Py_ssize_t> CAPACITY_MIN, 2 * self.queue_capacity)
+        grown = <uint64_t*> realloc(self.queue, capacity * sizeof(uint64_t))
+        if grown == NULL:
+            raise MemoryError
+        self.queue = grown
+        self.queue_capacity = capacity
+        return 0
+
+    @property
+    def num_hints(self):
+        """For tests."""
+        return self.hint_count

@@ -1,0 +1,161 @@
+"""Pull requests and delays that are not as clients usually write them, and what is wrong with them.
+
+What nats-server takes is taken: any order and case of keys, unknown ones, null, the last of several.
+What it refuses is refused in its words, which name its own types.
+
+Source: what nats-server 2.14 answers to each kind of mistake.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from natsd.config.durations import DurationError, parse_duration_ns
+from natsd.jetstream.consumer.json_syntax import json_error
+
+INT64_MAX: Final = 2**63 - 1
+TEXT_BYTES_MAX: Final = 64  # of a delay
+SHOWN_CHARS_MAX: Final = 256  # of what is wrong
+BODY_BYTES_MAX: Final = 64 * 1024  # reading more than that would hold the loop
+
+
+class WrongRequest(ValueError):
+    """The text says what is wrong, as the status line repeats it."""
+
+
+class _Number(str):
+    """A number as it was written."""
+
+
+class _Field(NamedTuple):
+    name: str
+    kind: str  # the name of its type in the answer
+    prefix: str = ""
+
+
+_FIELDS: Final[tuple[_Field, ...]] = (
+    _Field("batch", "int"),
+    _Field("max_bytes", "int"),
+    _Field("expires", "time.Duration"),
+    _Field("idle_heartbeat", "time.Duration"),
+    _Field("no_wait", "bool"),
+    _Field("id", "string", "PriorityGroup."),
+    _Field("min_pending", "int64", "PriorityGroup."),
+    _Field("min_ack_pending", "int64", "PriorityGroup."),
+    _Field("priority", "int", "PriorityGroup."),
+    _Field("group", "string", "PriorityGroup."),
+)
+_BY_NAME: Final = {field.name: field for field in _FIELDS}
+
+
+class Request(NamedTuple):
+    """In the order in which pull_request.pyx takes it; durations in nanoseconds."""
+
+    batch: int
+    max_bytes: int
+    expires: int
+    idle_heartbeat: int
+    no_wait: bool
+    has_id: bool
+    min_pending: int
+    min_ack_pending: int
+    priority: int
+
+
+def read_pull_request(body: bytes) -> Request:
+    """Raises WrongRequest."""
+    values: dict[str, int | bool | str] = {}
+    for key, value in _pairs(body):
+        field = _BY_NAME.get(key) or _BY_NAME.get(key.lower())
+        if field is not None and value is not None:
+            values[field.name] = _checked(field, value)
+    return Request(
+        int(values.get("batch", 0)),
+        int(values.get("max_bytes", 0)),
+        int(values.get("expires", 0)),
+        int(values.get("idle_heartbeat", 0)),
+        bool(values.get("no_wait", False)),
+        bool(values.get("id", "")),
+        int(values.get("min_pending", 0)),
+        int(values.get("min_ack_pending", 0)),
+        int(values.get("priority", 0)),
+    )
+
+
+def nak_delay_ns(text: bytes) -> int | None:
+    """From `{"delay": ns}` or a Go duration; None if it is neither."""
+    delay: object = 0
+    if not text.startswith(b"{"):
+        try:
+            return parse_duration_ns(text[: TEXT_BYTES_MAX + 1].decode(errors="replace"))
+        except DurationError:
+            return None
+    field = _Field("delay", "time.Duration")
+    try:
+        for key, value in _pairs(text):
+            if key.lower() == field.name and value is not None:
+                delay = _checked(field, value)
+    except WrongRequest:
+        return None
+    return int(delay) if isinstance(delay, int) else None
+
+
+def _pairs(text: bytes) -> list[tuple[str, object]]:
+    """Of the object, in order, one level deep; what is deeper is of no interest."""
+    if len(text) > BODY_BYTES_MAX:
+        raise WrongRequest("request is too large")
+    wrong = json_error(text)
+    if wrong is not None:
+        raise WrongRequest(wrong)
+    found: list[list[tuple[str, object]]] = []
+
+    def note(pairs: list[tuple[str, object]]) -> Mapping[str, object]:
+        found.append(pairs)
+        return {}
+
+    try:
+        json.loads(
+            text.decode(errors="replace"),
+            object_pairs_hook=note,
+            parse_int=_Number,
+            parse_float=_Number,
+        )
+    except RecursionError:
+        raise WrongRequest("exceeded max depth") from None
+    return found[-1]  # the outermost is complete last
+
+
+def _checked(field: _Field, value: object) -> int | bool | str:
+    wrong = _kind_of(value)
+    if field.kind == "bool" and isinstance(value, bool):
+        return value
+    if field.kind == "string" and isinstance(value, str) and not isinstance(value, _Number):
+        return value
+    if isinstance(value, _Number) and field.kind not in ("bool", "string"):
+        number = _whole(value)
+        if number is not None:
+            return number
+        wrong = f"number {value[:SHOWN_CHARS_MAX]}"
+    raise WrongRequest(
+        f"json: cannot unmarshal {wrong} into Go struct field "
+        f"JSApiConsumerGetNextRequest.{field.prefix}{field.name} of type {field.kind}"
+    )
+
+
+def _whole(text: str) -> int | None:
+    """The number if it is a whole one of 64 bits."""
+    digits = text.removeprefix("-")
+    if not digits.isdigit() or len(digits) > len(str(INT64_MAX)):
+        return None
+    number = int(text)
+    return number if -INT64_MAX - 1 <= number <= INT64_MAX else None
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, _Number):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
