@@ -1,0 +1,1 @@
+"""Consumers: rules, life, files, delivery."""
