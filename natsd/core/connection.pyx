@@ -258,21 +258,16 @@ cdef class Connection(Wire):
 
     cdef bint is_reserved(self, Message* message) except -1:
         """Refuse subjects and replies that belong to the server."""
-        cdef bytes subject = message.subject[:message.subject_len]
-        cdef bytes reply
-        if (subject.startswith(b"_GR_.") and len(subject) > 5) or subject.startswith(b"$NRG."):
-            self.send_error(ErrorText.PUBLISH_VIOLATION.format(text_of(subject)))
-            self.error(f"Publish Violation - Subject {quoted(text_of(subject))}")
+        cdef str text
+        if is_reserved_subject(message.subject, message.subject_len):
+            text = text_of(message.subject[:message.subject_len])
+            self.send_error(ErrorText.PUBLISH_VIOLATION.format(text))
+            self.error(f"Publish Violation - Subject {quoted(text)}")
             return True
-        if message.reply == NULL:
-            return False
-        reply = message.reply[:message.reply_len]
-        if (
-            reply.startswith((b"_R_.", b"$JS.ACK."))
-            or (reply.startswith(b"_GR_.") and len(reply) > 5)
-        ):
-            self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text_of(reply)))
-            self.error(f"Publish Violation - Reply {quoted(text_of(reply))}")
+        if message.reply != NULL and is_reserved_reply(message.reply, message.reply_len):
+            text = text_of(message.reply[:message.reply_len])
+            self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
+            self.error(f"Publish Violation - Reply {quoted(text)}")
             return True
         return False
 
@@ -662,6 +657,28 @@ cdef class Connection(Wire):
 cdef inline bint may_be_reserved(const char* subject) noexcept:
     """Whether a subject begins as the server's own do: a cheap first look."""
     return subject[0] == c"_" and subject[1] != c"I" or subject[0] == c"$"
+
+
+cdef inline bint begins(
+    const char* text, Py_ssize_t length, const char* prefix, Py_ssize_t prefix_len
+) noexcept:
+    return length >= prefix_len and memcmp(text, prefix, prefix_len) == 0
+
+
+cdef inline bint is_reserved_subject(const char* subject, Py_ssize_t length) noexcept:
+    """Gateways' replies and RAFT's subjects."""
+    return (
+        begins(subject, length, b"$NRG.", 5)
+        or length > 5 and begins(subject, length, b"_GR_.", 5)
+    )
+
+
+cdef inline bint is_reserved_reply(const char* reply, Py_ssize_t length) noexcept:
+    """What services, consumers and gateways ask for answers with."""
+    return (
+        begins(reply, length, b"$JS.ACK.", 8) or begins(reply, length, b"_R_.", 4)
+        or length > 5 and begins(reply, length, b"_GR_.", 5)
+    )
 
 
 cdef str text_of(bytes text):

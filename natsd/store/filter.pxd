@@ -25,8 +25,9 @@ cdef class Filter:
     cdef uint32_t page_count
     cdef uint64_t frees                     # of the index, when the first verdict was noted
     cdef bint has_learned
-    cdef SlotMarks few                      # the slots it wants, if they are few: ReadableLog.narrow
-    cdef uint64_t arrivals                  # of the index, when that was found out; 0: it was not
+    # The slots it wants, if they are few, as of some number of arrivals: ReadableLog.narrow.
+    cdef SlotMarks few
+    cdef uint64_t arrivals                  # 0: not looked for yet
 
     cdef bint matches(self, const char* subject, Py_ssize_t length) noexcept nogil
     # 1, 0, or -1: not known about the subject that this slot is now of.

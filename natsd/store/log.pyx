@@ -34,10 +34,10 @@ from natsd.store.expiries cimport Expiries, Expiry
 from natsd.store.observer cimport LogObserver
 from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport (
-    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, message_of, record_size,
+    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, record_size,
 )
 from natsd.store.sequence_set cimport SequenceSet
-from natsd.store.subject_index cimport SubjectIndex, sequence_in
+from natsd.store.subject_index cimport sequence_in
 
 from natsd.store.errors import (
     ColdBlock, InvalidLimits, MaximumBytesExceeded, MaximumMessageSizeExceeded,

@@ -57,6 +57,12 @@ class LogStore(Store):
         if self._log.is_behind:
             self._settle_soon()
 
+    @property
+    def log(self) -> MessageLog:
+        """For compiled callers, which append, read and search without the loop. What they remove
+        is as durable as any change, and told to the store by the log."""
+        return self._log
+
     # What a kind of store adds
 
     @property

@@ -34,7 +34,7 @@ from natsd.store.errors import MessageDamaged, MessageNotFound, StoreEOF
 cdef enum:
     LINEAR_MAX = 4_096          # messages looked at before the subjects are asked
     LINEAR_MIN = 64             # the same, where the subjects are known to be few
-    LOOKS_MAX = 32_768          # by one call of `next_match`; what else it does is counted as looks:
+    LOOKS_MAX = 32_768          # by one call of `next_match`. As looks count, too:
     VERDICT_LOOKS = 32          # a subject that the filter has not seen
     BLOCK_LOOKS = 16            # a block that is passed by
 

@@ -126,6 +126,18 @@ async def test_synced_means_on_disk() -> None:
     assert found.recovery.damage == []
 
 
+async def test_what_has_become_durable_is_told() -> None:
+    store = await create(Host(new_disk()))
+    told: list[int] = []
+    store.on_durable = told.append
+    deliver(store, 1, 2, 3)
+    await store.synced()
+    assert told == [3]
+    store.reset()
+    await store.synced()
+    assert told == [3, store.durable_changes]
+
+
 @pytest.mark.parametrize("with_journal", [False, True])
 async def test_a_long_log_becomes_a_checkpoint(
     with_journal: bool, monkeypatch: pytest.MonkeyPatch

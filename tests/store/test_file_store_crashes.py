@@ -368,3 +368,38 @@ async def test_a_failed_sync_is_never_tried_again() -> None:
     assert (await store.load(1)).data == b"kept"
     assert store.durable_sequence == store.state().last_sequence == 1
     await store.close()
+
+
+class Heard:
+    """A durability listener's diary."""
+
+    def __init__(self) -> None:
+        self.durable_upto: list[int] = []
+        self.errors: list[StoreError] = []
+
+    def durable(self, sequence: int) -> None:
+        self.durable_upto.append(sequence)
+
+    def failed(self, error: StoreError) -> None:
+        self.errors.append(error)
+
+
+async def test_a_listener_hears_of_each_commit_and_of_the_one_that_failed() -> None:
+    """What has become durable is told once, in order, and never more than is on disk."""
+    machine = Machine(FaultyDisk(), Limits(), OPTIONS["plain"])
+    store = await machine.open()
+    heard = Heard()
+    store.set_durability_listener(heard)
+    for number in range(1, 4):
+        store.append("a", None, b"kept", number)
+        store.append("a", None, b"kept too", number)
+        await store.synced()
+        assert heard.durable_upto[-1] == store.durable_sequence == 2 * number
+    assert heard.durable_upto == sorted(set(heard.durable_upto))
+    machine.disk.fail("fdatasync", errno.EIO)
+    store.append("a", None, b"lost", 9)
+    with pytest.raises(StoreReadOnly):
+        await store.synced()
+    assert heard.durable_upto[-1] == store.log.last_sequence == 6
+    assert [type(error) for error in heard.errors] == [StoreReadOnly]
+    await store.close()

@@ -21,6 +21,7 @@ from natsd.store.keys import OperatorKeys
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Discard, Limits
 from natsd.store.volume import Volume
+from tests.store.audience import Audience
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.plain_store import PlainStore
@@ -81,6 +82,7 @@ class FileModel(StoreModel):
             self.volume, DIRECTORY, self.limits, self.random.randbytes, self.options
         )
         await self.store.settle()
+        self.audience = Audience(self.store.log)
         self.store.append = self.append_warm  # type: ignore[method-assign]  # see there
 
     def append_warm(self, *arguments: Any, **options: Any) -> int:

@@ -22,6 +22,7 @@ from natsd.store.search import NextMatch, NumPending, Operation, SubjectStates, 
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import Limits, SubjectState
 from natsd.store.subject_index import SubjectIndex
+from tests.store.audience import Audience
 from tests.store.crash import TORTURE
 from tests.store.plain_store import PlainStore
 from tests.store.test_store_model import plain
@@ -108,6 +109,7 @@ class JournalModel(RuleBasedStateMachine):
         self.durable = self.now.copy()
         self.taken: Taken | None = None
         self.commits = 0
+        self.audience = Audience(self.log)
 
     def teardown(self) -> None:
         self.settle()
@@ -245,6 +247,10 @@ class JournalModel(RuleBasedStateMachine):
         assert self.log.subjects.ghosts == 0
 
     # Looking
+
+    @invariant()
+    def every_removal_was_told(self) -> None:
+        self.audience.check()
 
     @invariant()
     def state_is_exact(self) -> None:

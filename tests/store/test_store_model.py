@@ -16,6 +16,7 @@ from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Discard, Limits, SubjectState
+from tests.store.audience import Audience
 from tests.store.crash import TORTURE
 from tests.store.plain_store import Plain, PlainStore
 from tests.store.store_kinds import BLOCK_BYTES, STORE_KINDS
@@ -79,6 +80,7 @@ class StoreModel(RuleBasedStateMachine):
         )
         self.store: LogStore = self.run(STORE_KINDS[self.kind](Path(self.directory.name), chosen))
         self.model = PlainStore(chosen)
+        self.audience = Audience(self.store.log)
 
     # Changing
 
@@ -227,6 +229,11 @@ class StoreModel(RuleBasedStateMachine):
         assert state.deleted is not None
         assert state.num_deleted == len(state.deleted) == len(model.deleted)
         assert set(state.deleted) == set(model.deleted)
+
+    @invariant()
+    def every_removal_was_told(self) -> None:
+        if hasattr(self, "store"):
+            self.audience.check()
 
     @invariant()
     def messages_are_there(self) -> None:
