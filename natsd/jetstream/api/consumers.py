@@ -16,6 +16,7 @@ from typing import Final
 from natsd.jetstream.api.paging import page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.consumer.consumer import Consumer
+from natsd.jetstream.consumer.info import with_shown_metadata
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.requests import (
@@ -80,7 +81,7 @@ async def info(request: Request[NoBody]) -> ConsumerInfoResponse:
     """Configuration and state."""
     consumer = _consumer(request)
     await consumer.counted()
-    return ConsumerInfoResponse(info=consumer.info())
+    return ConsumerInfoResponse(info=with_shown_metadata(consumer.info()))
 
 
 async def names(request: Request[ConsumersRequest]) -> ConsumerNamesResponse:
@@ -131,7 +132,7 @@ async def _create(
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
     stream, body = request.account.stream(request.stream), request.body
     consumer = await stream.create_consumer(config, body.action, pedantic=body.pedantic)
-    return ConsumerCreateResponse(info=consumer.info())
+    return ConsumerCreateResponse(info=with_shown_metadata(consumer.info()))
 
 
 def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consumer:

@@ -59,8 +59,10 @@ class GoError(PydanticCustomError):
         return cls("go", "{text}", {"text": text})
 
 
-def _read_time(value: object) -> object:
+def _read_time(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str):
+        if info.context is not None:  # this is JSON, and not a call of ours
+            raise GoError.saying("Time.UnmarshalJSON: input is not a JSON string")
         return value
     try:
         return parse_time(value)

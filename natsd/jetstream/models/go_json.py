@@ -136,8 +136,6 @@ def _why(model: type[Model], error: ValidationError) -> str:
         return f"json: cannot unmarshal {_kind(value)} into Go value of type server.{model.go_name}"
     struct, path, target = _walk(model, location)
     name = _type_name(target)
-    if name == "time.Time":
-        return "Time.UnmarshalJSON: input is not a JSON string"
     found = _kind(value)
     if found == "number" and name.removeprefix("u").startswith(("int", "time.")):
         found = f"number {_number_text(value)}"
