@@ -113,9 +113,13 @@ async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None
     store = await open_store(account, config)
     stream = Stream(account, config, asset.created, store)
     now_ns = account.jetstream.scheduler.now_ns()
-    await store.expire(now_ns)
-    await lifecycle.recover_all(stream)
-    await stream.ingest.rebuild_duplicates(now_ns)
+    try:
+        await store.expire(now_ns)
+        await lifecycle.recover_all(stream)
+        await stream.ingest.rebuild_duplicates(now_ns)
+    except (StoreError, OSError):
+        await stream.close()
+        raise
     stream.ingest.count_usage()
     reserve(account.usage, config)
     account.claims.claim(config.name, config.subjects)

@@ -63,7 +63,6 @@ class Stream:
         self.store = store
         self.consumers: dict[str, Consumer] = {}
         self.core = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
-        self.core.set_retention(config.retention.value)
         settings = ingest_settings(config, jetstream.options)
         self.ingest = Ingest(self.core, settings, account.usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
@@ -110,7 +109,13 @@ class Stream:
             raise
 
     def begin(self) -> None:
-        """Receive messages and requests."""
+        """Receive messages and requests.
+
+        Its consumers are there: what none of them needs any more goes from here on, and what a
+        crash kept from going.
+        """
+        self.core.set_retention(self.config.retention.value)
+        self.core.recheck_soon()
         self._expiry.begin()
         self._subscribe(self.config.subjects)
         if self.config.allow_direct:
