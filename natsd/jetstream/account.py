@@ -93,8 +93,14 @@ class JetStreamAccount:
         names = sorted(self.claims.owners(subject))
         return [self.streams[name] for name in names if name in self.streams]
 
+    def count_usage(self) -> None:
+        """Have `usage` say what there is now: removals do not tell it."""
+        for stream in self.streams.values():
+            stream.ingest.count_usage()
+
     def info(self) -> AccountInfo:
         """Use, limits and requests: `$JS.API.INFO`."""
+        self.count_usage()
         return AccountInfo(
             memory=max(self.usage.memory_used, 0),
             storage=max(self.usage.file_used, 0),
@@ -145,7 +151,8 @@ class JetStreamAccount:
     async def delete_stream(self, name: str) -> None:
         """It is gone, on disk too, with its messages and consumers. Raises ApiError."""
         async with self.changing(name):
-            self.stream(name)
+            if name not in self.offline:
+                self.stream(name)
             await self._propose(DeleteStream(self.name, name), ErrorId.JSStreamDeleteErrF)
 
     # Changes: what was decided is carried out

@@ -7,6 +7,8 @@ Promise
 - `start` returns when everything that was stored is served again; clients are accepted after that.
 - What cannot be served is reported in one line, and keeps nothing else from being served. Only what
   would lose everything at once stops the start: a directory in use, a key that opens nothing.
+- What streams use is counted again every second, since what is removed tells nobody: a limit that
+  was reached holds no longer than that once there is room.
 - `stop` returns when all that was acknowledged is on disk, and every file is closed.
 
 Source: nats-server 2.14 reference 2.8, 6.
@@ -28,7 +30,7 @@ from natsd.jetstream.api.router import Router
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.recovery import recover_account
-from natsd.jetstream.scheduler import Scheduler
+from natsd.jetstream.scheduler import Alarm, Scheduler
 from natsd.jetstream.usage import Usage
 from natsd.store.disk import Disk, RealDisk
 from natsd.store.keys import Cipher, OperatorKeys
@@ -38,6 +40,7 @@ _logger = logging.getLogger(__name__)
 
 CLOSED_AT_ONCE: Final = 16
 """Streams that are closed side by side."""
+COUNTED_EVERY_NS: Final = 1_000_000_000
 _CIPHERS: Final = {"chachapoly": Cipher.CHACHA20_POLY1305, "aes": Cipher.AES_256_GCM}
 
 
@@ -50,11 +53,13 @@ class JetStream:
         reactor: Reactor,
         loop: asyncio.AbstractEventLoop,
         *,
+        server_name: str = "",
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
     ) -> None:
         self.options = options
+        self.server_name = server_name
         self.reactor = reactor
         self.loop = loop
         self.random_bytes = random_bytes
@@ -64,6 +69,7 @@ class JetStream:
         self.usage = Usage(memory_limit=options.max_memory_store, file_limit=options.max_file_store)
         self.accounts: dict[str, JetStreamAccount] = {}
         self.api_counters = ApiCounters()
+        self._counting = Alarm(self.scheduler, self._count_again)
         self.meta = Meta(self._apply)
         self.api = Router(self)
         self.volume: Volume
@@ -82,9 +88,12 @@ class JetStream:
         )
         for damage in self.volume.replayed.damage:
             _logger.error("JetStream: %s", damage)
+        self._count_again(self.scheduler.now_ns())
         try:
             for account in accounts:
-                if account.name != SYSTEM_ACCOUNT:
+                if account.name == SYSTEM_ACCOUNT:
+                    self.api.refuse(account)
+                else:
                     await self.enable(account)
         except BaseException:
             await self.stop()
@@ -112,6 +121,15 @@ class JetStream:
                     closing.create_task(close(account, name))
         self.scheduler.close()
         await self.volume.close()
+
+    def count_usage(self) -> None:
+        """Have `usage`, the server's and the accounts', say what there is now."""
+        for account in self.accounts.values():
+            account.count_usage()
+
+    def _count_again(self, now_ns: int) -> None:
+        self.count_usage()
+        self._counting.set(now_ns + COUNTED_EVERY_NS)
 
     async def _apply(self, change: Change) -> None:
         await self.accounts[change.account].apply(change)

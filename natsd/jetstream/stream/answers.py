@@ -1,6 +1,6 @@
 """What a publisher is told, as JSON: the answers that are not put together in compiled code.
 
-    {"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"},"stream":"S","seq":0}
+    {"error":{"code":400,"err_code":10060,"description":"expected …"},"stream":"S","seq":0}
     {"stream":"S","seq":  or  {"stream":"S","domain":"D","seq":      and the number and `}` follow
 
 Source: nats-server 2.14 reference 6.7, with its field order and escapes.

@@ -42,6 +42,10 @@ cdef class Reader(Actor):
     cdef bint needs(self, uint64_t sequence) except -1
 
 
+cdef class CallbackReader(Reader):
+    cdef object handler
+
+
 cdef class StreamCore(Actor):
     cdef readonly str name
     cdef readonly object store          # LogStore: awaitable doors (fetch(block), synced(), ...)
@@ -51,8 +55,8 @@ cdef class StreamCore(Actor):
     cdef readonly uint64_t visible      # all up to this sequence is durable and may be shown
     cdef Retention retention
 
-    cdef Actor ingest                   # submitted when something became durable; None: there is none
-    cdef Actor republisher              # likewise
+    cdef Actor ingest                   # submitted when something became durable, or went; or None
+    cdef Actor republisher              # submitted when something became durable; or None
     cdef object commit_failed           # the ingest's: called with the StoreError
     cdef SubList filters                # Subscription(filter, sink=reader)
     cdef dict filtered                  # reader -> None, in the order they came

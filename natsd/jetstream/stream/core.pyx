@@ -19,7 +19,7 @@ Source: nats-server 2.14 reference 6.4 (retention), "Durability" of the design.
 
 import asyncio
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.core.outlet cimport Outlet
 from natsd.core.sublist cimport SubList
@@ -29,7 +29,7 @@ from natsd.jetstream.scheduler cimport Actor, Scheduler
 from natsd.jetstream.stream.slot_readers cimport SlotReaders
 from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport NO_SLOT
-from natsd.store.log cimport DONE, NEEDS_BLOCK
+from natsd.store.log cimport NEEDS_BLOCK
 from natsd.store.observer cimport LogObserver
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
@@ -59,6 +59,41 @@ cdef class Reader(Actor):
         return False
 
 
+cdef class CallbackReader(Reader):
+    """A reader in Python, for what is not per message: `handler` has `work()`,
+    `appeared(sequence)`, `vanished(sequence)`, `recount()` and `needs(sequence)`."""
+
+    def __init__(self, handler):
+        self.handler = handler
+
+    def await_more(self) -> None:
+        """Have `work` called when there is more than what is visible now."""
+        self.stream.await_more(self)
+
+    def acked(self, uint64_t sequence) -> None:
+        """It needs this message no more."""
+        self.stream.acked(self, sequence)
+
+    cdef bint run(self, int64_t now_ns) except? -1:
+        self.handler.work()
+        return False
+
+    cdef int appeared(self, uint64_t sequence) except -1:
+        self.handler.appeared(sequence)
+        return 0
+
+    cdef int vanished(self, uint64_t sequence) except -1:
+        self.handler.vanished(sequence)
+        return 0
+
+    cdef int recount(self) except -1:
+        self.handler.recount()
+        return 0
+
+    cdef bint needs(self, uint64_t sequence) except -1:
+        return self.handler.needs(sequence)
+
+
 cdef class CoreObserver(LogObserver):
     """What the log tells its stream."""
 
@@ -68,8 +103,11 @@ cdef class CoreObserver(LogObserver):
         return self.stream.going(sequence, slot, block)
 
     cdef int emptied(self) except -1:
-        self.stream.known.forget()
-        return self.stream.recount_soon()
+        cdef StreamCore stream = self.stream
+        stream.known.forget()
+        if stream.ingest is not None:
+            stream.scheduler.submit(stream.ingest)
+        return stream.recount_soon()
 
 
 cdef class StreamCore(Actor):
@@ -196,7 +234,7 @@ cdef class StreamCore(Actor):
             for reader in hungry:
                 if reader.stream is self:
                     self.feed(reader)
-        if self.ingest is not None:
+        if self.ingest is not None and self.log.is_undoable:
             self.scheduler.submit(self.ingest)
         if self.republisher is not None:
             self.scheduler.submit(self.republisher)
@@ -256,6 +294,8 @@ cdef class StreamCore(Actor):
     cdef int going(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
         cdef tuple readers
         cdef Reader reader
+        if self.ingest is not None and not self.ingest.is_queued:
+            self.scheduler.submit(self.ingest)      # it counts what is used
         if sequence > self.visible or not self.filtered:
             return 0
         readers = self.concerned(sequence, slot, block)
@@ -391,6 +431,8 @@ cdef class StreamCore(Actor):
 
     cdef bint run(self, int64_t now_ns) except? -1:
         cdef Reader reader
+        if not self.log.is_undoable:    # all that is done is durable
+            self.advance(self.log.edges.last)
         if self.needs_recount:
             self.needs_recount = False
             for reader in list(self.filtered):

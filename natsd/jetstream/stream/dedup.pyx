@@ -18,7 +18,7 @@ Source: nats-server 2.14 reference 6.7 (Nats-Msg-Id); Litwin, "Linear Hashing", 
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from natsd.core.subject cimport wire_bytes
@@ -31,6 +31,7 @@ from natsd.store.errors import DamagedEncoding
 cdef enum:
     BUCKETS_MIN = 64
     TEXT_MIN = 1024
+    DROPPED_PER_ID = 5          # buckets: more than the four that there may be for each
 
 ENCODED_ID = struct.Struct("<QqI")  # sequence, time, length of the id that follows
 
@@ -156,7 +157,9 @@ cdef class DuplicateWindow:
         at[0] = seen.next
         seen.is_listed = False
         self.count = self.count - 1
-        if self.bucket_count > BUCKETS_MIN and self.count < self.bucket_count // 4:
+        for _ in range(DROPPED_PER_ID):
+            if self.bucket_count <= BUCKETS_MIN or self.count >= self.bucket_count // 4:
+                break
             self.drop_bucket()
 
     cdef int add_bucket(self) except -1:
@@ -206,7 +209,7 @@ cdef class DuplicateWindow:
         end[0] = last[0]
         last[0] = 0
         self.bucket_count = bucket
-        if bucket == self.mask >> 1 + 0 and bucket & (bucket - 1) == 0:
+        if bucket == (self.mask + 1) >> 1:
             self.mask = self.mask >> 1
         if bucket & (BUCKET_PAGE - 1) == 0:
             self.bucket_pages = self.bucket_pages - 1
@@ -285,12 +288,12 @@ cdef class DuplicateWindow:
     def __len__(self):
         return self.count
 
-    def find_id(self, id, int64_t since_ns=-1) -> int:
-        cdef bytes text = wire_bytes(id)
+    def find_id(self, message_id, int64_t since_ns=-1) -> int:
+        cdef bytes text = wire_bytes(message_id)
         return self.find(text, len(text), since_ns)
 
-    def add_id(self, id, uint64_t sequence, int64_t time_ns) -> None:
-        cdef bytes text = wire_bytes(id)
+    def add_id(self, message_id, uint64_t sequence, int64_t time_ns) -> None:
+        cdef bytes text = wire_bytes(message_id)
         self.add(text, len(text), sequence, time_ns)
 
     def expire_ids(self, int64_t until_ns, uint64_t most=1 << 62) -> bool:

@@ -16,9 +16,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Final
-
-from natsd.core.subject import is_valid
 
 INT32_MAX: Final = 2**31 - 1
 _FUNCTION: Final = re.compile(r"\{\{\s*([A-Za-z]+)\s*\((.*)\)\s*\}\}")
@@ -73,10 +72,9 @@ Piece = Text | Wildcard | Partition | Draw | Change
 def parse_mapping(source: str, destination: str) -> list[Piece]:
     """The destination's tokens, a last `>` among them as Text. Raises InvalidMapping."""
     source = source or ">"
-    if not is_valid(source) or not is_valid(destination):
-        raise InvalidMapping("invalid subject")
     have, want = source.split("."), destination.split(".")
-    if "*" in want or (have[-1] == ">") != (want[-1] == ">"):
+    is_whole = all(all(tokens) and ">" not in tokens[:-1] for tokens in (have, want))
+    if not is_whole or "*" in want or (have[-1] == ">") != (want[-1] == ">"):
         raise InvalidMapping("invalid subject")
     places = [place for place, token in enumerate(have) if token == "*"]
     is_plain = not places and have[-1] != ">"
@@ -187,7 +185,7 @@ def _split_at(delimiter: str, token: str) -> str:
 def _slices_from_right(token: str, size: int) -> str:
     first = len(token) % size or size
     cuts = [0, *range(first, len(token), size), len(token)]
-    return ".".join(token[start:end] for start, end in zip(cuts, cuts[1:], strict=False))
+    return ".".join(token[start:end] for start, end in pairwise(cuts))
 
 
 _READERS: Final[dict[str, Callable[[_Call], Piece]]] = {

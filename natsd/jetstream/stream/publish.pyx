@@ -48,7 +48,7 @@ from natsd.jetstream.stream.republish cimport Republisher
 from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.jetstream.usage cimport Usage
 from natsd.store.block cimport COLD, FOUND, Found
-from natsd.store.log cimport DONE, NEEDS_BLOCK
+from natsd.store.log cimport DONE
 from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, record_size
 from natsd.store.subject_index cimport is_exact
 
@@ -100,8 +100,7 @@ cdef class Ingest(Actor):
         self.busy = AckQueue()
         self.rollups = collections.deque()
         self.configure(settings)
-        if self.log.is_undoable:
-            stream.ingest = self
+        stream.ingest = self
         stream.commit_failed = self.commit_failed
         self.find_last_id()
         self.count_bytes()
@@ -338,13 +337,19 @@ cdef class Ingest(Actor):
         return self.check_account(entry) if refused is None else refused
 
     cdef bytes check_server(self):
-        if self.usage.server is not None and self.usage.server.exceeds(self.is_memory, 0):
-            return self.preconditions.refuse(ErrorId.JSInsufficientResourcesErr)
+        cdef Usage server = self.usage.server
+        if server is not None and server.exceeds(self.is_memory, 0):
+            self.count_bytes()      # perhaps something was removed in this turn
+            if server.exceeds(self.is_memory, 0):
+                return self.preconditions.refuse(ErrorId.JSInsufficientResourcesErr)
         return None
 
     cdef bytes check_account(self, Entry* entry):
-        if self.usage.exceeds(self.is_memory, <int64_t> self.size_of(entry)):
-            return self.preconditions.refuse(ErrorId.JSAccountResourcesExceededErr)
+        cdef int64_t size = <int64_t> self.size_of(entry)
+        if self.usage.exceeds(self.is_memory, size):
+            self.count_bytes()
+            if self.usage.exceeds(self.is_memory, size):
+                return self.preconditions.refuse(ErrorId.JSAccountResourcesExceededErr)
         return None
 
     cdef bytes check_resources(self, Entry* entry, PublishHeaders* headers):

@@ -132,8 +132,10 @@ cdef class Republisher(Actor):
 
     cdef bytes headers_of(self, Republished* item, RecordView* view):
         """Those of the message, and where it is."""
-        cdef bytes own = view.headers[:view.headers_len - 2] if view.headers_len else b"NATS/1.0\r\n"
+        cdef bytes own = b"NATS/1.0\r\n"
         cdef bytes size = b""
+        if view.headers_len:
+            own = view.headers[:view.headers_len - 2]
         if self.headers_only:
             size = b"Nats-Msg-Size: %d\r\n" % view.data_len
         return (

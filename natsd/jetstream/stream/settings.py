@@ -1,6 +1,6 @@
 """What of a stream's configuration a publish needs to know.
 
-Limits and the discard policy are not here: the store's log enforces them (natsd.store.store.Limits).
+Limits and the discard policy are not here: the store enforces them (natsd.store.store.Limits).
 Source: nats-server 2.14 reference 6.4, 6.7.
 """
 

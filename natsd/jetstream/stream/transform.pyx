@@ -18,7 +18,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from natsd.core.subject cimport (
-    TokenList, free_tokens, split_tokens, subject_is_valid_literal, subject_matches, wire_bytes,
+    free_tokens, split_tokens, subject_is_valid_literal, subject_matches, wire_bytes,
     wire_text,
 )
 

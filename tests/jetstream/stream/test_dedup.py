@@ -1,0 +1,123 @@
+"""Message ids within the duplicate window: reference 6.7 (Nats-Msg-Id)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from natsd.jetstream.stream.dedup import DuplicateWindow
+from natsd.store.errors import DamagedEncoding
+
+ids = st.binary(min_size=1, max_size=3) | st.integers(0, 400).map(lambda n: b"id-%d" % n)
+
+
+@dataclass
+class PlainWindow:
+    """(sequence, time, id) in order; the last one of an id counts."""
+
+    seen: list[tuple[int, int, bytes]] = field(default_factory=list)
+
+    def find(self, wanted: bytes, since_ns: int) -> int:
+        found = [(sequence, time) for sequence, time, known in self.seen if known == wanted]
+        return found[-1][0] if found and found[-1][1] > since_ns else 0
+
+    def count(self) -> int:
+        return len({known for _, _, known in self.seen})
+
+
+class WindowMachine(RuleBasedStateMachine):
+    """The window and the list agree, whatever comes and goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = DuplicateWindow(seed=7)
+        self.plain = PlainWindow()
+        self.sequence = self.now_ns = 0
+
+    @rule(wanted=ids, step=st.integers(1, 5), later=st.integers(0, 5))
+    def add(self, wanted: bytes, step: int, later: int) -> None:
+        self.sequence += step
+        self.now_ns += later
+        self.window.add_id(wanted, self.sequence, self.now_ns)
+        self.plain.seen.append((self.sequence, self.now_ns, wanted))
+
+    @rule(count=st.integers(1, 400))
+    def add_many(self, count: int) -> None:
+        for number in range(count):
+            self.add(b"many-%d" % number, 1, 0)
+            self.now_ns += 1
+
+    @rule(back=st.integers(0, 600), most=st.integers(1, 1000))
+    def expire(self, back: int, most: int) -> None:
+        until_ns = self.now_ns - back
+        old = [entry for entry in self.plain.seen if entry[1] <= until_ns]
+        assert self.window.expire_ids(until_ns, most) == (len(old) > most)
+        del self.plain.seen[: min(most, len(old))]
+
+    @rule(back=st.integers(0, 600))
+    def roll_back(self, back: int) -> None:
+        self.sequence = max(0, self.sequence - back)
+        kept = [entry for entry in self.plain.seen if entry[0] <= self.sequence]
+        # What an id meant before it was used again is not known any more.
+        gone = {known for _, _, known in self.plain.seen[len(kept) :]}
+        assert not self.window.forget_ids_above(self.sequence)
+        self.plain.seen = [entry for entry in kept if entry[2] not in gone]
+        self.now_ns = max([entry[1] for entry in kept], default=self.now_ns)
+
+    @rule(wanted=ids, back=st.integers(-1, 600))
+    def find(self, wanted: bytes, back: int) -> None:
+        since_ns = self.now_ns - back
+        assert self.window.find_id(wanted, since_ns) == self.plain.find(wanted, since_ns)
+
+    @rule()
+    def start_again(self) -> None:
+        again = DuplicateWindow(seed=8)
+        again.decode(self.window.encode(), -1, self.sequence)
+        self.window = again
+        last = {known: (sequence, time) for sequence, time, known in self.plain.seen}
+        self.plain.seen = sorted((*entry, known) for known, entry in last.items())
+
+    @invariant()
+    def agree(self) -> None:
+        assert len(self.window) == self.plain.count()
+
+
+TestWindow = WindowMachine.TestCase
+TestWindow.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_memory_follows_what_is_remembered() -> None:
+    window = DuplicateWindow()
+    for number in range(100_000):
+        window.add_id(b"%020d" % number, number + 1, number)
+    assert window.memory_bytes < 100_000 * 120
+    window.expire_ids(99_000)
+    assert window.memory_bytes < 100_000 * 120 / 20
+    window.expire_ids(100_000)
+    assert window.memory_bytes == 0
+    window.add_id(b"again", 100_001, 100_001)
+    assert window.find_id(b"again") == 100_001
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_encoding_or_damaged(data: bytes) -> None:
+    window = DuplicateWindow()
+    try:
+        window.decode(data, -1, 2**62)
+    except DamagedEncoding:
+        assert len(window) == 0
+
+
+def test_what_is_too_old_or_never_was_stays_away() -> None:
+    window = DuplicateWindow()
+    for sequence in (1, 2, 3):
+        window.add_id(b"%d" % sequence, sequence, sequence * 10)
+    again = DuplicateWindow()
+    again.decode(window.encode(), since_ns=10, upto=2)
+    assert [again.find_id(b"%d" % sequence) for sequence in (1, 2, 3)] == [0, 2, 0]
+    with pytest.raises(DamagedEncoding):
+        again.decode(window.encode()[:-1], -1, 9)

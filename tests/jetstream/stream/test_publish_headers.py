@@ -1,0 +1,111 @@
+"""Which headers a stream heeds: reference 6.7, found as nats-server finds them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsd.jetstream.stream.headers import number_of, publish_headers, stripped
+
+NONE = 2**64 - 1  # what is no sequence
+NAMES = [
+    "Msg-Id",
+    "Expected-Stream",
+    "Expected-Last-Sequence",
+    "Expected-Last-Msg-Id",
+    "Expected-Last-Subject-Sequence",
+    "Expected-Last-Subject-Sequence-Subject",
+    "Rollup",
+    "TTL",
+    "Incr",
+    "Schedule",
+    "Schedule-Time-Zone",
+    "Schedule-Next",
+    "Scheduler",
+    "Batch-Id",
+    "Request-Info",
+]
+
+
+def plain_headers(block: bytes) -> dict[str, bytes]:
+    """The same, line by line."""
+    found: dict[str, bytes] = {}
+    for line in block.split(b"\r\n")[1:-1]:
+        name, colon, value = line.partition(b":")
+        short = name.removeprefix(b"Nats-").decode(errors="replace")
+        if name.startswith(b"Nats-") and colon and short in NAMES and short not in found:
+            found[short] = value.lstrip(b" ")
+    return found
+
+
+def test_every_name_is_found() -> None:
+    lines = b"".join(b"Nats-%b: v%d\r\n" % (name.encode(), at) for at, name in enumerate(NAMES))
+    expected = {name: b"v%d" % at for at, name in enumerate(NAMES)}
+    assert publish_headers(b"NATS/1.0\r\n" + lines + b"\r\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (b"Nats-Msg-Id:a\r\n", {"Msg-Id": b"a"}),
+        (b"Nats-Msg-Id:   a b \r\n", {"Msg-Id": b"a b "}),
+        (b"Nats-Msg-Id:\r\n", {"Msg-Id": b""}),
+        (b"Nats-Msg-Id: a\rb\nc\r\n", {"Msg-Id": b"a\rb\nc"}),
+        (b"Nats-Msg-Id: first\r\nNats-Msg-Id: second\r\n", {"Msg-Id": b"first"}),
+        (b"nats-msg-id: a\r\n", {}),
+        (b"Nats-Msg-Id : a\r\n", {}),
+        (b" Nats-Msg-Id: a\r\n", {}),
+        (b"X-Nats-Msg-Id: a\r\n", {}),
+        (b"A: b\nNats-Msg-Id: a\r\n", {}),
+        (b"Nats-Msg-Id\r\n", {}),
+        (b"Nats-Msg-Ids: a\r\n", {}),
+    ],
+)
+def test_lines(lines: bytes, found: dict[str, bytes]) -> None:
+    assert publish_headers(b"NATS/1.0\r\n" + lines + b"\r\n") == found
+
+
+pieces = st.sampled_from(
+    [b"NATS/1.0", b"\r\n", b"\r", b"\n", b": ", b":", b" ", b"Nats-", b"1", b"x"]
+    + [f"Nats-{name}".encode() for name in NAMES]
+)
+
+
+@given(st.lists(pieces, max_size=30).map(b"".join))
+def test_any_bytes_are_read_as_lines(block: bytes) -> None:
+    assert publish_headers(block) == plain_headers(block)
+    left = stripped(block)
+    assert len(left) <= len(block)
+    assert "Request-Info" not in publish_headers(left)
+    assert stripped(left) == left
+
+
+@pytest.mark.parametrize(
+    ("block", "left"),
+    [
+        (b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0 503\r\n\r\n", b""),
+        (b"NATS/1.0 100 Idle\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0\r\nNats-Request-Info: {}\r\n\r\n", b""),
+        (b"NATS/1.0\r\nNats-Request-Info: {}\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+    ],
+)
+def test_what_is_stored_of_a_block(block: bytes, left: bytes) -> None:
+    assert stripped(block) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (b"0", 0),
+        (b"42", 42),
+        (b"18446744073709551615", NONE),
+        (b"-1", NONE),
+        (b"", NONE),
+        (b"1x", NONE),
+        (b" 1", NONE),
+    ],
+)
+def test_sequences(text: bytes, number: int) -> None:
+    assert number_of(text) == number
