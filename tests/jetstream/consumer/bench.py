@@ -153,6 +153,10 @@ class Bench:
     def pull(self, body: bytes = b"", name: str = "C", reply: str = "inbox") -> None:
         assert self.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", body, reply)
 
+    async def turn(self) -> None:
+        """One turn of the loop, and what is written is read."""
+        await asyncio.sleep(0)
+
     async def settle(self) -> None:
         """Until nobody has work."""
         for _ in range(TURNS_MAX):
