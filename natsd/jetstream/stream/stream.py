@@ -12,6 +12,8 @@ Promise
 Source: nats-server 2.14 reference 6.2, 6.4, 6.6, 6.7.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +28,13 @@ from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
-from natsd.jetstream.models.stream import Storage, StoredMessage, StreamConfig, StreamInfo
+from natsd.jetstream.models.stream import (
+    Retention,
+    Storage,
+    StoredMessage,
+    StreamConfig,
+    StreamInfo,
+)
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.expiry import Expiry
@@ -46,6 +54,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+TURNS_TO_TELL: Final = 2
+"""Turns of the loop from a commit until its acknowledgements are sent."""
 _SID: Final = b"0"
 
 
@@ -62,8 +72,7 @@ class Stream:
         self.created_ns = created_ns
         self.store = store
         self.consumers: dict[str, Consumer] = {}
-        self.core = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
-        self.core.set_retention(config.retention.value)
+        self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         settings = ingest_settings(config, jetstream.options)
         self.ingest = Ingest(self.core, settings, account.usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
@@ -110,7 +119,11 @@ class Stream:
             raise
 
     def begin(self) -> None:
-        """Receive messages and requests."""
+        """Receive messages and requests; what all consumers that there are have acknowledged goes,
+        where the retention says so."""
+        self.core.set_retention(self.config.retention.value)
+        if self.config.retention is not Retention.LIMITS:
+            self.core.recheck_soon()
         self._expiry.begin()
         self._subscribe(self.config.subjects)
         if self.config.allow_direct:
@@ -138,12 +151,17 @@ class Stream:
     async def close(self) -> None:
         """All that was acknowledged is on disk, with everything else that is known."""
         self._end()
+        with contextlib.suppress(StoreError):  # it was said before, or is said below
+            await self.store.synced()
+        for _ in range(TURNS_TO_TELL):  # publishers and consumers
+            await asyncio.sleep(0)
         for consumer in list(self.consumers.values()):
             await consumer.close()
-        await self._stop_writing()
+        self.ingest.close()
+        self.core.close()
         try:
             await self.store.close()
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
     async def destroy(self) -> None:
@@ -153,16 +171,11 @@ class Stream:
             await consumer.abandon()
         self.consumers.clear()
         self.ingest.release_usage()
-        await self._stop_writing()
+        self.ingest.close()
+        self.core.close()
         await self.store.destroy()
         if self.is_filed:
             await self.jetstream.volume.remove_tree(self.directory)
-
-    async def _stop_writing(self) -> None:
-        self.ingest.close()
-        removing = self.core.close()
-        if removing is not None:
-            await removing
 
     # Changes: decided and applied
 
