@@ -65,7 +65,6 @@ _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 LATER: Final = (
     ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
     ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
-    ("allow_msg_ttl", ErrorId.JSMessageTTLDisabledErr, ""),
     ("subject_delete_marker_ttl", ErrorId.JSMessageTTLDisabledErr, ""),
     ("allow_msg_counter", ErrorId.JSMessageIncrDisabledErr, ""),
     ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
@@ -144,6 +143,10 @@ def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         (old.sealed and not new.sealed, f"{change} unseal a sealed stream"),
         (old.deny_delete and not new.deny_delete, f"{change} cancel deny message deletes"),
         (old.deny_purge and not new.deny_purge, f"{change} cancel deny purge"),
+        (
+            old.allow_msg_ttl and not new.allow_msg_ttl,
+            "message TTL status can not be disabled",
+        ),
         (old.persist_mode is not new.persist_mode, f"{change} change persist mode"),
     )
     for is_broken, text in forbidden:
