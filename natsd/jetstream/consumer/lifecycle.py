@@ -140,6 +140,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     stream.consumers[new.name] = consumer
     consumer.begin(new.start)
     await consumer.counted()
+    consumer.begin_watching()
     return consumer
 
 
@@ -214,6 +215,7 @@ async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
     _fit(consumer)
     stream.consumers[found.name] = consumer
     consumer.begin(start or await _continued(consumer, found.asset.resume))
+    consumer.begin_watching()
     return consumer
 
 
