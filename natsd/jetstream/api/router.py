@@ -181,7 +181,7 @@ class Router:
         assert route.handler is not None
         try:
             _check_level(received.headers)
-            body = _read_body(route, received.data, strict=self._jetstream.options.strict)
+            body = read_body(route, received.data, strict=self._jetstream.options.strict)
             request = Request(received.account, received.subject, received.arguments, body)
             return await encode_answer(await route.handler(request)), False
         except ApiError as error:
@@ -203,7 +203,7 @@ def _check_level(headers: bytes) -> None:
     raise api_error(ErrorId.JSRequiredApiLevelErr)
 
 
-def _read_body(route: Route, data: bytes, *, strict: bool) -> Model:
+def read_body(route: Route, data: bytes, *, strict: bool) -> Model:
     """The body as the route's model; raises ApiError."""
     match route.body:
         case Body.EMPTY if not is_empty_object(data):
