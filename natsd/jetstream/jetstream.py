@@ -90,7 +90,9 @@ class JetStream:
         self._count_again(self.scheduler.now_ns())
         try:
             for account in accounts:
-                if account.name != SYSTEM_ACCOUNT:
+                if account.name == SYSTEM_ACCOUNT:
+                    self.api.refuse(account)
+                else:
                     await self.enable(account)
         except BaseException:
             await self.stop()

@@ -699,7 +699,7 @@ cdef class Ingest(Actor):
         upto = self.log.last_sequence
         sequence = self.ids_upto + 1
         if self.window_ns and sequence <= upto:
-            sequence = max(sequence, await store.sequence_at(now_ns - self.window_ns))
+            sequence = max(sequence, await store.sequence_at(now_ns - self.window_ns + 1))
             while sequence <= upto:
                 try:
                     sequence = self.recollect(sequence, upto)
