@@ -227,15 +227,15 @@ cdef class ConsumerEngine(Reader):
             self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
 
     def _filters(self) -> tuple:
-        """With a start list, `>` where there is none: so that removals are heard of."""
+        """With a start list and none, what comes to all: who has no filter hears of no removals."""
         if self.settings.filters or not self.backlog.start_count:
             return self.settings.filters
-        return (">",)
+        return ("*", "*.>")
 
     def start(self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0) -> None:
         """Deliver from there on."""
         if not self.is_stopped:
-            self.core.remove_reader(self, recheck=False)
+            self.core.remove_reader(self, is_gone=False)
         self.backlog.begin(next_sequence, resume, last_per_subject)
         self.redelivery.restore()
         self.is_stopped = False

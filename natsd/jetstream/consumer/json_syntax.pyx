@@ -11,6 +11,7 @@ from libc.string cimport memset
 
 cdef enum:
     DEPTH_MAX = 10_000
+    DEPTH_BYTES = 1_250
 
 cdef enum State:
     VALUE                       # a value begins here
@@ -36,7 +37,7 @@ cdef struct Scanner:
     const unsigned char* end
     const char* place           # of what stands at `at` and should not
     int depth
-    unsigned char[1251] is_object
+    unsigned char[DEPTH_BYTES] is_object
 
 
 cdef inline bint is_digit(unsigned char c) noexcept nogil:

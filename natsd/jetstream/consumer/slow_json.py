@@ -1,7 +1,7 @@
 """Pull requests and delays that are not as clients usually write them, and what is wrong with them.
 
-What nats-server takes is taken: any order and case of keys, unknown ones, null, the last of several.
-What it refuses is refused in its words, which name its own types.
+What nats-server takes is taken: any order and case of keys, unknown ones, null, the last of
+several. What it refuses is refused in its words, which name its own types.
 
 Source: what nats-server 2.14 answers to each kind of mistake.
 """
