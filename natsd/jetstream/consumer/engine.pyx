@@ -264,7 +264,8 @@ cdef class ConsumerEngine(Reader):
         self.core.scheduler.set_deadline(self, 0)
         if status == CONSUMER_DELETED:
             self.confirmations.drop()
-        self.core.remove_reader(self)
+        # At a shutdown it still needs what it has not acknowledged.
+        self.core.remove_reader(self, is_gone=status == CONSUMER_DELETED)
 
     def pause(self, int64_t until_ns) -> None:
         """Deliver nothing before that time."""

@@ -132,7 +132,9 @@ cdef class Ingest(Actor):
         self.transform = transform
         self.republisher = republisher
         stream.republisher = republisher
-        self.preconditions = Preconditions(stream, settings.allows_rollup)
+        self.preconditions = Preconditions(
+            stream, settings.allows_rollup, settings.allows_lifetimes
+        )
         self.is_memory = settings.is_memory
         self.no_ack = settings.no_ack
         self.is_sealed = settings.sealed
@@ -364,6 +366,8 @@ cdef class Ingest(Actor):
         refused = self.check_account(entry)
         if refused is None and headers.found:
             refused = self.preconditions.check_lifetime(headers)
+            if refused is None:
+                entry.expires_ns = self.preconditions.expiry_of(headers, entry.time_ns)
         if refused is None and self.log.limit.discard_new:
             refused = self.check_room(entry, header_given(headers, ROLLUP))
         return refused
@@ -420,6 +424,8 @@ cdef class Ingest(Actor):
         self.remember_id(entry)
         if entry.rollup != NO_ROLLUP:
             self.roll_up(entry)
+        if entry.expires_ns > 0 and self.expiring is not None:
+            self.expiring(entry.expires_ns)
         return self.count_bytes()
 
     cdef uint64_t previous_of(self, Entry* entry) noexcept:

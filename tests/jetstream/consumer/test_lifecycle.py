@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ async def test_an_ephemeral_consumer_without_a_name_gets_one(served: Served) -> 
     [({"durable_name": "x" * 256}, 10102), ({"durable_name": "", "name": "x" * 256}, 10012)],
 )
 async def test_a_name_has_at_most_255_bytes(
-    served: Served, fields: dict[str, object], err_code: int
+    served: Served, fields: dict[str, Any], err_code: int
 ) -> None:
     stream = await served.stream()
     with pytest.raises(ApiError) as refused:
@@ -129,7 +130,7 @@ async def test_a_deliver_subject_is_changed_while_nobody_listens(served: Served)
     ],
 )
 async def test_a_new_consumer_tells_where_it_begins(
-    served: Served, fields: dict[str, object], pending: int, delivered: int
+    served: Served, fields: dict[str, Any], pending: int, delivered: int
 ) -> None:
     stream = await served.stream()
     await served.publish("a.1", "a.2", "a.1", "b")
@@ -251,7 +252,7 @@ async def test_the_last_messages_of_subjects_are_gone_on_with(
         clock = served.clock
         stream = await served.stream()
         await served.publish("a.1", "a.2", "a.1", "a.3", "a.2", "a.3")
-        fields = {"deliver_policy": "last_per_subject", "filter_subject": "a.*"}
+        fields: dict[str, Any] = {"deliver_policy": "last_per_subject", "filter_subject": "a.*"}
         await served.consumer(stream, **fields)
         served.listen("inbox")
         served.ask("C", b"1")
