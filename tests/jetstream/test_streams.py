@@ -235,6 +235,17 @@ async def test_a_purge_takes_what_it_says(
     assert (await publish(jetstream, "s.a", b"x"))["seq"] == 5
 
 
+@STORAGES
+async def test_a_purge_may_go_past_the_end(jetstream: JetStream, storage: Storage) -> None:
+    stream = await create(jetstream, "S", subjects=["s"], storage=storage)
+    await publish(jetstream, "s", b"x")
+    assert await stream.purge(sequence=100) == 1
+    state = (await stream.info()).state
+    assert (state.messages, state.first_seq, state.last_seq) == (0, 100, 99)
+    assert (await publish(jetstream, "s", b"x"))["seq"] == 100
+    assert (await stream.info()).state.first_seq == 100
+
+
 async def test_keep_and_sequence_exclude_each_other(jetstream: JetStream) -> None:
     stream = await create(jetstream, "S")
     with refused(ErrorId.JSBadRequestErr):

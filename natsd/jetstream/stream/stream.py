@@ -56,6 +56,7 @@ _logger = logging.getLogger(__name__)
 
 TURNS_TO_TELL: Final = 2
 """Turns of the loop from a commit until its acknowledgements are sent."""
+EVERYTHING: Final = ">"
 _SID: Final = b"0"
 
 
@@ -212,10 +213,15 @@ class Stream:
             raise api_error(ErrorId.JSStreamPurgeFailedF, err="stream purge not permitted")
         if sequence and keep:
             raise api_error(ErrorId.JSBadRequestErr)
-        pattern = filter_subject or None
         try:
-            removed = await self.store.purge(pattern=pattern, up_to_sequence=sequence, keep=keep)
+            if sequence > 1 and filter_subject in ("", EVERYTHING):
+                removed = await self.store.compact(sequence)  # which may lie past the end
+            else:
+                removed = await self.store.purge(
+                    pattern=filter_subject or None, up_to_sequence=sequence, keep=keep
+                )
             await self.store.synced()
+            self.core.durable(self.store.durable_sequence)
         except InvalidSubject:  # which no message has
             return 0
         except StoreError as error:
