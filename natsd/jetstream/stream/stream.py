@@ -44,7 +44,7 @@ from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.storage import open_store
-from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
+from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, StoreFull
 from natsd.store.file_store import FileStore
 from natsd.store.found_damage import FoundDamage
 from natsd.store.log_store import LogStore
@@ -111,6 +111,8 @@ class Stream:
         volume, directory = account.jetstream.volume, account.files.stream(config.name)
         if config.storage is Storage.MEMORY:
             return cls(account, config, created_ns, await open_store(account, config))
+        if await volume.read(lambda: volume.is_low_on_space):
+            raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
         await volume.read(create_stream, volume.disk, directory, asset)
         try:
