@@ -54,11 +54,13 @@ class JetStream:
         reactor: Reactor,
         loop: asyncio.AbstractEventLoop,
         *,
+        server_name: str = "",
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
     ) -> None:
         self.options = options
+        self.server_name = server_name
         self.reactor = reactor
         self.loop = loop
         self.random_bytes = RandomPool(random_bytes)

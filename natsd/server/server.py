@@ -79,7 +79,7 @@ class Server:
         self._stopped: asyncio.Event | None = None
         self._started: asyncio.Event | None = None
         self._presence = Presence(self)
-        self._jetstream = JetStreamPart(self.options)
+        self._jetstream = JetStreamPart(self.options, self.name)
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
@@ -121,7 +121,7 @@ class Server:
         self._stopped, self._started = asyncio.Event(), asyncio.Event()
         try:
             self._presence.open()
-            await self._jetstream.start(self.reactor, [self.accounts[GLOBAL_ACCOUNT]])
+            await self._jetstream.start(self.reactor, list(self.accounts.values()))
             self._serve_clients(self._listen())
             self._presence.complete()
         except BaseException:
