@@ -1,7 +1,6 @@
 """Power that fails while a consumer is made, changed or removed: it is there, or it is not.
 
-Issue "JetStream", "State survives". The power fails at each of the calls that the change makes, at
-each third one of them unless tortured.
+Issue "JetStream", "State survives". The power fails at each of the calls that the change makes.
 """
 
 from __future__ import annotations
@@ -16,11 +15,8 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.errors import StoreError
 from tests.jetstream.consumer.serving import Served, serving, start
-from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 from tests.store.test_file_store_model import end_other_tasks
-
-pytestmark = pytest.mark.torture
 
 Change = Callable[[Served, Stream], Awaitable[object]]
 DATA = Path("/data")
@@ -64,7 +60,7 @@ async def dies_at(call: int, before: Change, then: Change) -> tuple[FaultyDisk, 
 
 async def deaths(before: Change, then: Change) -> AsyncIterator[tuple[str | None, bool]]:
     """What is found after each possible death, and whether the change was done before it."""
-    for call in range(0, CALLS_MAX, 1 if TORTURE > 1 else 3):
+    for call in range(CALLS_MAX):
         disk, is_done = await dies_at(call, before, then)
         async with serving(DATA, disk=disk) as served:
             stream = await served.stream()
