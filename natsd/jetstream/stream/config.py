@@ -59,6 +59,7 @@ _UNLIMITED: Final = (
     "max_msg_size",
     "max_consumers",
 )
+_SPACES: Final = frozenset("\t\n\f\r ")
 _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 
 LATER: Final = (
@@ -311,9 +312,7 @@ def _check_transform(config: StreamConfig) -> None:
     if not transform.dest:
         return
     try:
-        if not is_valid(transform.dest):
-            raise InvalidMapping("invalid mapping destination: invalid transform")
-        parse_mapping(transform.src, transform.dest)
+        _parse_mapping(transform.src, transform.dest)
     except InvalidMapping as error:
         raise api_error(ErrorId.JSStreamTransformInvalidDestination, err=error) from None
 
@@ -341,12 +340,21 @@ def _check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
 
 def _check_republish_transform(republish: RePublish) -> None:
     try:
-        parse_mapping(republish.src, republish.dest)
+        _parse_mapping(republish.src, republish.dest)
     except InvalidMapping:
         _refuse(
             "stream configuration for republish with transform"
             f" from '{republish.src}' to '{republish.dest}' not valid"
         )
+
+
+def _parse_mapping(source: str, destination: str) -> None:
+    """Raises InvalidMapping, for spaces too: they may stand in a function, but not on the wire."""
+    for token in destination.split("."):
+        is_function = token.startswith("{{") and token.endswith("}}")
+        if not is_function and not _SPACES.isdisjoint(token):
+            raise InvalidMapping("invalid mapping destination: invalid transform")
+    parse_mapping(source, destination)
 
 
 def _check_placement(config: StreamConfig) -> StreamConfig:
