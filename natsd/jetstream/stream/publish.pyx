@@ -148,11 +148,14 @@ cdef class Ingest(Actor):
         )
 
     def pause(self) -> None:
-        """Take nothing from now on."""
+        """Take nothing from now on: the stream ends."""
         self.is_paused = True
+        self.stream.allow_removals(False)
 
     def resume(self) -> None:
+        """All of the stream is there, its readers as well."""
         self.is_paused = False
+        self.stream.allow_removals(True)
 
     def close(self) -> None:
         """The stream goes away: nothing is taken or answered any more."""
