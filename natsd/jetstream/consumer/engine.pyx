@@ -208,6 +208,8 @@ cdef class ConsumerEngine(Reader):
         if settings.filters != before.filters and not self.is_stopped:
             self.core.change_filters(self, self._filters())
             self._count_first()
+        if settings.deliver_subject != before.deliver_subject:
+            self.redelivery.enqueue_all()
         self.wake()
 
     def _take(self, settings) -> None:
