@@ -265,6 +265,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"sealed": True}, {"sealed": False}, f"{CHANGE} unseal a sealed stream"),
     ({"deny_delete": True}, {"deny_delete": False}, f"{CHANGE} cancel deny message deletes"),
     ({"deny_purge": True}, {"deny_purge": False}, f"{CHANGE} cancel deny purge"),
+    ({"allow_msg_ttl": True}, {"allow_msg_ttl": False}, "message TTL status can not be disabled"),
     ({}, {"persist_mode": "async"}, f"{CHANGE} change persist mode"),
 ]
 
