@@ -9,6 +9,7 @@ import sys
 VERSION = "0.1.0"
 NATS_VERSION = "2.14.5"
 PROTOCOL_VERSION = 1
+API_LEVEL = 4  # of JetStream
 RUNTIME_VERSION = "python" + ".".join(
     map(str, sys.version_info[:3])
 )  # where Go's server says go1.26

@@ -16,9 +16,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from natsd.bench import wire
@@ -72,6 +72,14 @@ class AnyArm(Protocol):
         """The server, ready for connections inside the `with`."""
 
 
+@runtime_checkable
+class Confinable(AnyArm, Protocol):
+    """A server that is started, and may be told which cores to use."""
+
+    def confined(self, cores: frozenset[int]) -> AnyArm:
+        """The same server on these cores."""
+
+
 @dataclass(frozen=True)
 class Arm:
     """A server to start: its command, extra environment, and the cores it may use (or all)."""
@@ -95,6 +103,10 @@ class Arm:
                 yield Server(HOST, port, info, process.pid, time.monotonic() - started)
             finally:
                 _end(process)
+
+    def confined(self, cores: frozenset[int]) -> "Arm":
+        """The same server on these cores."""
+        return replace(self, cores=cores)
 
     def _start(self, command: list[str], log: int) -> "subprocess.Popen[bytes]":
         with confined_to(self.cores):

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from natsd.bench import cores, plot, report
-from natsd.bench.arms import AnyArm, Arm, ArmError, command_arm, remote_arm
+from natsd.bench.arms import AnyArm, ArmError, Confinable, command_arm, remote_arm
 from natsd.bench.compare import Comparison, Plan, RowResult
 from natsd.bench.machine import Machine, clients_max, core_count
 from natsd.bench.rows import QUICK, Row, Scale, all_rows, select
@@ -35,6 +35,7 @@ examples:
   natsd bench --vs nats-server --cores         how many cores the other server needs to overtake
   natsd bench --sublist                        the routing trie alone, by number of subscriptions
   natsd bench --store --goals                  the store alone, by number of messages
+  natsd bench --jetstream --vs nats-server     streams and consumers, side by side
 """
 
 QUICK_PLAN = Plan(rounds=1, run_seconds=0.3)
@@ -72,7 +73,20 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         help="give the servers the first N cores and the load the others (Linux)",
     )
-    what = result.add_argument_group("what to measure")
+    _add_what(result.add_argument_group("what to measure"))
+    shown = result.add_argument_group("results")
+    shown.add_argument("--goals", action="store_true", help="show goals; mark rows that miss one")
+    shown.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with status 1 if a row misses its goal",
+    )
+    shown.add_argument("--json", metavar="FILE", type=Path, help="save everything measured")
+    shown.add_argument("--plot", metavar="FILE", type=Path, help="save a plot as SVG")
+    return result
+
+
+def _add_what(what: "argparse._ArgumentGroup") -> None:
     what.add_argument(
         "--row",
         metavar="KEY",
@@ -98,18 +112,16 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--sublist", action="store_true", help="measure the routing trie alone")
     what.add_argument("--store", action="store_true", help="measure the store alone")
     what.add_argument(
-        "--directory", metavar="DIR", type=Path, help="where --store makes its files (temporary)"
-    )
-    shown = result.add_argument_group("results")
-    shown.add_argument("--goals", action="store_true", help="show goals; mark rows that miss one")
-    shown.add_argument(
-        "--check",
+        "--jetstream",
         action="store_true",
-        help="exit with status 1 if a row misses its goal",
+        help="measure streams and consumers; --server and --vs are then programs",
     )
-    shown.add_argument("--json", metavar="FILE", type=Path, help="save everything measured")
-    shown.add_argument("--plot", metavar="FILE", type=Path, help="save a plot as SVG")
-    return result
+    what.add_argument(
+        "--directory",
+        metavar="DIR",
+        type=Path,
+        help="where --store and --jetstream make their files (temporary)",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,7 +143,7 @@ def carry_out(options: argparse.Namespace) -> int:
         return run_sublist(quick=options.quick)
     if options.store:
         return run_store(options)
-    every = all_rows(scale(options))
+    every = jetstream_rows(options) if options.jetstream else all_rows(scale(options))
     rows = select(every, row_patterns(options))
     if not rows:
         raise ArmError("no row matches; --list shows them")
@@ -160,21 +172,38 @@ def ended_in_order() -> Iterator[None]:
 
 def run(options: argparse.Namespace, rows: list[Row]) -> int:
     """Measure the rows and show them."""
-    arms = chosen_arms(options)
     if options.connect:
         rows = [row for row in rows if row.value not in ("idle_bytes", "start_ms")]
     status = report.Status()
     machine = Machine.here_and_now()
+    results: list[RowResult] = []
     with contextlib.ExitStack() as stack:
         if options.pin:
             stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
-            arms = pin(arms, options.pin)
-        comparison = Comparison(arms, plan(options), status)
-        comparison.read_versions()
-        results = [result for group in comparison.run(rows) for result in group]
+        for comparison, group in comparisons(options, rows, status):
+            comparison.read_versions()
+            results += [result for each in comparison.run(group) for result in each]
     status.clear()
+    results.sort(key=lambda result: rows.index(result.row))
     show(options, machine, comparison, results)
     return 1 if options.check and any(result.misses_goal for result in results) else 0
+
+
+def comparisons(
+    options: argparse.Namespace, rows: list[Row], status: report.Status
+) -> Iterator[tuple[Comparison, list[Row]]]:
+    """The servers, and which rows to measure with them."""
+    if options.jetstream:
+        from natsd.bench.jetstream.arms import jetstream_arms
+        from natsd.bench.jetstream.rows import by_sync
+
+        if options.connect or options.cores:
+            raise ArmError("--jetstream starts the servers itself, on all cores")
+        for sync, group in by_sync(rows):
+            starting = jetstream_arms([options.server, *options.vs], sync, options.directory)
+            yield Comparison(pinned(starting, options), plan(options), status), group
+    else:
+        yield Comparison(pinned(chosen_arms(options), options), plan(options), status), rows
 
 
 def show(
@@ -241,8 +270,11 @@ def chosen_arms(options: argparse.Namespace) -> list[AnyArm]:
     return cores.arms_by_cores(ours, others[0], options.pin or core_count())
 
 
-def pin(arms: list[AnyArm], count: int) -> list[AnyArm]:
+def pinned(arms: Sequence[AnyArm], options: argparse.Namespace) -> list[AnyArm]:
     """Servers on the first cores, this process and its load processes on the others."""
+    count = options.pin
+    if not count:
+        return list(arms)
     if sys.platform != "linux":
         raise ArmError("--pin needs Linux")
     available = sorted(os.sched_getaffinity(0))
@@ -250,7 +282,14 @@ def pin(arms: list[AnyArm], count: int) -> list[AnyArm]:
         raise ArmError(f"--pin must leave a core for the load: 1 to {len(available) - 1} here")
     servers, load = frozenset(available[:count]), available[count:]
     os.sched_setaffinity(0, load)
-    return [replace(arm, cores=servers) if isinstance(arm, Arm) else arm for arm in arms]
+    return [arm.confined(servers) if isinstance(arm, Confinable) else arm for arm in arms]
+
+
+def jetstream_rows(options: argparse.Namespace) -> list[Row]:
+    """The rows about streams and consumers."""
+    from natsd.bench.jetstream import rows
+
+    return rows.all_rows(rows.QUICK if options.quick else rows.Scale())
 
 
 def list_rows(rows: list[Row]) -> None:

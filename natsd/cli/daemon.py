@@ -4,6 +4,8 @@
 - SIGUSR1 opens the log file anew. SIGHUP (reload) and SIGUSR2 (lame duck) are answered with a line.
 - Whatever keeps it from starting is one FTL line and exit code 1; when the log goes to a file, the
   terminal shows it too.
+- JetStream without a directory of its own works where nats-server's does, below the system's
+  directory for temporary files.
 - It runs on uvloop where that is installed, else on asyncio's own loop.
 """
 
@@ -13,12 +15,15 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from natsd.clients.listener import ListenError
 from natsd.config import Options
+from natsd.config.resources import default_store_dir
 from natsd.server import Server
 from natsd.server.files import FileError
+from natsd.server.jetstream import JetStreamError
 from natsd.server.log import close_log, open_log, reopen_log
 from natsd.server.threaded import loop_factory
 
@@ -55,10 +60,11 @@ def run(options: Options) -> int:
 async def _serve(options: Options, log: logging.Handler) -> int:
     stop = asyncio.Event()
     _handle_signals(stop, log)
-    server = Server(options)
+    server = Server(_with_store_dir(options))
     try:
-        await server.start()
-    except (FileError, ListenError) as error:
+        if not await _started_before(stop, server):
+            return 0
+    except (FileError, JetStreamError, ListenError) as error:
         return _fail(str(error), options)
     gc.collect()
     gc.freeze()  # what a start makes stays until the end
@@ -66,6 +72,28 @@ async def _serve(options: Options, log: logging.Handler) -> int:
     await stop.wait()
     await server.stop()
     return 0
+
+
+def _with_store_dir(options: Options) -> Options:
+    jetstream = options.jetstream
+    if not jetstream.enabled or options.store_dir or jetstream.store_dir:
+        return options
+    return replace(options, store_dir=default_store_dir())
+
+
+async def _started_before(stop: asyncio.Event, server: Server) -> bool:
+    """Start the server; False: a signal came first, and nothing of the start stays."""
+    starting = asyncio.create_task(server.start())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
 
 
 def _fail(reason: str, options: Options) -> int:

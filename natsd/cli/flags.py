@@ -99,6 +99,10 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
             "len",
         ),
     ),
+    "JetStream": (
+        _flag("js jetstream", "switch", "jetstream", "Enable JetStream functionality"),
+        _flag("sd store_dir", "text", "store_dir", "Set the storage directory", "dir"),
+    ),
     "Authorization": (
         _flag("user", "text", "user", "User required for connections", "user"),
         _flag("pass", "text", "password", "Password required for connections", "password"),
@@ -120,7 +124,6 @@ LATER: Final = {
         "configuration files": "c config t",
         "HTTPS monitoring": "ms https_port",
         "syslog": "s syslog r remote_syslog",
-        "JetStream": "js jetstream sd store_dir",
         "TLS": "tls tlsverify tlscert tlskey tlscacert help_tls",
         "clustering": "routes cluster cluster_listen cluster_name cluster_advertise no_advertise"
         " connect_retries",

@@ -46,7 +46,11 @@ def host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _reason(error: OSError) -> str:
-    """The system's words, as Go writes them: without a capital."""
-    text = error.strerror or str(error)
+def lower_first(text: str) -> str:
+    """The system's words as Go writes them: without a capital."""
     return text[:1].lower() + text[1:]
+
+
+def _reason(error: OSError) -> str:
+    """The system's words."""
+    return lower_first(error.strerror or str(error))

@@ -14,14 +14,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
     OptionsError,
     duration,
     file,
     flag,
-    read,
+    read_all,
     secret,
+    section,
     text,
+    unknown_setting,
     whole,
 )
 
@@ -118,15 +121,19 @@ class Options:
     password: str = secret("password that goes with the user name")
     token: str = secret("token that clients must present")
 
+    # JetStream.
+    jetstream: JetStreamOptions = section(
+        JetStreamOptions(), read_jetstream, "streams and consumers: true, or a mapping of settings"
+    )
+    store_dir: Path | None = file("directory in which JetStream keeps its data, in jetstream/")
+
     # Behaviour that some setups switch off.
     no_header_support: bool = flag(False, "refuse message headers")
     disable_sublist_cache: bool = flag(False, "match every message anew")
     no_fast_producer_stall: bool = flag(False, "never slow down publishers to slow subscribers")
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
-            given = getattr(self, setting.name)
-            object.__setattr__(self, setting.name, read(setting, given))
+        read_all(self)
         if self.trace_verbose:
             object.__setattr__(self, "trace", True)
         _check_together(self)
@@ -147,12 +154,15 @@ def make_options(base: Options | None = None, /, **settings: Any) -> Options:
     known = [setting.name for setting in fields(Options)]
     for name in settings:
         if name not in known:
-            from difflib import get_close_matches  # only a mistake pays for it
-
-            similar = get_close_matches(name, known, 1)
-            hint = f"; did you mean {similar[0]!r}?" if similar else ""
-            raise OptionsError(f"unknown option {name!r}{hint}")
-    return replace(base, **settings) if base else Options(**settings)
+            raise unknown_setting(name, known)
+    if base is None:
+        return Options(**settings)
+    if isinstance(settings.get("jetstream"), bool):  # on or off; its other settings stay
+        settings["jetstream"] = replace(base.jetstream, enabled=settings["jetstream"])
+    if settings.get("store_dir") and base.jetstream.store_dir:
+        settings.setdefault("jetstream", base.jetstream)
+        settings["jetstream"] = replace(settings["jetstream"], store_dir=None)
+    return replace(base, **settings)
 
 
 def _check_together(options: Options) -> None:
@@ -162,5 +172,7 @@ def _check_together(options: Options) -> None:
             f"max_payload ({options.max_payload}) cannot be higher than "
             f"max_pending ({options.max_pending})"
         )
+    if options.store_dir and options.jetstream.store_dir:
+        raise OptionsError("store_dir is given twice: by itself and in jetstream")
     if " " in options.server_name:
         raise OptionsError("server name cannot contain spaces")

@@ -1,24 +1,30 @@
 """The kinds of settings there are: what each accepts, and how it says that it cannot.
 
-- A setting is a dataclass field made by one of `whole`, `flag`, `text`, `secret`, `file`,
-  `duration`: its default, its bounds and its meaning stand in one place.
+- A setting is a dataclass field made by one of `whole`, `size`, `flag`, `text`, `word`, `secret`,
+  `file`, `duration`, `section`: its default, its bounds and its meaning stand in one place.
 - `read(field, value)` gives the value in its type, or raises `OptionsError`: one line that names
   the setting, what was wrong, and what the setting means. A secret's value is never shown.
 - Where 0 would make no sense it stands for the default, as in nats-server (`zero_is_default`).
+- A section is a dataclass of settings within another; `section_of` reads one from a mapping.
 """
 
-from collections.abc import Callable
-from dataclasses import Field, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from natsd.config.durations import DurationError, format_duration, parse_duration
 
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0")
 _ZEROS: Final = (0, "0", timedelta(0))
+_SIZE_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_INT64_MAX: Final = 2**63 - 1
+
+Section = TypeVar("Section")
 
 
 class OptionsError(ValueError):
@@ -33,6 +39,7 @@ class Kind:
     description: str
     zero_is_default: bool = False
     is_secret: bool = False
+    is_section: bool = False
 
 
 def whole(
@@ -59,6 +66,22 @@ def whole(
     return _setting(default, Kind(read, description, zero_is_default))
 
 
+def size(default: int, low: int, description: str, *, zero_is_default: bool = False) -> Any:
+    """Bytes, from low on: a whole number, or a text that ends in K, M, G or T (times 1024)."""
+
+    def read(value: object) -> int:
+        number = value
+        if isinstance(value, str) and value[-1:] in _SIZE_UNITS and value[:-1].isdecimal():
+            number = int(value[:-1]) * _SIZE_UNITS[value[-1]]
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise OptionsError("must be a number of bytes, or a text that ends in K, M, G or T")
+        if not low <= number <= _INT64_MAX:
+            raise OptionsError(f"must be {low} to {_INT64_MAX}")
+        return number
+
+    return _setting(default, Kind(read, description, zero_is_default))
+
+
 def flag(default: bool, description: str) -> Any:
     """True or false; in text also yes/no, on/off."""
 
@@ -74,6 +97,18 @@ def flag(default: bool, description: str) -> Any:
 def text(default: str, description: str) -> Any:
     """Any text."""
     return _setting(default, Kind(_read_text, description))
+
+
+def word(default: str, words: Mapping[str, str], description: str) -> Any:
+    """One of some words, in any case: spelling to meaning."""
+
+    def read(value: object) -> str:
+        try:
+            return words[_read_text(value).lower()]
+        except KeyError:
+            raise OptionsError(f"must be one of {', '.join(words)}") from None
+
+    return _setting(default, Kind(read, description))
 
 
 def secret(description: str) -> Any:
@@ -95,10 +130,17 @@ def file(description: str) -> Any:
     return _setting(None, Kind(read, description))
 
 
-def duration(default: timedelta, description: str) -> Any:
-    """A time span above zero; seconds, or a text such as `2m`. 0 is the default."""
+def duration(
+    default: timedelta, description: str, *, words: Mapping[str, timedelta] | None = None
+) -> Any:
+    """A time span above zero; seconds, or a text such as `2m`. 0 is the default.
+
+    `words` are texts in lower case that stand for a time span of their own.
+    """
 
     def read(value: object) -> timedelta:
+        if words and isinstance(value, str) and value.lower() in words:
+            return words[value.lower()]
         try:
             span = parse_duration(value)
         except DurationError as error:
@@ -108,6 +150,51 @@ def duration(default: timedelta, description: str) -> Any:
         return span
 
     return _setting(default, Kind(read, description, zero_is_default=True))
+
+
+def section(default: Section, read: Callable[[object], Section], description: str) -> Any:
+    """Settings of their own; `read` makes them of what was given."""
+    return _setting(default, Kind(read, description, is_section=True))
+
+
+def section_of(
+    kind: type[Section],
+    given: object,
+    *,
+    aliases: Mapping[str, str] = MappingProxyType({}),
+    defaults: Mapping[str, object] = MappingProxyType({}),
+) -> Section:
+    """The dataclass of settings `kind` made of a mapping; names are taken in any case."""
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise OptionsError("must be a mapping of settings")
+    known = [setting.name for setting in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    settings: dict[str, object] = {}
+    for spelling, value in given.items():
+        name = str(spelling).lower()
+        name = aliases.get(name, name)
+        if name not in known:
+            raise unknown_setting(str(spelling), known)
+        if name in settings:
+            raise OptionsError(f"{name} is given twice")
+        settings[name] = value
+    return kind(**{**defaults, **settings})
+
+
+def unknown_setting(name: str, known: list[str]) -> OptionsError:
+    """What to say of a name that none of the known settings has."""
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    similar = get_close_matches(name.lower(), known, 1)
+    hint = f"; did you mean {similar[0]!r}?" if similar else ""
+    return OptionsError(f"unknown option {name!r}{hint}")
+
+
+def read_all(settings: Any) -> None:
+    """Read every setting of a frozen dataclass, in its `__post_init__`."""
+    for setting in fields(settings):
+        object.__setattr__(settings, setting.name, read(setting, getattr(settings, setting.name)))
 
 
 def read(setting: "Field[Any]", value: object) -> object:
@@ -120,6 +207,8 @@ def read(setting: "Field[Any]", value: object) -> object:
     try:
         return kind.read(value)
     except OptionsError as error:
+        if kind.is_section:
+            raise OptionsError(f"{setting.name}: {error}") from None
         shown = "" if kind.is_secret else f", not {_shown(value)}"
         raise OptionsError(f"{setting.name} {error}{shown} ({kind.description})") from None
 

@@ -394,6 +394,11 @@ cdef class Reactor:
             self.schedule()
         return 0
 
+    def soon(self, call, *arguments) -> None:
+        """Call at the end of this turn, behind what was asked for before, or soon. Earlier than
+        the loop would: a turn waits a little for what follows its messages."""
+        self.enqueue(call, arguments)
+
     # ---- stalls and deadlines
 
     cdef int stall(self, Endpoint endpoint, int64_t until_ns) except -1:

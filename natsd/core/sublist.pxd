@@ -3,6 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from natsd.core.interest cimport Interest
+from natsd.core.interest_watches cimport InterestWatches
 from natsd.core.match_cache cimport MatchCache
 from natsd.core.match_result cimport MatchResult, QueueResult, member_at, plain_at
 from natsd.core.subscription cimport Subscription
@@ -17,6 +18,7 @@ cdef class SubList:
     cdef readonly uint64_t num_matches
     cdef readonly uint64_t num_cache_hits
     cdef MatchResult scratch    # the last result that did not come into the cache, for reuse
+    cdef InterestWatches watches    # None: nobody watches
 
     # The answer for a published subject; never None. Hold on to it, or deliver and let go.
     cdef MatchResult lookup(self, const char* subject, Py_ssize_t length)

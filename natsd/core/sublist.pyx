@@ -27,6 +27,7 @@ from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint32_t, uint64_t
 
 from natsd.core.interest cimport Members, Node, QueueGroup, members_of
+from natsd.core.interest_watches cimport InterestWatches, is_alone, watch_name
 from natsd.core.match_cache cimport CacheEntry, result_of
 from natsd.core.name_table cimport hash_name, table_at, table_find, table_span
 from natsd.core.subject cimport wire_bytes
@@ -104,14 +105,21 @@ cdef class SubList:
         self.num_inserts += 1
         self.cache.joined(sub)
         self._settle()
+        if self.watches is not None and is_alone(sub):
+            self.watches.changed(sub, True)
         return True
 
     cdef bint remove_sub(self, Subscription sub) except -1:
+        cdef InterestWatches watches = self.watches
+        cdef bint was_last
         if not self.interest.holds(sub):
             return False
+        was_last = watches is not None and is_alone(sub)
         self._unlist(sub, True)
         self._settle()
         self._forget_scratch()
+        if was_last:
+            watches.changed(sub, False)
         return True
 
     cdef void _unlist(self, Subscription sub, bint patch_cache) noexcept:
@@ -159,18 +167,24 @@ cdef class SubList:
         cdef list batch = list(subs)
         cdef bint patch_cache = len(batch) <= BATCH_PATCHED_MAX
         cdef Subscription sub
+        cdef list last = []
+        cdef InterestWatches watches = self.watches
         cdef int removed = 0
         for item in batch:
             if not isinstance(item, Subscription):
                 raise TypeError(f"a Subscription is expected, not {item!r}")
         for sub in batch:
             if self.interest.holds(sub):
+                if watches is not None and is_alone(sub):
+                    last.append(sub)
                 self._unlist(sub, patch_cache)
                 removed += 1
         if not patch_cache:
             self.cache.clear()
         self._settle()
         self._forget_scratch()
+        for sub in last:
+            watches.changed(sub, False)
         return removed
 
     def update_weight(self, Subscription sub not None, int weight) -> None:
@@ -244,6 +258,25 @@ cdef class SubList:
                     append_all(subs, &group.members)
         return subs
 
+    def watch(self, subject, callback, *, queue=None) -> bool:
+        """Have `callback(bool)` called when the first subscription to exactly this subject (in that
+        queue group, or in none) comes and when the last one goes; whether there is one now. It must
+        neither raise nor change the SubList."""
+        cdef bytes name = wire_bytes(subject)
+        if self.watches is None:
+            self.watches = InterestWatches()
+        self.watches.add(watch_name(name, wire_bytes(queue or b"")), callback)
+        listed = self.match(name)
+        members = listed.queues.get(queue, ()) if queue else listed.plain
+        return any(sub.subject_bytes == name for sub in members)
+
+    def unwatch(self, subject, callback, *, queue=None) -> None:
+        """Undo one `watch`, if there was one."""
+        if self.watches is not None and self.watches.drop(
+            watch_name(wire_bytes(subject), wire_bytes(queue or b"")), callback
+        ):
+            self.watches = None
+
     def clear(self) -> None:
         """Let go of every subscription."""
         self.num_removes += self.interest.count
@@ -251,6 +284,8 @@ cdef class SubList:
         self.interest.clear()
         self._settle()
         self._forget_scratch()
+        if self.watches is not None:
+            self.watches.all_gone()
 
     def __len__(self):
         return self.interest.count

@@ -1,10 +1,16 @@
 """Names of assets, subjects of the API and the sizes that bound them.
 
+- `API_LEVEL` is what clients gate features on. Ours is that of 2.14: all settings up to level 4 are
+  understood, and those that are not served yet are refused with their documented errors, never
+  silently ignored.
+
 Source: reference §6.2, §6.4, §6.16, §12.
 """
 
 from collections.abc import Mapping
 from typing import Final
+
+from natsd.version import API_LEVEL as API_LEVEL
 
 API_PREFIX: Final = "$JS.API"
 ACK_PREFIX: Final = "$JS.ACK"
@@ -13,10 +19,6 @@ EVENT_PREFIX: Final = "$JS.EVENT"
 METRIC_PREFIX: Final = "$JS.EVENT.METRIC"
 ADVISORY_PREFIX: Final = "$JS.EVENT.ADVISORY"
 SYSTEM_QUEUE: Final = "_sys_"
-
-API_LEVEL: Final = 4
-"""What clients gate features on. A server of level 4 answers the settings of levels 1 to 4: those
-that are not built yet are refused with their documented error, never silently ignored."""
 
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 SERVER_VERSION_KEY: Final = "_nats.ver"

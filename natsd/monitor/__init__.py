@@ -1,4 +1,4 @@
-"""Monitoring over HTTP: `/varz`, `/connz`, `/subsz`, `/healthz`.
+"""Monitoring over HTTP: `/varz`, `/connz`, `/jsz`, `/subsz`, `/healthz`.
 
 - `start` binds the port and returns at once: the kernel queues connections while aiohttp, which
   takes longer to import than the whole server takes to start, is imported in a thread.

@@ -17,8 +17,9 @@ from aiohttp import web
 
 from natsd.monitor.clock import Clock
 from natsd.monitor.connz import ConnzOptions, connz
-from natsd.monitor.healthz import healthz
+from natsd.monitor.healthz import HealthzOptions, healthz
 from natsd.monitor.index import index_page
+from natsd.monitor.jsz import JszOptions, jsz
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import ProcessorUse, processor_time_ns
 from natsd.monitor.query import BadParameter, Query
@@ -53,6 +54,7 @@ class Endpoints:
             "/connz": ("/connz", self._connz),
             "/subsz": ("/subsz", self._subsz),
             "/subscriptionsz": ("/subsz", self._subsz),
+            "/jsz": ("/jsz", self._jsz),
             "/healthz": ("/healthz", self._healthz),
         }
         application = web.Application()  # middlewares: see _counted
@@ -99,8 +101,13 @@ class Endpoints:
     async def _subsz(self, query: Query) -> web.Response:
         return _json(await subsz(self._server, SubszOptions.of(query), self._clock))
 
+    async def _jsz(self, query: Query) -> web.Response:
+        return _json(await jsz(self._server, JszOptions.of(query), self._clock))
+
     async def _healthz(self, query: Query) -> web.Response:
-        status, answer = healthz(query)
+        if query.flag("js-enabled"):
+            _logger.warning("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
+        status, answer = healthz(self._server, HealthzOptions.of(query))
         if status != HTTP_OK:
             _logger.warning("Healthcheck failed: %s", answer.get("error") or answer["errors"])
         return _response(msgspec.json.encode(answer), status)

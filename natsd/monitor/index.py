@@ -7,6 +7,7 @@ from natsd.version import NATS_VERSION, VERSION
 LINKS: Final = {
     "/varz": "General",
     "/connz": "Connections",
+    "/jsz": "JetStream",
     "/subsz": "Subscriptions",
     "/healthz": "Health Probe",
 }

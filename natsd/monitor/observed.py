@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from natsd.accounts import Account
 from natsd.clients import Client, ClosedClient
 from natsd.config import Options
 from natsd.core.reactor import Counters
+
+if TYPE_CHECKING:
+    from natsd.jetstream.jetstream import JetStream
 
 
 class ObservedServer(Protocol):
@@ -33,5 +36,9 @@ class ObservedServer(Protocol):
     def clients(self) -> Mapping[int, Client]: ...
     @property
     def closed_clients(self) -> Iterable[ClosedClient]: ...
+    @property
+    def is_ready(self) -> bool: ...
+    @property
+    def jetstream(self) -> "JetStream | None": ...
     @property
     def accounts(self) -> Mapping[str, Account]: ...

@@ -5,11 +5,11 @@ they are: empty objects and zeros.
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from natsd.accounts import SYSTEM_ACCOUNT
 from natsd.monitor.clock import Clock
+from natsd.monitor.jetstream import nanoseconds, varz_jetstream
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import cores, resident_bytes
 from natsd.monitor.values import datetime_ns, number, timestamp, uptime
@@ -54,7 +54,7 @@ def _settings(server: ObservedServer, http_port: int) -> dict[str, Any]:
     if options.max_subscriptions:
         settings["max_subscriptions"] = options.max_subscriptions
     return settings | {
-        "ping_interval": _nanoseconds(options.ping_interval),
+        "ping_interval": nanoseconds(options.ping_interval),
         "ping_max": options.ping_max,
         "http_host": options.http_address,
         "http_port": http_port,
@@ -69,9 +69,9 @@ def _settings(server: ObservedServer, http_port: int) -> dict[str, Any]:
         "leaf": {},
         "mqtt": {},
         "websocket": {},
-        "jetstream": {},
+        "jetstream": varz_jetstream(server.jetstream),
         "tls_timeout": 0,
-        "write_deadline": _nanoseconds(options.write_deadline),
+        "write_deadline": nanoseconds(options.write_deadline),
     }
 
 
@@ -127,7 +127,3 @@ def _rest(server: ObservedServer, requests: Mapping[str, int]) -> dict[str, Any]
 
 def _by_kind(clients: int) -> dict[str, int]:
     return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
-
-
-def _nanoseconds(span: timedelta) -> int:
-    return span // timedelta(microseconds=1) * 1_000

@@ -8,10 +8,16 @@ from typing import Protocol
 
 from natsd.clients.listener import host_port
 from natsd.config import Options
+from natsd.config.durations import format_duration
+from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.options import MIB, PAYLOAD_WARN_BYTES
-from natsd.version import NATS_VERSION, RUNTIME_VERSION, VERSION
+from natsd.config.resources import default_store_dir
+from natsd.version import API_LEVEL, NATS_VERSION, RUNTIME_VERSION, VERSION
 
 _logger = logging.getLogger("natsd.server")
+
+_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+_RULE = "-------------------------------------------"
 
 
 class Named(Protocol):
@@ -42,6 +48,36 @@ def log_starting(server: Named) -> None:
             "and could lead to poor performance",
             PAYLOAD_WARN_BYTES / MIB,
         )
+
+
+def log_jetstream(options: JetStreamOptions) -> None:
+    """With which settings JetStream starts."""
+    if options.store_dir == default_store_dir():
+        _logger.warning("Temporary storage directory used, data could be lost on system reboot")
+    _logger.info(f"{' JETSTREAM ':-^{len(_RULE)}}")
+    if options.strict:
+        _logger.info("  Strict:          true")
+    _logger.info("  Max Memory:      %s", friendly_bytes(options.max_memory_store))
+    _logger.info("  Max Storage:     %s", friendly_bytes(options.max_file_store))
+    _logger.info('  Store Directory: "%s"', options.directory)
+    interval = "always" if options.syncs_always else format_duration(options.sync_interval)
+    _logger.info("  Sync Interval:   %s", interval)
+    if options.domain:
+        _logger.info("  Domain:          %s", options.domain)
+    if options.key:
+        _logger.info("  Encryption:      %s", options.cipher)
+    _logger.info("  API Level:       %d", API_LEVEL)
+    _logger.info(_RULE)
+    _logger.debug("  Exports:")
+    _logger.debug("     $JS.API.>")
+
+
+def friendly_bytes(count: int) -> str:
+    """A size as nats-server writes it: `17.65 GB`, in steps of 1024."""
+    unit, amount = 0, float(count)
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        unit, amount = unit + 1, amount / 1024
+    return f"{count} B" if unit == 0 else f"{amount:.2f} {_UNITS[unit]}"
 
 
 def log_listening(host: str, port: int) -> None:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from natsd.clients.listener import host_port
+from natsd.clients.listener import host_port, lower_first
 
 UNSPECIFIED = ("", "0.0.0.0", "::")
 
@@ -79,5 +79,4 @@ def _program() -> str:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    text = error.strerror or str(error)
-    return f"open {path}: {text[:1].lower()}{text[1:]}"
+    return f"open {path}: {lower_first(error.strerror or str(error))}"

@@ -7,7 +7,7 @@ import json
 
 from natsd import __version__
 from natsd.config import Options
-from natsd.version import NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION
+from natsd.version import API_LEVEL, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION
 
 
 class InfoLine:
@@ -28,14 +28,21 @@ class InfoLine:
         if options.auth_required:
             fields["auth_required"] = True
         fields["max_payload"] = options.max_payload
+        ending: dict[str, object] = {}
+        domain: dict[str, object] = {}
+        if options.jetstream.enabled:
+            fields["jetstream"] = True
+            domain = {"domain": options.jetstream.domain} if options.jetstream.domain else {}
+            ending["api_lvl"] = API_LEVEL
+        ending["natsd"] = __version__
         self._start = "INFO " + _compact(fields)[:-1]
-        self._end = f',"natsd":"{__version__}"}} \r\n'
-
+        self._domain = "," + _compact(domain)[1:-1] if domain else ""
+        self._end = f",{_compact(ending)[1:]} \r\n"
         self._connected: dict[str, str] = {}
 
     def render(self, cid: int, ip: str) -> bytes:
         """The line that greets a client."""
-        return f'{self._start},"client_id":{cid},"client_ip":"{ip}"{self._end}'.encode()
+        return self._line(cid, ip, "")
 
     def render_connected(self, cid: int, ip: str, account: str, is_system: bool) -> bytes:
         """The line that tells a client which account it is in."""
@@ -43,8 +50,12 @@ class InfoLine:
         if more is None:
             fields = {"connect_info": True, "remote_account": account}
             fields |= {"acc_is_sys": True} if is_system else {}
-            more = self._connected[account] = _compact(fields)[1:-1]
-        return f'{self._start},"client_id":{cid},"client_ip":"{ip}",{more}{self._end}'.encode()
+            more = self._connected[account] = "," + _compact(fields)[1:-1]
+        return self._line(cid, ip, more)
+
+    def _line(self, cid: int, ip: str, more: str) -> bytes:
+        who = f'"client_id":{cid},"client_ip":"{ip}"'
+        return f"{self._start},{who}{self._domain}{more}{self._end}".encode()
 
 
 def _compact(fields: dict[str, object]) -> str:

@@ -9,6 +9,8 @@
 - Any number of servers may run in one process, on one loop or on several.
 - A server that stopped, failed to start or was cancelled on the way leaves nothing behind: no
   socket, file, task or thread. It may be started again: afresh, and port -1 is picked anew.
+- JetStream has recovered before the first client connects. At the end it closes before they do, so
+  that what they wait for is answered.
 - Everything but `client_url` and what monitoring reads is used on the server's own loop.
 """
 
@@ -20,7 +22,7 @@ from collections import deque
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from natsd.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from natsd.clients import Client, ClosedClient
@@ -35,8 +37,12 @@ from natsd.core.wire import Settings
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id
 from natsd.server.info import InfoLine
+from natsd.server.jetstream import JetStreamPart
 from natsd.server.presence import Presence
 from natsd.server.threaded import OwnThread
+
+if TYPE_CHECKING:
+    from natsd.jetstream.jetstream import JetStream
 
 logger = logging.getLogger("natsd.server")
 
@@ -51,7 +57,8 @@ _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 class Server:
     """A NATS server. Settings are those of `Options`, by keyword; a wrong one is an OptionsError.
 
-    Starting raises ListenError when a port, FileError when a pid or ports file cannot be had.
+    Starting raises ListenError when a port, FileError when a pid or ports file cannot be had, and
+    JetStreamError when its store cannot.
     """
 
     def __init__(
@@ -70,7 +77,9 @@ class Server:
         self._transports: Transports | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._stopped: asyncio.Event | None = None
+        self._started: asyncio.Event | None = None
         self._presence = Presence(self)
+        self._jetstream = JetStreamPart(self.options)
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
@@ -108,14 +117,31 @@ class Server:
         if self._stopped is not None and not self._stopped.is_set():
             raise RuntimeError("the server is running")
         self._begin_afresh()
+        self._build()
+        self._stopped, self._started = asyncio.Event(), asyncio.Event()
         try:
             self._presence.open()
+            await self._jetstream.start(self.reactor, [self.accounts[GLOBAL_ACCOUNT]])
             self._serve_clients(self._listen())
             self._presence.complete()
         except BaseException:
-            await self._presence.close()
-            await self.stop_here()
+            await self._undo_start()
             raise
+        finally:
+            self._started.set()
+
+    async def _undo_start(self) -> None:
+        """Nothing of a start that failed or was cancelled stays."""
+        await self._presence.close()
+        assert self._started is not None
+        assert self._stopped is not None
+        self._started.set()
+        if self._acceptor is not None:
+            await self.stop_here()
+            return
+        await self._jetstream.stop()
+        self._close_connections()
+        self._stopped.set()
 
     def _listen(self) -> socket.socket:
         host, port = self.options.host, self.options.port
@@ -125,28 +151,34 @@ class Server:
             where = host_port(host, max(port, 0))
             raise ListenError(f'Error listening on port: {where}, "{error}"') from None
 
-    def _serve_clients(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+    def _build(self) -> None:
+        """What clients and JetStream stand on."""
         options = self.options
-        self.client_port = bound_port(listener)
-        self._info = InfoLine(options, self.id, self.name, self.client_port)
-        try:
-            self.reactor = Reactor(
-                loop, logger.exception, options.max_control_line, sweep_seconds(options)
-            )
-        except BaseException:
-            listener.close()
-            raise
+        self.reactor = Reactor(
+            asyncio.get_running_loop(),
+            logger.exception,
+            options.max_control_line,
+            sweep_seconds(options),
+        )
         for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
             self.accounts[name] = Account(
                 name, self.reactor, sublist_cache=not options.disable_sublist_cache
             )
+
+    def _serve_clients(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        self.client_port = bound_port(listener)
+        self._info = InfoLine(self.options, self.id, self.name, self.client_port)
         self._transports = None if has_poller() else Transports(loop)
         self._acceptor = Acceptor(loop, listener, self._accepted)
-        self._stopped = asyncio.Event()
 
     async def stop_here(self) -> None:
-        """Stop on the loop it was started on; who cancels this stops waiting, not the stopping."""
+        """Stop on the loop it was started on; who cancels this stops waiting, not the stopping.
+
+        A start under way is waited for.
+        """
+        if self._started is not None:
+            await self._started.wait()
         if self._acceptor is not None:
             log_stopping()
             self._acceptor.close()
@@ -157,6 +189,7 @@ class Server:
 
     async def _finish_stopping(self) -> None:
         """Runs after what was queued before the stop, so that it is still sent."""
+        await self._jetstream.stop()
         self._close_connections()
         if self._transports is not None:
             await self._transports.close()
@@ -216,6 +249,16 @@ class Server:
     def http_port(self) -> int:
         """Where monitoring listens; 0 when it does not."""
         return self._presence.http_port
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether connections are accepted."""
+        return self._acceptor is not None
+
+    @property
+    def jetstream(self) -> "JetStream | None":
+        """Streams and consumers, while they are served."""
+        return self._jetstream.engine
 
     @property
     def counters(self) -> Counters:

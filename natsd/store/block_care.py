@@ -61,7 +61,7 @@ class BlockCare:
         self._log = log
         self._blocks = blocks
         self._cache = cache
-        self._compress = compress
+        self.compress = compress  # what becomes full from now on
         self._jobs: deque[Job] = deque()
         self._task: asyncio.Task[None] | None = None
         self._looks_for_sparse = False
@@ -132,7 +132,7 @@ class BlockCare:
         if not self._is_full(stored):
             return
         stored.block.seal()
-        if self._compress and stored.block.has_cache:
+        if self.compress and stored.block.has_cache:
             await self._replace(stored, stored.block.durable_bytes())
         elif stored.file is not None and stored.allocated > stored.physical_end:
             await self._volume.read(stored.file.truncate, stored.physical_end)
@@ -150,15 +150,16 @@ class BlockCare:
 
     async def _replace(self, stored: StoredBlock, logical: bytes, *, wipe: bool = False) -> None:
         """Have the block's file hold these bytes, compressed and encrypted as is due."""
-        wrapped = self._compress or self._blocks.data_key is not None
-        size = await self._volume.read(self._write_file, stored, logical, wipe)
+        encrypt = self._blocks.data_key is not None
+        # What is compressed stays so, whatever was said since.
+        compress = stored.block.sealed and (self.compress or stored.is_wrapped and not encrypt)
+        size = await self._volume.read(self._write_file, stored, logical, compress, wipe)
         stored.close()
-        stored.is_wrapped = wrapped
+        stored.is_wrapped = compress or encrypt
         stored.physical_end = stored.allocated = size
 
-    def _write_file(self, stored: StoredBlock, logical: bytes, wipe: bool) -> int:
+    def _write_file(self, stored: StoredBlock, logical: bytes, compress: bool, wipe: bool) -> int:
         """Blocks."""
-        compress = self._compress and stored.block.sealed
         data = self._blocks.sealed_bytes(logical, stored.block, compress=compress)
         self._blocks.replace_file(stored.path, data, wipe=wipe)
         return len(data)
@@ -275,7 +276,8 @@ class BlockCare:
     ) -> None:
         """Replace the block's file by one without `dead`; the log goes on with the new block."""
         old = stored.block
-        flags = WRAPPED if self._compress or self._blocks.data_key is not None else 0
+        compress = self.compress
+        flags = WRAPPED if compress or self._blocks.data_key is not None else 0
         logical = await self._volume.read(
             partial(
                 rewrite,
@@ -293,7 +295,7 @@ class BlockCare:
         await self._volume.committer.forget(stored.path)
         new = MsgBlock.from_scan(scan, old.max_bytes)
         new.seal()
-        size = await self._volume.read(self._write_new, stored, new, logical)
+        size = await self._volume.read(self._write_new, stored, new, logical, compress)
         if self._blocks.find(old.block_id) is not stored or stored.block is not old:
             return  # it went meanwhile, and so will the file
         for sequence in _within(self._log.dead, new):
@@ -307,9 +309,11 @@ class BlockCare:
         stored.physical_end = stored.allocated = size
         self._cache.held(new)
 
-    def _write_new(self, stored: StoredBlock, new: MsgBlock, logical: bytes) -> int:
+    def _write_new(
+        self, stored: StoredBlock, new: MsgBlock, logical: bytes, compress: bool
+    ) -> int:
         """Blocks."""
-        data = self._blocks.sealed_bytes(logical, new, compress=self._compress)
+        data = self._blocks.sealed_bytes(logical, new, compress=compress)
         self._blocks.replace_file(stored.path, data)
         return len(data)
 

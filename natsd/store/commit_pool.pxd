@@ -19,6 +19,9 @@ cdef struct Step:
     const char* data          # to write; or the path of a directory to sync
     size_t size
     int64_t offset            # where to write or allocate; the size to truncate to
+    int part                  # of the job, from 1 on; 0: it is not done unless all parts were
+    int error                 # 0: it was done, or passed by; an errno; -1: it wrote too little
+    size_t written
 
 
 cdef struct JobState:
@@ -27,9 +30,7 @@ cdef struct JobState:
     Step* steps
     int count
     int capacity
-    int failed_step           # -1: all were done
-    int error                 # errno of that step; 0: it wrote too little
-    size_t written
+    int failed_step           # the first one that failed; -1: all were done
 
 
 cdef struct JobList:
@@ -54,13 +55,17 @@ cdef struct Pool:
 cdef class PoolJob:
     cdef JobState state
     cdef bint is_submitted
+    cdef int part             # that the next steps belong to; 0: none
+    cdef int parts
     cdef list buffers         # memoryviews that keep what is written in place
     cdef list files           # what each step works on, for its error
     cdef readonly object token
     cdef readonly object error
+    cdef readonly list failures
 
     cdef Step* add(self, int kind, object target) except NULL
     cdef int finish(self) except -1
+    cdef object error_of(self, int at)
 
 
 cdef class CommitPool:

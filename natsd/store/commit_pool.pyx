@@ -11,6 +11,8 @@ it up every 5 ms only: that would be the latency of a commit. These threads neve
 Promise
 - The steps of a job run in order, in one thread; the first that fails ends the job. Jobs run side
   by side, started in the order of `submit`.
+- A job may begin with parts: what fails in one ends that part alone. Steps behind the parts are
+  done if all of them went well. So many files are written, and one synced for them, in one go.
 - What a job writes is held (and, a bytearray, kept from being resized) until the job is taken.
 - A write that the kernel cut short is a `ShortWrite`; nothing is tried a second time.
 - One thread owns the pool: `submit`, `take_completed`, `wait` and `close` are for that one only.
@@ -77,12 +79,12 @@ cdef JobState* pop_job(JobList* jobs) noexcept nogil:
     return job
 
 
-cdef int run_step(JobState* job, Step* step) noexcept nogil:
+cdef int run_step(Step* step) noexcept nogil:
     """0, an errno, or -1 for a short write."""
     cdef int error
     if step.kind == WRITE:
-        error = step_write(step.fd, step.data, step.size, step.offset, &job.written)
-        return -1 if error == 0 and job.written != step.size else error
+        error = step_write(step.fd, step.data, step.size, step.offset, &step.written)
+        return -1 if error == 0 and step.written != step.size else error
     if step.kind == DATASYNC:
         return step_datasync(step.fd)
     if step.kind == ALLOCATE:
@@ -93,14 +95,20 @@ cdef int run_step(JobState* job, Step* step) noexcept nogil:
 
 
 cdef void run_job(JobState* job) noexcept nogil:
+    cdef int failed_part = 0
     cdef int i
-    cdef int result
+    cdef Step* step
     for i in range(job.count):
-        result = run_step(job, &job.steps[i])
-        if result != 0:
-            job.failed_step = i
-            job.error = result if result > 0 else 0
+        step = &job.steps[i]
+        if step.part == 0 and job.failed_step >= 0:
             return
+        if step.part != 0 and step.part == failed_part:
+            continue
+        step.error = run_step(step)
+        if step.error != 0:
+            failed_part = step.part
+            if job.failed_step < 0:
+                job.failed_step = i
 
 
 cdef void* work(void* argument) noexcept nogil:
@@ -135,9 +143,19 @@ cdef class PoolJob:
         self.state.failed_step = -1
         self.buffers = []
         self.files = []
+        self.failures = []
 
     def __dealloc__(self):
         free(self.state.steps)
+
+    def begin_part(self) -> None:
+        """The steps that follow fail alone."""
+        self.parts += 1
+        self.part = self.parts
+
+    def end_parts(self) -> None:
+        """The steps that follow are done if all parts went well."""
+        self.part = 0
 
     def allocate(self, file, int64_t offset, size_t length) -> None:
         """Reserve space, where the file system can."""
@@ -186,31 +204,42 @@ cdef class PoolJob:
             self.state.capacity = capacity
         self.files.append(target)
         self.state.count += 1
-        self.state.steps[self.state.count - 1].kind = kind
-        return &self.state.steps[self.state.count - 1]
+        grown = &self.state.steps[self.state.count - 1]
+        grown.kind = kind
+        grown.part = self.part
+        grown.error = 0
+        grown.written = 0
+        return grown
 
     cdef int finish(self) except -1:
         """The job is back: let its buffers go, and say what went wrong."""
-        cdef Step* step
+        cdef int at
         self.buffers = []
         if self.state.failed_step >= 0:
-            step = &self.state.steps[self.state.failed_step]
-            target = self.files[self.state.failed_step]
-            path = target if step.kind == SYNC_DIRECTORY else target.path
-            if self.state.error == 0:
-                self.error = ShortWrite(path, step.size, self.state.written)
-            else:
-                message = strerror(self.state.error).decode("utf-8", "replace")
-                self.error = OSError(self.state.error, message, str(path))
+            self.error = self.error_of(self.state.failed_step)
+            for at in range(self.state.failed_step, self.state.count):
+                if self.state.steps[at].error and self.state.steps[at].part:
+                    self.failures.append(
+                        (self.state.steps[at].part - 1, self.error_of(at), self.is_sync(at))
+                    )
         self.files = []
         return 0
 
+    cdef object error_of(self, int at):
+        cdef Step* step = &self.state.steps[at]
+        target = self.files[at]
+        path = target if step.kind == SYNC_DIRECTORY else target.path
+        if step.error < 0:
+            return ShortWrite(path, step.size, step.written)
+        return OSError(step.error, strerror(step.error).decode("utf-8", "replace"), str(path))
+
+    def is_sync(self, int at) -> bool:
+        return self.state.steps[at].kind in (DATASYNC, SYNC_DIRECTORY)
+
     @property
     def failed_sync(self) -> bool:
-        """Whether the step that failed was one that should have put bytes on disk."""
-        if self.state.failed_step < 0:
-            return False
-        return self.state.steps[self.state.failed_step].kind in (DATASYNC, SYNC_DIRECTORY)
+        """Whether the first step that failed was one that should have put bytes on disk."""
+        return self.state.failed_step >= 0 and self.is_sync(self.state.failed_step)
 
 
 cdef class CommitPool:

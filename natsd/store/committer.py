@@ -3,8 +3,8 @@
     stores                committer (the loop's thread)            worker threads
     dirty(source) ──────> a round, at the end of the turn:
                           few dirty   take_extent ───────────────> allocate, pwrite, fdatasync
-                          many dirty  take_extent of each ───────> allocate, pwrite
-                                      then the journal ──────────> one pwrite, one fdatasync
+                          many dirty  take_extent of each ───────> allocate, pwrite of each, then
+                                                                   the journal's, one fdatasync
     committed(), on_disk() <─ completion <──────────────────────── the bell
                           and the next round, of what was filled meanwhile
 
@@ -31,6 +31,7 @@ import asyncio
 import contextlib
 import enum
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,13 +47,20 @@ from natsd.store.sync_pass import Outcome, SyncPass
 
 THREADS = 4
 ROUND_SOURCES_MAX = 256
-JOURNAL_EXTENT_BYTES_MAX = 16 << 10  # what is larger is synced in its file, not written twice
+JOURNAL_EXTENT_BYTES_MAX = 16 << 10
+# Written by the loop's thread itself, where no sync is waited for: an extent, and all of a turn.
+HERE_BYTES_MAX = 64 << 10
+HERE_SOURCES_MAX = 128
+# A write that takes longer than this shows that the disk is behind: threads write for a while.
+HERE_SLOW_NS = 1_000_000
+HERE_PAUSE_NS = 1_000_000_000
 PROBE_S = 1.0
 BUFFERED_BYTES_MAX = 128 << 20
 BUFFERED_MSGS_MAX = 100_000
 
 _logger = logging.getLogger(__name__)
 JobDone = Callable[[CommitJob], None]
+Soon = Callable[[Callable[[], None]], object]
 
 
 class State(enum.Enum):
@@ -89,10 +97,15 @@ class Attached:
 
 @dataclass(slots=True, eq=False)
 class Round:
-    """Many extents on their way through the journal."""
+    """Many extents on their way to their files and, those that are not large, the journal."""
 
-    outstanding: int = 0
-    written: list[tuple[Attached, Extent]] = field(default_factory=list)
+    taken: Sequence[tuple[Attached, Extent]]
+    is_in_journal: bool = False
+
+
+def is_for_journal(extent: Extent) -> bool:
+    """What is larger is synced in its file, not written twice."""
+    return len(extent.data) <= JOURNAL_EXTENT_BYTES_MAX
 
 
 class Committer:
@@ -106,7 +119,13 @@ class Committer:
         threads: int = THREADS,
         sync_interval_s: float = 0,
         loop: asyncio.AbstractEventLoop | None = None,
+        soon: Soon | None = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        """`soon(call)` has rounds begun at the end of a turn: `loop.call_soon`, or better."""
+        self._soon = soon or (loop.call_soon if loop is not None else None)
+        self._clock_ns = clock_ns
+        self._threads_until_ns = 0  # by the clock: until then nothing is written here
         self._workers = disk.commit_workers(threads)
         self._syncing: set[DiskFile] = set()  # by commits; passes keep away from these
         self._threads = threads
@@ -208,9 +227,9 @@ class Committer:
     # ---- rounds
 
     def _schedule(self) -> None:
-        if self._loop is not None and not self._is_scheduled:
+        if self._soon is not None and not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self.begin_round)
+            self._soon(self.begin_round)
 
     def complete(self) -> None:
         """Jobs are done: tell their stores, and go on with what has come together since."""
@@ -227,12 +246,17 @@ class Committer:
         self._is_scheduled = False
         if self._round is None:
             ready = [a for a in self._dirty.values() if a.state is State.IDLE]
-            for attached in [a for a in ready if not a.is_synced_at_once]:
-                self._start_direct(attached)
+            self._begin_unsynced([a for a in ready if not a.is_synced_at_once])
             self._begin_synced([a for a in ready if a.is_synced_at_once])
         for sync_pass in (self._timer_pass, self._journal):
             if sync_pass is not None:
                 sync_pass.go_on()
+
+    def _begin_unsynced(self, ready: list[Attached]) -> None:
+        for attached in ready[:HERE_SOURCES_MAX]:
+            self._start_unsynced(attached)
+        if len(ready) > HERE_SOURCES_MAX:
+            self._schedule()
 
     def _begin_synced(self, ready: list[Attached]) -> None:
         free = self._threads - len(self._syncing)
@@ -256,12 +280,15 @@ class Committer:
 
     def _writing_job(self, extent: Extent, done: JobDone) -> CommitJob:
         job = self._workers.job(done)
+        self._add_writing(job, extent)
+        return job
+
+    def _add_writing(self, job: CommitJob, extent: Extent) -> None:
         if extent.allocate_to > extent.offset:
             job.allocate(extent.file, extent.offset, extent.allocate_to - extent.offset)
         job.write(extent.file, extent.data, extent.offset)
         if extent.new_in is not None:
             job.sync_directory(extent.new_in)
-        return job
 
     # ---- few are dirty: each file is synced
 
@@ -269,12 +296,8 @@ class Committer:
         extent = self._take(attached)
         if extent is None:
             return
-        if attached.is_synced_at_once:
-            job = self._writing_job(extent, partial(self._direct_done, attached, extent))
-            self._submit_sync(extent.file, job)
-        else:
-            done = partial(self._interval_done, attached, extent)
-            self._workers.submit(self._writing_job(extent, done))
+        job = self._writing_job(extent, partial(self._direct_done, attached, extent))
+        self._submit_sync(extent.file, job)
 
     def _submit_sync(self, file: DiskFile, job: CommitJob) -> None:
         """Sync this file as the job's last step, when no pass is syncing it."""
@@ -293,54 +316,69 @@ class Committer:
     def _direct_done(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
         self._syncing.discard(extent.file)
         if job.error is not None:
-            self._fail(attached, extent, job)
+            self._fail(attached, extent, job.error, job.failed_sync)
         else:
             self._commit(attached, is_on_disk=True)
 
     # ---- many are dirty: one sync of the journal
 
     def _start_round(self, ready: Sequence[Attached]) -> None:
+        """One job writes all their extents, then the journal for those that are not large."""
         taken = [(a, extent) for a in ready if (extent := self._take(a)) is not None]
-        self._round = Round(outstanding=len(taken))
-        for attached, extent in taken:
-            done = partial(self._round_written, self._round, attached, extent)
-            self._workers.submit(self._writing_job(extent, done))
         if not taken:
-            self._round = None
+            return
+        current = Round(taken)
+        job = self._workers.job(partial(self._round_done, current))
+        for _, extent in taken:
+            job.begin_part()
+            self._add_writing(job, extent)
+        job.end_parts()
+        self._add_journal(job, current)
+        self._round = current
+        self._workers.submit(job)
 
-    def _round_written(
-        self, current: Round, attached: Attached, extent: Extent, job: CommitJob
-    ) -> None:
-        current.outstanding -= 1
-        if job.error is not None:
-            self._fail(attached, extent, job)
-        else:
-            current.written.append((attached, extent))
-        if current.outstanding == 0:
-            self._write_journal(current)
-
-    def _write_journal(self, current: Round) -> None:
+    def _add_journal(self, job: CommitJob, current: Round) -> None:
         assert self._journal is not None
-        written = []
-        for attached, extent in current.written:
-            if memoryview(extent.data).nbytes > JOURNAL_EXTENT_BYTES_MAX:
-                self._sync_written(attached, extent)
-            elif attached.state is State.OUT:  # else a sync of its file failed meanwhile
-                self._owners[extent.file.path] = attached
-                written.append((attached, extent))
-        if written:
-            extents = [extent for _, extent in written]
-            self._journal.write(extents, partial(self._round_done, written))
-        else:
-            self._round = None
+        small = [each for each in current.taken if is_for_journal(each[1])]
+        if not small or not self._journal.add_write(job, [extent for _, extent in small]):
+            return
+        current.is_in_journal = True
+        for attached, extent in small:
+            self._owners[extent.file.path] = attached
 
-    def _round_done(self, written: list[tuple[Attached, Extent]], is_in_journal: bool) -> None:
+    def _round_done(self, current: Round, job: CommitJob) -> None:
+        assert self._journal is not None
         self._round = None
-        for attached, extent in written:
-            if is_in_journal:
+        if job.failures:
+            self._round_failed(current, job)
+            return
+        is_in_journal = current.is_in_journal and self._journal.written(job)
+        for attached, extent in current.taken:
+            if is_in_journal and is_for_journal(extent):
                 self._commit(attached, is_on_disk=True)
             else:
                 self._sync_written(attached, extent)
+
+    def _round_failed(self, current: Round, job: CommitJob) -> None:
+        """Some files could not be written, so the journal was not: it is for the others."""
+        assert self._journal is not None
+        if current.is_in_journal:
+            self._journal.not_written()
+        failed = {index: (error, is_sync) for index, error, is_sync in job.failures}
+        others = []
+        for index, (attached, extent) in enumerate(current.taken):
+            if index in failed:
+                self._fail(attached, extent, *failed[index])
+            elif attached.state is State.OUT:  # else a sync of its file failed meanwhile
+                others.append((attached, extent))
+        again = Round(others)
+        job = self._workers.job(partial(self._round_done, again))
+        self._add_journal(job, again)
+        if again.is_in_journal:
+            self._round = again
+            self._workers.submit(job)
+        else:
+            self._round_done(again, job)
 
     def _sync_written(self, attached: Attached, extent: Extent) -> None:
         if attached.state is State.OUT:
@@ -349,10 +387,46 @@ class Committer:
 
     # ---- acknowledged before they are synced
 
+    def _start_unsynced(self, attached: Attached) -> None:
+        extent = self._take(attached)
+        if extent is None:
+            return
+        if self._may_write_here(extent):
+            self._write_here(attached, extent)
+        else:
+            done = partial(self._interval_done, attached, extent)
+            self._workers.submit(self._writing_job(extent, done))
+
+    def _may_write_here(self, extent: Extent) -> bool:
+        """A few kilobytes into the page cache take less time than to wake a thread and the loop.
+        Nothing that reserves space, names a file or is much; not while the disk is behind."""
+        return (
+            len(extent.data) <= HERE_BYTES_MAX
+            and extent.allocate_to <= extent.offset
+            and extent.new_in is None
+            and extent.file.fileno() is not None
+            and self._clock_ns() >= self._threads_until_ns
+        )
+
+    def _write_here(self, attached: Attached, extent: Extent) -> None:
+        start_ns = self._clock_ns()
+        try:
+            extent.file.pwrite(extent.data, extent.offset)
+        except OSError as error:
+            self._fail(attached, extent, error, failed_sync=False)
+        else:
+            self._written_unsynced(attached, extent)
+        end_ns = self._clock_ns()
+        if end_ns - start_ns > HERE_SLOW_NS:
+            self._threads_until_ns = end_ns + HERE_PAUSE_NS
+
     def _interval_done(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
         if job.error is not None:
-            self._fail(attached, extent, job)
-            return
+            self._fail(attached, extent, job.error, job.failed_sync)
+        else:
+            self._written_unsynced(attached, extent)
+
+    def _written_unsynced(self, attached: Attached, extent: Extent) -> None:
         self._unsynced[extent.file.path] = (extent.file, attached)
         self._commit(attached, is_on_disk=False)
         if self._timer is None and self._loop is not None:
@@ -382,7 +456,7 @@ class Committer:
         self._passing = {}
         for attached, count in commits:
             if attached.state is not State.DEAD:
-                self._answer(attached, partial(attached.source.on_disk, count))
+                self._answer(attached, attached.source.on_disk, count)
         if self._unsynced and self._timer is None and self._loop is not None:
             self._timer = self._loop.call_later(self._sync_interval_s, self._sync_unsynced)
 
@@ -395,17 +469,17 @@ class Committer:
         attached.commits += 1
         self._answer(attached, attached.source.committed)
         if is_on_disk:
-            self._answer(attached, partial(attached.source.on_disk, attached.commits))
-        self._wake(attached)
+            self._answer(attached, attached.source.on_disk, attached.commits)
+        if attached.waiters:
+            self._wake(attached)
 
-    def _fail(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
-        assert job.error is not None
-        if not is_out_of_space(job.error) or job.failed_sync:
-            self._kill(attached, job.error)
-            if self._journal is not None and job.failed_sync:
+    def _fail(self, attached: Attached, extent: Extent, error: OSError, failed_sync: bool) -> None:
+        if not is_out_of_space(error) or failed_sync:
+            self._kill(attached, error)
+            if self._journal is not None and failed_sync:
                 self._journal.keep(extent.file)
             return
-        cut = self._workers.job(partial(self._cut, attached, extent, job.error))
+        cut = self._workers.job(partial(self._cut, attached, extent, error))
         cut.truncate(extent.file, extent.offset)
         self._workers.submit(cut)
 
@@ -414,9 +488,9 @@ class Committer:
             self._kill(attached, job.error)
         elif attached.state is State.OUT:
             attached.state = State.FULL
-            attached.probe = extent.file, extent.offset, memoryview(extent.data).nbytes
+            attached.probe = extent.file, extent.offset, len(extent.data)
             attached.error = StoreFull(str(error))
-            self._answer(attached, partial(attached.source.failed, attached.error))
+            self._answer(attached, attached.source.failed, attached.error)
             self._wake(attached)
             if self._loop is not None:
                 self._loop.call_later(PROBE_S, self._look_for_space, attached)
@@ -463,13 +537,13 @@ class Committer:
         attached.state = State.DEAD
         attached.error = StoreReadOnly(str(error))
         self._dirty.pop(attached.source, None)
-        self._answer(attached, partial(attached.source.failed, attached.error))
+        self._answer(attached, attached.source.failed, attached.error)
         self._wake(attached)
 
-    def _answer(self, attached: Attached, callback: Callable[[], None]) -> None:
+    def _answer(self, attached: Attached, callback: Callable[..., None], *what: object) -> None:
         """A store that cannot take its answer must not keep others from theirs."""
         try:
-            callback()
+            callback(*what)
         except Exception:
             _logger.exception("a store failed to take the answer to its commit")
             attached.state = State.DEAD

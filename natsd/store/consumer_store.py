@@ -103,10 +103,18 @@ class ConsumerStore(CommitSource):
 
     @classmethod
     async def create(
-        cls, volume: Volume, directory: Path, options: ConsumerOptions, random: Random
+        cls,
+        volume: Volume,
+        directory: Path,
+        options: ConsumerOptions,
+        random: Random,
+        *,
+        starting: int = 0,
     ) -> "ConsumerStore":
-        """A consumer that has delivered nothing, on disk on return. Raises OSError."""
+        """A consumer that has delivered nothing, and begins behind the stream sequence `starting`;
+        on disk on return. Raises OSError."""
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
+        tracker.set_starting(starting)
         log = await volume.read(create, volume.disk, directory, tracker, random)
         return cls(volume, directory, random, tracker, log, Recovery())
 

@@ -105,6 +105,16 @@ class CommitJob(Protocol):
     def failed_sync(self) -> bool:
         """Whether that step should have put bytes on disk."""
 
+    @property
+    def failures(self) -> Sequence[tuple[int, OSError, bool]]:
+        """The parts that failed: index from 0, error, whether a sync was what failed."""
+
+    def begin_part(self) -> None:
+        """The steps that follow fail alone: they end this part, and the next goes on."""
+
+    def end_parts(self) -> None:
+        """The steps that follow are done if all parts went well."""
+
     def allocate(self, file: DiskFile, offset: int, length: int) -> None: ...
 
     def write(self, file: DiskFile, data: Buffer, offset: int) -> None: ...

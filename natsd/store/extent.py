@@ -36,7 +36,7 @@ ALLOCATION_STEP_BYTES_MAX = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class Extent:
-    """Bytes for one place in one file.
+    """Bytes for one place in one file; `data` has one dimension, of bytes.
 
     `allocate_to`: the size up to which the file is to be reserved first, 0 for no reservation.
     `new_in`: the directory to be synced along, where the file has just been created or renamed.

@@ -30,6 +30,7 @@ from typing import Self
 from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.block_care import BlockCare
+from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX
 from natsd.store.errors import (
     MessageDamaged,
     MessageNotFound,
@@ -67,6 +68,8 @@ class FileOptions:
     keys: OperatorKeys = field(default_factory=OperatorKeys)
     context: str = ""  # the stream's name, which its key is bound to
     always_sync: bool = False
+    buffered_bytes_max: int = BUFFERED_BYTES_MAX  # that may wait to be written
+    buffered_msgs_max: int = BUFFERED_MSGS_MAX
 
 
 def block_bytes_for(limits: Limits, options: FileOptions) -> int:
@@ -104,7 +107,12 @@ class FileStore(LogStore):
             volume, log, blocks, self._commits, self.damage, asyncio.get_running_loop().time
         )
         self._care.commits, self._care.index = self._commits, self._index
-        volume.committer.attach(self._commits, always_sync=options.always_sync)
+        volume.committer.attach(
+            self._commits,
+            always_sync=options.always_sync,
+            buffered_bytes_max=options.buffered_bytes_max,
+            buffered_msgs_max=options.buffered_msgs_max,
+        )
 
     @classmethod
     async def open(
@@ -166,6 +174,11 @@ class FileStore(LogStore):
         return self._commits.durable_sequence
 
     @property
+    def write_error(self) -> StoreError | None:
+        """See LogStore."""
+        return self._commits.error
+
+    @property
     def is_over_limit(self) -> bool:
         """See Store."""
         return self._volume.committer.is_over_limit(self._commits)
@@ -184,6 +197,10 @@ class FileStore(LogStore):
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
         """The removal of all above `sequence` is on disk."""
         await self._care.cut(beyond, cut, sequence)
+
+    def set_compression(self, compress: bool) -> None:
+        """Whether blocks that become full from now on are compressed."""
+        self._care.compress = compress
 
     # Reading
 

@@ -50,6 +50,7 @@ import xxhash
 
 from natsd.store.disk import Buffer, CommitJob, Disk, DiskFile
 from natsd.store.extent import Extent, grown_allocation
+from natsd.store.journal_entries import encode_entries
 
 SEGMENT_NAMES = ("journal.0", "journal.1")
 SEGMENT_BYTES_MAX = 32 << 20
@@ -68,6 +69,8 @@ ENTRY_HEADER_BYTES = ENTRY.size + CHECKSUM.size
 WRITE = 1
 FORGET = 2
 ZEROS = bytes(1 << 20)
+
+Entry = tuple[int, bytes, int, Buffer]  # kind, path below the volume's directory, offset, data
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,16 @@ class Segment:
     names: dict[Path, DiskFile | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _LastWrite:
+    """What a batch changed, until it is known to be under way."""
+
+    segment: Segment
+    end: int
+    is_new: bool
+    number: int
+
+
 def encode_header(epoch: int, seed: int) -> bytes:
     """Both copies, each in a sector of its own."""
     fields = HEADER.pack(HEADER_MAGIC, VERSION, 0, 0, epoch, seed)
@@ -99,22 +112,12 @@ def encode_header(epoch: int, seed: int) -> bytes:
     return sector + sector
 
 
-def encode_entry(seed: int, kind: int, name: bytes, offset: int, data: Buffer) -> bytes:
-    """One entry; `name` is the path below the volume's directory."""
-    hashed = xxhash.xxh64(name, seed)
-    hashed.update(data)
-    fields = ENTRY.pack(memoryview(data).nbytes, len(name), kind, 0, offset, hashed.intdigest())
+def encode_batch(seed: int, number: int, count: int, entries: bytes) -> bytes:
+    """A batch of so many entries, padded to whole sectors."""
+    fields = BATCH.pack(BATCH_MAGIC, len(entries), number, count, 0)
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(fields, seed))
-    return b"".join((fields, checksum, name, data))
-
-
-def encode_batch(seed: int, number: int, entries: Sequence[bytes]) -> bytes:
-    """A batch, padded to whole sectors."""
-    size = sum(map(len, entries))
-    fields = BATCH.pack(BATCH_MAGIC, size, number, len(entries), 0)
-    checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(fields, seed))
-    padding = bytes(-(size + BATCH_HEADER_BYTES) % SECTOR_BYTES)
-    return b"".join((fields, checksum, *entries, padding))
+    padding = bytes(-(len(entries) + BATCH_HEADER_BYTES) % SECTOR_BYTES)
+    return b"".join((fields, checksum, entries, padding))
 
 
 class Journal:
@@ -139,6 +142,8 @@ class Journal:
         self._segments: list[Segment] = []
         self._next_epoch = 1
         self._next_number = 1
+        self._names: dict[Path, bytes] = {}  # of the paths in the segments
+        self._last_write: _LastWrite | None = None
         self.is_usable = True
         self.checkpointing: Sequence[Segment] = ()  # set by who syncs their files
 
@@ -158,17 +163,25 @@ class Journal:
 
     def add_writes(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
         """Add the steps that put these extents on disk; False if there is no room for them now."""
-        named = [(extent, self._name(extent.file.path)) for extent in extents]
-        size = sum(len(name) + memoryview(extent.data).nbytes for extent, name in named)
-        segment = self._segment_with_room(self._batch_bytes(len(named), size))
+        entries = [(WRITE, self._name(e.file.path), e.offset, e.data) for e in extents]
+        size = sum(len(name) + len(data) for _, name, _, data in entries)
+        segment = self._segment_with_room(self._batch_bytes(len(entries), size))
         if segment is None:
             return False
-        seed = segment.seed
-        entries = [encode_entry(seed, WRITE, name, e.offset, e.data) for e, name in named]
+        self._last_write = _LastWrite(segment, segment.end, segment.is_new, self._next_number)
         self._add_steps(job, segment, self._batch(segment, entries))
         for extent in extents:
             segment.names[extent.file.path] = extent.file
         return True
+
+    def take_back(self) -> None:
+        """The steps that `add_writes` added last were not done, not even in part."""
+        assert self._last_write is not None
+        segment = self._last_write.segment
+        segment.end = self._last_write.end
+        segment.is_new = self._last_write.is_new
+        self._next_number = self._last_write.number
+        self._last_write = None
 
     def add_forgets(self, job: CommitJob, paths: Sequence[Path]) -> bool:
         """Add the steps that make replay forget these paths; False if there is no room now.
@@ -180,7 +193,7 @@ class Journal:
         segment = self._segment_with_room(size)
         if segment is None:
             return False
-        entries = [encode_entry(segment.seed, FORGET, name, 0, b"") for name in names]
+        entries = [(FORGET, name, 0, b"") for name in names]
         batches = self._batch(segment, entries) + self._batch(segment, entries)
         self._add_steps(job, segment, batches)
         return True
@@ -189,8 +202,9 @@ class Journal:
         size = BATCH_HEADER_BYTES + entry_count * ENTRY_HEADER_BYTES + body_bytes
         return -(-size // SECTOR_BYTES) * SECTOR_BYTES
 
-    def _batch(self, segment: Segment, entries: Sequence[bytes]) -> bytes:
-        batch = encode_batch(segment.seed, self._next_number, entries)
+    def _batch(self, segment: Segment, entries: Sequence[Entry]) -> bytes:
+        encoded = encode_entries(segment.seed, entries)
+        batch = encode_batch(segment.seed, self._next_number, len(entries), encoded)
         self._next_number += 1
         return batch
 
@@ -237,9 +251,12 @@ class Journal:
         return int.from_bytes(self._random_bytes(8), "little")
 
     def _name(self, path: Path) -> bytes:
-        name = os.fsencode(path)
-        assert name.startswith(self._prefix), f"{path} is not in the volume"
-        return name[len(self._prefix) :]
+        name = self._names.get(path)
+        if name is None:
+            whole = os.fsencode(path)
+            assert whole.startswith(self._prefix), f"{path} is not in the volume"
+            name = self._names[path] = whole[len(self._prefix) :]
+        return name
 
     # ---- what ends an entry
 
@@ -247,6 +264,7 @@ class Journal:
         """A FORGET of this path is on disk."""
         for segment in self._segments:
             segment.names.pop(path, None)
+        self._names.pop(path, None)
 
     def settle(self, path: Path) -> None:
         """The file is synced and about to be closed: a checkpoint need not sync it."""
@@ -288,6 +306,7 @@ class Journal:
         for segment in segments:
             segment.names.clear()
             segment.end = HEADER_BYTES
+        self._names.clear()
 
     def add_wiping(self, job: CommitJob) -> None:
         """Overwrite the bytes of all batches, once all segments are retired."""

@@ -1,12 +1,12 @@
 """Runs the journal: one batch at a time, forgets, checkpoints beside them.
 
-    write ──> batch ──> batch ──> … segment full ──> the other segment takes over
+    add_write ──> batch ──> batch ──> … segment full ──> the other segment takes over
                                         └─> checkpoint: sync its files, end its epoch, free it
 
 Promise
 - Batches reach the disk in the order of their numbers: the next is submitted when the one before is
   synced.
-- `write` answers False where the journal cannot take the extents now (both segments in use, no
+- `add_write` answers False where the journal cannot take the extents now (both segments in use, no
   space, given up); then their files must be synced instead.
 - A journal that failed takes nothing more. Once all it speaks of is synced it is removed, and if
   only space was missing it begins anew.
@@ -56,23 +56,27 @@ class JournalDriver:
         """Whether `write` may answer True."""
         return self._journal.is_usable
 
-    def write(self, extents: Sequence[Extent], done: Callable[[bool], None]) -> None:
-        """Have these extents on disk; `done(False)` if they are not in the journal."""
-        assert not self.is_writing
-        job = self._workers.job(partial(self._written, done))
-        if self._add_steps(partial(self._journal.add_writes, job, extents)):
-            self.is_writing = True
-            self._workers.submit(job)
-        else:
-            done(False)
-            self.go_on()
+    def add_write(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
+        """Add the steps that put these extents on disk; False if the journal takes none now.
 
-    def _written(self, done: Callable[[bool], None], job: CommitJob) -> None:
+        If True, the job is to be submitted at once, and `written` or `not_written` called when it
+        is back.
+        """
+        assert not self.is_writing
+        self.is_writing = self._add_steps(partial(self._journal.add_writes, job, extents))
+        return self.is_writing
+
+    def written(self, job: CommitJob) -> bool:
+        """That job is back, and reached those steps: whether the extents are on disk by it."""
         self.is_writing = False
         if job.error is not None:
             self._give_up(job.error)
-        done(job.error is None)
-        self.go_on()
+        return job.error is None
+
+    def not_written(self) -> None:
+        """That job is back, and none of those steps was begun."""
+        self.is_writing = False
+        self._journal.take_back()
 
     def _add_steps(self, add: Callable[[], bool]) -> bool:
         try:

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from natsd.store.block import MsgBlock
-from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF
+from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF, StoreError
 from natsd.store.filter import Filter
 from natsd.store.log import MessageLog
 from natsd.store.record import StoredMessage
@@ -69,6 +69,11 @@ class LogStore(Store):
     def durable_sequence(self) -> int:
         """See Store."""
         raise NotImplementedError
+
+    @property
+    def write_error(self) -> StoreError | None:
+        """Why nothing can be written at the moment, or until the store is opened again."""
+        return None
 
     async def fetch(self, block: MsgBlock) -> None:
         """Returns once the block's arrays and bytes are in memory."""

@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from natsd.store.block_extent import give_back_large_buffers
 from natsd.store.cache_budget import CacheBudget
-from natsd.store.committer import THREADS, Committer
+from natsd.store.committer import THREADS, Committer, Soon
 from natsd.store.disk import Disk, Lock, make_directories
 from natsd.store.journal import SEGMENT_BYTES_MAX, Journal
 from natsd.store.journal_replay import Replayed, replay
@@ -64,14 +64,16 @@ class Volume:
         random_bytes: Callable[[int], bytes],
         *,
         loop: asyncio.AbstractEventLoop | None = None,
+        soon: Soon | None = None,
         sync_interval_s: float = 0,
         threads: int = THREADS,
         journal_bytes_max: int = SEGMENT_BYTES_MAX,
     ) -> Volume:
         """Make the directory if need be, lock it, replay its journal. Blocks.
 
-        `random_bytes(n)` is `os.urandom`. `sync_interval_s` 0 is `sync_interval: always`. Raises
-        DirectoryLocked or `OSError`.
+        `random_bytes(n)` is `os.urandom`. `sync_interval_s` 0 is `sync_interval: always`.
+        `soon(call)` has commits begun at the end of the loop's turn, with all that came together in
+        it: `Reactor.soon` where a reactor serves the loop. Raises DirectoryLocked or `OSError`.
         """
         directory = directory.absolute()
         give_back_large_buffers()
@@ -81,7 +83,12 @@ class Volume:
             replayed = replay(disk, directory)
             journal = Journal(disk, directory, random_bytes, segment_bytes_max=journal_bytes_max)
             committer = Committer(
-                disk, journal, threads=threads, sync_interval_s=sync_interval_s, loop=loop
+                disk,
+                journal,
+                threads=threads,
+                sync_interval_s=sync_interval_s,
+                loop=loop,
+                soon=soon,
             )
         except BaseException:
             lock.release()

@@ -19,6 +19,8 @@ ALIASES = {
     "user": ["user"],
     "password": ["pass"],
     "token": ["auth"],
+    "jetstream": ["js", "jetstream"],
+    "store_dir": ["sd", "store_dir"],
 }
 
 READ = {
@@ -42,6 +44,8 @@ READ = {
     "-DV=false": {"debug": False, "trace": False},
     "-T=0": {"logtime": False},
     "-logtime_utc": {"logtime_utc": True},
+    "-js": {"jetstream": True},
+    "-js=false -sd x": {"jetstream": False, "store_dir": "x"},
     "": {},
 }
 
@@ -54,7 +58,8 @@ MISTAKES = {
     "-D=maybe": 'invalid boolean value "maybe" for -D: parse error',
     "---p": "bad flag syntax: ---p",
     "-=1": "bad flag syntax: -=1",
-    "-js": "flag not supported yet: -js (JetStream)",
+    "-js=perhaps": 'invalid boolean value "perhaps" for -js: parse error',
+    "-sd": "flag needs an argument: -sd",
     "-c=x.conf": "flag not supported yet: -c (configuration files)",
     "--cluster nats://0.0.0.0:6222": "flag not supported yet: -cluster (clustering)",
     "-tls": "flag not supported yet: -tls (TLS)",

@@ -40,7 +40,7 @@ REFUSED = {
     ("-sl", "quit=abc"): "natsd: invalid pid: abc",
     ("-sl", "quit=1=2"): "natsd: invalid signal parameters: ['2']",
     ("-sl", "quit=99999999"): 'natsd: signal "quit" 99999999: no such process',
-    ("-js",): "natsd: flag not supported yet: -js (JetStream) (natsd -h shows the flags)",
+    ("-c", "x"): "natsd: flag not supported yet: -c (configuration files) (natsd -h",
 }
 
 

@@ -390,34 +390,52 @@ class FaultyJob:
         self.token = token
         self.error: OSError | None = None
         self.failed_sync = False
-        self.steps: list[tuple[bool, Step]] = []
+        self.failures: list[tuple[int, OSError, bool]] = []
+        self.steps: list[tuple[int | None, bool, Step]] = []
         self._disk = disk
+        self._parts = 0
+        self._part: int | None = None
+
+    def begin_part(self) -> None:
+        self._part = self._parts
+        self._parts += 1
+
+    def end_parts(self) -> None:
+        self._part = None
+
+    def _add(self, step: Step, *, is_sync: bool = False) -> None:
+        self.steps.append((self._part, is_sync, step))
 
     def allocate(self, file: DiskFile, offset: int, length: int) -> None:
-        self.steps.append((False, lambda: file.allocate(offset, length)))
+        self._add(lambda: file.allocate(offset, length))
 
     def write(self, file: DiskFile, data: Buffer, offset: int) -> None:
-        self.steps.append((False, lambda: file.pwrite(data, offset)))
+        self._add(lambda: file.pwrite(data, offset))
 
     def datasync(self, file: DiskFile) -> None:
-        self.steps.append((True, file.fdatasync))
+        self._add(file.fdatasync, is_sync=True)
 
     def sync_directory(self, path: Path) -> None:
-        self.steps.append((True, lambda: self._disk.sync_dir(path)))
+        self._add(lambda: self._disk.sync_dir(path), is_sync=True)
 
     def truncate(self, file: DiskFile, size: int) -> None:
-        self.steps.append((False, lambda: file.truncate(size)))
+        self._add(lambda: file.truncate(size))
 
     def run_step(self) -> bool:
         """Do the next step; whether the job is over."""
-        if self.steps:
-            is_sync, step = self.steps.pop(0)
-            try:
-                step()
-            except OSError as error:
+        if not self.steps:
+            return True
+        part, is_sync, step = self.steps.pop(0)
+        try:
+            step()
+        except OSError as error:
+            if self.error is None:
                 self.error, self.failed_sync = error, is_sync
+            if part is None:
                 return True
-        return not self.steps
+            self.failures.append((part, error, is_sync))
+            self.steps = [each for each in self.steps if each[0] != part]
+        return not self.steps or (self.steps[0][0] is None and self.error is not None)
 
 
 class FaultyWorkers:

@@ -14,9 +14,9 @@ from natsd.store.journal import (
     WRITE,
     Journal,
     encode_batch,
-    encode_entry,
     encode_header,
 )
+from natsd.store.journal_entries import encode_entries
 from natsd.store.journal_replay import Replayed, replay
 from tests.store.faulty_disk import FaultyDisk
 
@@ -25,15 +25,15 @@ SEED = 0x1234
 
 
 def entry(name: str, offset: int, data: bytes, seed: int = SEED) -> bytes:
-    return encode_entry(seed, WRITE, name.encode(), offset, data)
+    return encode_entries(seed, [(WRITE, name.encode(), offset, data)])
 
 
 def forget(name: str) -> bytes:
-    return encode_entry(SEED, FORGET, name.encode(), 0, b"")
+    return encode_entries(SEED, [(FORGET, name.encode(), 0, b"")])
 
 
 def batch(number: int, *entries: bytes, seed: int = SEED) -> bytes:
-    return encode_batch(seed, number, entries)
+    return encode_batch(seed, number, len(entries), b"".join(entries))
 
 
 def write_journal(

@@ -33,6 +33,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from natsd.core.quoting import quoted
 from natsd.jetstream.models.times import TimeError, format_time, parse_time
 
 T = TypeVar("T")
@@ -58,8 +59,10 @@ class GoError(PydanticCustomError):
         return cls("go", "{text}", {"text": text})
 
 
-def _read_time(value: object) -> object:
+def _read_time(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str):
+        if info.context is not None:  # this is JSON, and not a call of ours
+            raise GoError.saying("Time.UnmarshalJSON: input is not a JSON string")
         return value
     try:
         return parse_time(value)
@@ -108,11 +111,6 @@ class GoEnum(StrEnum):
     def refusal(cls, raw: str) -> str:
         """What is said of a value that is none of its words; `raw` is its JSON."""
         return f"can not unmarshal {quoted(raw)}"
-
-
-def quoted(text: str) -> str:
-    """As Go's `%q`, for what can stand in JSON."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 class Model(BaseModel):

@@ -61,11 +61,15 @@ def decode(model: type[M], body: bytes, *, strict: bool = True) -> M:
 
 def encode(model: Model) -> bytes:
     """The model as compact JSON."""
-    written = model.model_dump()
+    return encode_value(model.model_dump())
+
+
+def encode_value(value: Any) -> bytes:
+    """What JSON can hold, as compact JSON."""
     try:
-        text = msgspec.json.encode(written)
+        text = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        text = msgspec.json.encode(_replace_surrogates(written))
+        text = msgspec.json.encode(_replace_surrogates(value))
     for raw, escaped in _ESCAPES:
         if raw in text:
             text = text.replace(raw, escaped)
@@ -80,6 +84,11 @@ def is_empty_object(body: bytes) -> bool:
         return _read(body) == {}
     except InvalidJson:
         return False
+
+
+def is_object_or_array(body: bytes) -> bool:
+    """Whether a body that may be left out is meant as JSON."""
+    return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
 
 
 def _read(body: bytes) -> object:
@@ -127,8 +136,6 @@ def _why(model: type[Model], error: ValidationError) -> str:
         return f"json: cannot unmarshal {_kind(value)} into Go value of type server.{model.go_name}"
     struct, path, target = _walk(model, location)
     name = _type_name(target)
-    if name == "time.Time":
-        return "Time.UnmarshalJSON: input is not a JSON string"
     found = _kind(value)
     if found == "number" and name.removeprefix("u").startswith(("int", "time.")):
         found = f"number {_number_text(value)}"

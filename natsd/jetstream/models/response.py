@@ -20,9 +20,9 @@ class ErrorBody(Model):
 
 
 class Response(Model):
-    """The envelope of an answer."""
+    """The envelope of an answer; each answer names its type."""
 
-    type: str
+    type: str = ""
     error: Omitempty[ErrorBody | None] = None
 
 

@@ -32,6 +32,7 @@ _PARTS: Final = (
     ("05", r"(\d{2})(?:[.,](\d+))?"),
     ("Z07:00", r"(Z|[+-]\d{2}:\d{2})"),
 )
+_NAMES: Final = ("month", "day", "hour", "minute", "second")
 _WHOLE: Final = re.compile("".join(pattern for _, pattern in _PARTS), re.ASCII)
 
 
@@ -55,34 +56,28 @@ def parse_time(text: str) -> int:
     found = _WHOLE.fullmatch(text)
     if found is None:
         raise TimeError(_why_not(text))
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    fraction, zone = found.groups()[6:]
+    within = (month, 1, 12), (day, 1, 31), (hour, 0, 23), (minute, 0, 59), (second, 0, 59)
+    for (number, least, most), name in zip(within, _NAMES, strict=True):
+        if not least <= number <= most:
+            raise TimeError(f'parsing time "{text}": {name} out of range')
     try:
-        date = datetime(int(year), int(month), int(day), tzinfo=UTC)
-        clock = timedelta(hours=_below(24, hour), minutes=_below(60, minute))
-        since = date + clock + timedelta(seconds=_below(60, second)) - _EPOCH - _offset(zone)
-    except (ValueError, OverflowError):
-        raise TimeError(f'parsing time "{text}": {_out_of_range(month, day, hour)}') from None
-    nanoseconds = int((fraction or "0")[:9].ljust(9, "0"))
-    time_ns = (since.days * 86_400 + since.seconds) * _SECOND_NS + nanoseconds
+        date = datetime(max(year, 1), month, day, tzinfo=UTC) - _EPOCH
+    except ValueError:
+        raise TimeError(f'parsing time "{text}": day out of range') from None
+    seconds = date.days * 86_400 + hour * 3_600 + minute * 60 + second - _offset_s(zone)
+    time_ns = seconds * _SECOND_NS + int((fraction or "0")[:9].ljust(9, "0"))
     if time_ns == _ZERO_TIME_NS:
         return 0
     return min(max(time_ns, TIME_NS_MIN), TIME_NS_MAX)
 
 
-def _below(limit: int, text: str) -> int:
-    if int(text) >= limit:
-        raise ValueError(text)
-    return int(text)
-
-
-def _offset(zone: str) -> timedelta:
+def _offset_s(zone: str) -> int:
     if zone == "Z":
-        return timedelta()
-    hours, minutes = int(zone[1:3]), int(zone[4:])
-    if hours > 24 or minutes > 60:
-        raise ValueError
-    offset = timedelta(hours=hours, minutes=minutes)
-    return -offset if zone[0] == "-" else offset
+        return 0
+    offset_s = int(zone[1:3]) * 3_600 + int(zone[4:]) * 60
+    return -offset_s if zone[0] == "-" else offset_s
 
 
 def _why_not(text: str) -> str:
@@ -95,16 +90,6 @@ def _why_not(text: str) -> str:
             return f'parsing time "{text}" as "{_LAYOUT}": cannot parse "{rest}" as "{layout}"'
         position = found.end()
     return f'parsing time "{text}": extra text: "{text[position:]}"'
-
-
-def _out_of_range(month: str, day: str, hour: str) -> str:
-    if not 1 <= int(month) <= 12:
-        return "month out of range"
-    if not 1 <= int(day) <= 31:
-        return "day out of range"
-    if int(hour) > 23:
-        return "hour out of range"
-    return "day out of range"
 
 
 _ZERO_TIME_NS: Final = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from natsd import Server
 from natsd.accounts import Account
 from natsd.core.reactor import Reactor
 from natsd.core.subscription import Subscription
@@ -60,17 +61,30 @@ def header_block(headers: Mapping[str, str]) -> bytes:
 
 
 class Bench:
-    """One stream `S` with the subjects `s.>`, and what came to `inbox.>` and `out.>`."""
+    """One stream `S` with the subjects `s.>`, and what came to `inbox.>` and `out.>`; in an account
+    of its own, or of a server."""
 
-    def __init__(self, store: LogStore, settings: IngestSettings, usage: Usage) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        settings: IngestSettings,
+        usage: Usage,
+        server: Server | None = None,
+    ) -> None:
         self.failures: list[str] = []
         self.clock = Clock()
-        self.reactor = Reactor(asyncio.get_running_loop(), self.failures.append)
-        self.account = Account("$G", self.reactor)
+        self.server = server
+        if server is None:
+            self.reactor = Reactor(asyncio.get_running_loop(), self.failures.append)
+            self.account = Account("$G", self.reactor)
+        else:
+            self.reactor = server.reactor
+            self.account = server.accounts["$G"]
         self.scheduler = Scheduler(self.reactor, self.clock)
         self.store = store
         self.core = StreamCore("S", store, self.account.outlet, self.scheduler)
         self.ingest = Ingest(self.core, settings, usage)
+        self.ingest.resume()
         self.received: list[Received] = []
         self._numbers = itertools.count(1)
         self.account.sublist.insert(Subscription("s.>", sink=self.ingest))
@@ -127,8 +141,9 @@ class Bench:
         self.core.close()
         await self.store.close()
         self.scheduler.close()
-        self.account.close()
-        self.reactor.close()
+        if self.server is None:
+            self.account.close()
+            self.reactor.close()
         assert not self.failures
 
 
@@ -151,13 +166,14 @@ async def file_bench(
     usage: Usage | None = None,
     disk: Disk | None = None,
     block_bytes: int = 600,
+    server: Server | None = None,
     **settings: Any,
 ) -> AsyncIterator[Bench]:
     loop = asyncio.get_running_loop()
     volume = Volume.open(disk or RealDisk(), directory, os.urandom, loop=loop)
     options = FileOptions(block_bytes)
     store = await FileStore.open(volume, directory / "S", limits or Limits(), os.urandom, options)
-    bench = Bench(store, IngestSettings(name="S", **settings), usage or Usage(Usage()))
+    bench = Bench(store, IngestSettings(name="S", **settings), usage or Usage(Usage()), server)
     yield bench
     await bench.close()
     await volume.close()

@@ -85,7 +85,7 @@ async def test_ids_are_forgotten_by_themselves(eventually: Eventually) -> None:
         await eventually(lambda: bench.ingest.num_message_ids == 0)
 
 
-REFUSED = [
+REFUSED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"Nats_Incr": "+1"}, error(400, 10168, "message counters is disabled")),
     ({"Nats_Incr": "x"}, error(400, 10171, "message counter increment is invalid")),
     ({"Nats_Expected_Stream": "T"}, error(400, 10060, "expected stream does not match")),
@@ -125,7 +125,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("headers", "expected"), REFUSED)
-async def test_what_headers_demand(headers: dict[str, str], expected: dict[str, Any]) -> None:
+async def test_what_headers_demand(headers: dict[str, Any], expected: dict[str, Any]) -> None:
     async with memory_bench() as bench:
         await bench.ask("s.a")
         await bench.ask("s.a", Nats_Msg_Id="<last> & one")
@@ -133,7 +133,7 @@ async def test_what_headers_demand(headers: dict[str, str], expected: dict[str, 
         assert len(bench.contents()) == 2
 
 
-HELD = [
+HELD: list[dict[str, Any]] = [
     {"Nats_Expected_Stream": "S"},
     {"Nats_Expected_Last_Sequence": "2"},
     {"Nats_Expected_Last_Subject_Sequence": "2"},
@@ -155,7 +155,7 @@ HELD = [
 
 
 @pytest.mark.parametrize("headers", HELD)
-async def test_demands_that_hold(headers: dict[str, str]) -> None:
+async def test_demands_that_hold(headers: dict[str, Any]) -> None:
     async with memory_bench() as bench:
         await bench.ask("s.b")
         await bench.ask("s.a", Nats_Msg_Id="one")

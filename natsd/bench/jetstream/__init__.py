@@ -1,0 +1,1 @@
+"""`natsd bench --jetstream`: what JetStream costs, side by side with nats-server."""

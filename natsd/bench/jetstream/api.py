@@ -1,0 +1,82 @@
+"""Requests to a server's JetStream API, as many as it takes to set up a run.
+
+Not for what is measured: a request waits for its answer, which is parsed as JSON.
+"""
+
+import json
+import re
+import socket
+from types import TracebackType
+from typing import Any, Final, Self
+
+from natsd.bench import wire
+from natsd.bench.frames import PING, pub, sub
+
+INBOX: Final = b"_INBOX.api"
+ANSWER_SECONDS_MAX: Final = 60.0
+RECEIVE_BYTES: Final = 1 << 16
+_MESSAGE: Final = re.compile(rb"MSG \S+ 1 (\d+)\r\n")
+NOT_FOUND: Final = 404
+
+
+class Api:
+    """A connection for requests; raises LoadError for an error answer."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._sock: socket.socket = wire.connect(host, port, sub(INBOX))
+        self._sock.settimeout(ANSWER_SECONDS_MAX)
+
+    def request(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The answer to `$JS.API.<subject>`."""
+        answer = self._ask(subject, body)
+        if "error" in answer:
+            raise wire.LoadError(f"{subject}: {answer['error'].get('description')}")
+        return answer
+
+    def _ask(self, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        payload = b"" if body is None else json.dumps(body).encode()
+        self._sock.sendall(pub(f"$JS.API.{subject}".encode(), payload, INBOX))
+        received = b""
+        while True:
+            piece = self._sock.recv(RECEIVE_BYTES)
+            if not piece:
+                raise wire.LoadError("the server closed the connection")
+            received = (received + piece).replace(PING, b"")
+            if received.startswith(b"HMSG"):  # a status: nobody listens
+                raise wire.LoadError(f"{subject}: JetStream does not answer")
+            match = _MESSAGE.match(received)
+            if match and len(received) >= match.end() + int(match[1]) + 2:
+                answer: dict[str, Any] = json.loads(received[match.end() : -2])
+                return answer
+
+    def remake_stream(self, config: dict[str, Any]) -> None:
+        """An empty stream of this configuration."""
+        self.delete_stream(config["name"])
+        self.request(f"STREAM.CREATE.{config['name']}", config)
+
+    def delete_stream(self, name: str) -> None:
+        """Delete it if it is there."""
+        answer = self._ask(f"STREAM.DELETE.{name}", None)
+        error = answer.get("error")
+        if error and error["code"] != NOT_FOUND:
+            raise wire.LoadError(f"STREAM.DELETE: {error.get('description')}")
+
+    def messages(self, stream: str) -> int:
+        """How many messages the stream holds; 0 if there is none of that name."""
+        answer = self._ask(f"STREAM.INFO.{stream}", None)
+        return 0 if "error" in answer else int(answer["state"]["messages"])
+
+    def close(self) -> None:
+        """Give up the connection."""
+        wire.close_with_reset(self._sock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,66 @@
+"""A load process with several clients that each wait for an answer before they ask again."""
+
+import socket
+import time
+from array import array
+from dataclasses import dataclass, field
+
+from natsd.bench import wire
+from natsd.bench.frames import sub
+from natsd.bench.jetstream.load import Callers
+from natsd.bench.result import RoleResult
+from natsd.bench.statistics import percentile
+
+INBOX = b"_INBOX.call.%02d"
+CLIENTS_MAX = 100
+WARM_UP_CALLS = 100
+
+
+@dataclass
+class CallingClients:
+    """`calls` requests in all out of `requests`: frames of equal length with the reply INBOX % 0.
+
+    Each client replaces the reply by its own. `data_bytes` is what each answer must carry; -1: a
+    PubAck.
+    """
+
+    host: str
+    port: int
+    clients: int
+    calls: int
+    requests: bytes
+    request_bytes: int
+    data_bytes: int = -1
+    _socks: list[socket.socket] = field(init=False, repr=False, default_factory=list)
+
+    def prepare(self) -> None:
+        """Connect, each client with its own inbox."""
+        assert self.clients <= CLIENTS_MAX
+        assert len(self.requests) % self.request_bytes == 0
+        for number in range(self.clients):
+            self._socks.append(wire.connect(self.host, self.port, sub(INBOX % number)))
+
+    def run(self) -> RoleResult:
+        """Call until all calls are answered."""
+        requests = [self.requests.replace(INBOX % 0, INBOX % n) for n in range(self.clients)]
+        descriptors = [sock.fileno() for sock in self._socks]
+        callers = Callers(descriptors, requests, self.request_bytes, self.data_bytes)
+        latencies_ns = array("q")
+        answered, problem = 0, ""
+        started_ns = time.perf_counter_ns()
+        try:
+            callers.run(WARM_UP_CALLS, None)
+            started_ns = time.perf_counter_ns()
+            answered = callers.run(self.calls, latencies_ns if self.clients == 1 else None)
+        except (OSError, wire.LoadError) as error:
+            problem = f"client: {error}"
+        result = RoleResult(started_ns, time.perf_counter_ns(), problem=problem)
+        result.sent, result.received = self.calls, answered
+        if latencies_ns:
+            result.values["p50_us"] = percentile(latencies_ns, 50) / 1e3
+        return result
+
+    def close(self) -> None:
+        """Give up the connections."""
+        for sock in self._socks:
+            wire.close_with_reset(sock)

@@ -1,0 +1,162 @@
+"""Load processes that receive from a consumer: batches that are acknowledged, and replays.
+
+What arrives must be in the consumer's order, each message once and none left out.
+"""
+
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from natsd.bench import wire
+from natsd.bench.frames import PING, pub, sub
+from natsd.bench.jetstream.api import Api
+from natsd.bench.jetstream.load import Deliveries
+from natsd.bench.result import RoleResult
+
+INBOX = b"_INBOX.deliver"
+STALL_SECONDS_MAX = 10.0
+SETTLE_SECONDS_MAX = 10.0
+SETTLE_POLL_SECONDS = 0.01
+ORDERED: dict[str, Any] = {
+    "deliver_subject": INBOX.decode(),
+    "ack_policy": "none",
+    "max_deliver": 1,
+    "flow_control": True,
+    "idle_heartbeat": 5_000_000_000,
+    "mem_storage": True,
+    "inactive_threshold": 300_000_000_000,
+}
+"""How clients make an ordered consumer."""
+
+
+@dataclass
+class Puller:
+    """Fetches `messages` in batches, acknowledges each message, and asks for the next batch."""
+
+    host: str
+    port: int
+    stream: str
+    consumer: str
+    messages: int
+    batch: int = 500
+    _sock: socket.socket = field(init=False, repr=False)
+
+    def prepare(self) -> None:
+        """Make the consumer."""
+        config = {
+            "durable_name": self.consumer,
+            "ack_policy": "explicit",
+            "max_ack_pending": 2 * self.batch,
+        }
+        with Api(self.host, self.port) as api:
+            api.request(
+                f"CONSUMER.DURABLE.CREATE.{self.stream}.{self.consumer}",
+                {"stream_name": self.stream, "config": config},
+            )
+        self._sock = wire.connect(self.host, self.port, sub(INBOX))
+        wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
+
+    def run(self) -> RoleResult:
+        """Fetch everything; ends when the server has read the last acknowledgement."""
+        started_ns = time.perf_counter_ns()
+        deliveries = Deliveries(self._sock.fileno(), acknowledges=True)
+        problem = ""
+        try:
+            self._fetch_all(deliveries)
+            self._sock.sendall(PING)
+            self._sock.settimeout(STALL_SECONDS_MAX)
+            wire.read_to_pong(self._sock)
+        except (OSError, wire.LoadError) as error:
+            problem = f"puller: {error}"
+        ended_ns = time.perf_counter_ns()
+        problem = problem or self._unacknowledged()
+        return RoleResult(
+            started_ns, ended_ns, sent=self.messages, received=deliveries.received, problem=problem
+        )
+
+    def _fetch_all(self, deliveries: Deliveries) -> None:
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.consumer}".encode()
+        for first in range(0, self.messages, self.batch):
+            wanted = min(self.batch, self.messages - first)
+            self._sock.sendall(pub(subject, b'{"batch":%d}' % wanted, INBOX))
+            while deliveries.received < first + wanted:
+                if not deliveries.fill():
+                    raise wire.LoadError(f"deliveries stopped after {deliveries.received:,}")
+                deliveries.take()
+                if deliveries.status:
+                    raise wire.LoadError(f"unexpected status {deliveries.status!r}")
+                self._sock.sendall(deliveries.answers())
+
+    def _unacknowledged(self) -> str:
+        """What is wrong with the consumer's state once all is acknowledged."""
+        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        with Api(self.host, self.port) as api:
+            while True:
+                info = api.request(f"CONSUMER.INFO.{self.stream}.{self.consumer}")
+                floor = info["ack_floor"]["consumer_seq"]
+                if floor == self.messages and not info["num_ack_pending"]:
+                    return ""
+                if time.monotonic() > deadline:
+                    return f"puller: {self.messages - floor:,} acknowledgements did not count"
+                time.sleep(SETTLE_POLL_SECONDS)
+
+    def close(self) -> None:
+        """Give up the connection, and the consumer."""
+        wire.close_with_reset(self._sock)
+        with Api(self.host, self.port) as api:
+            api.request(f"CONSUMER.DELETE.{self.stream}.{self.consumer}")
+
+
+@dataclass
+class Replayer:
+    """Receives `messages` from an ordered push consumer that it makes; `config` adds to it."""
+
+    host: str
+    port: int
+    stream: str
+    messages: int
+    config: dict[str, Any]
+    _sock: socket.socket = field(init=False, repr=False)
+    _api: Api = field(init=False, repr=False)
+
+    def prepare(self) -> None:
+        """Subscribe."""
+        self._api = Api(self.host, self.port)
+        self._sock = wire.connect(self.host, self.port, sub(INBOX))
+        wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
+
+    def run(self) -> RoleResult:
+        """From the request for the consumer to the last message."""
+        started_ns = time.perf_counter_ns()
+        deliveries = Deliveries(self._sock.fileno(), acknowledges=False)
+        problem = ""
+        try:
+            self._replay(deliveries)
+        except (OSError, wire.LoadError) as error:
+            problem = f"replayer: {error}"
+        ended_ns = time.perf_counter_ns()
+        return RoleResult(
+            started_ns, ended_ns, sent=self.messages, received=deliveries.received, problem=problem
+        )
+
+    def _replay(self, deliveries: Deliveries) -> None:
+        config = {**ORDERED, **self.config}
+        self._api.request(
+            f"CONSUMER.CREATE.{self.stream}", {"stream_name": self.stream, "config": config}
+        )
+        while deliveries.received < self.messages:
+            if not deliveries.fill():
+                raise wire.LoadError(f"deliveries stopped after {deliveries.received:,}")
+            deliveries.take()
+            if deliveries.status:
+                raise wire.LoadError(f"unexpected status {deliveries.status!r}")
+            if answers := deliveries.answers():
+                self._sock.sendall(answers)
+        if deliveries.pending:
+            raise wire.LoadError(f"{deliveries.pending:,} more messages are pending")
+
+    def close(self) -> None:
+        """Give up the connections; the consumer goes with its interest."""
+        wire.close_with_reset(self._sock)
+        self._api.close()

@@ -1,0 +1,59 @@
+"""What reads a load generator's socket: whole frames, without a Python object for any of them."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef enum Kind:
+    MSG, HMSG, PING, PONG, OK, ERR, INFO
+
+cdef struct Frame:
+    Kind kind
+    const char* subject
+    Py_ssize_t subject_bytes
+    const char* reply           # NULL: none
+    Py_ssize_t reply_bytes
+    const char* headers
+    Py_ssize_t headers_bytes
+    const char* data
+    Py_ssize_t data_bytes
+
+cdef struct Word:
+    const char* text
+    Py_ssize_t size
+
+cdef class FrameReader:
+    cdef int _descriptor
+    cdef char* _buffer
+    cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _start      # of what was not taken yet
+    cdef Py_ssize_t _end
+    cdef readonly uint64_t received_bytes
+
+    cdef Py_ssize_t read(self) except -2            # -1: nothing came
+    cdef bint next(self, Frame* frame) except -1
+    cdef bint _message(self, Frame* frame, char* line, char* end) except -1
+    cdef int _skip_other(self, Frame* frame) except -1
+
+cdef class PubAcks(FrameReader):
+    cdef uint32_t[::1] _taken   # by token
+    cdef readonly uint64_t last_sequence
+    cdef int _take(self, Frame* frame) except -1
+
+cdef class Deliveries(FrameReader):
+    cdef bytearray _answers
+    cdef bint _acknowledges
+    cdef readonly uint64_t received
+    cdef readonly uint64_t last_sequence
+    cdef readonly uint64_t last_consumer_sequence
+    cdef readonly uint64_t pending
+    cdef readonly bytes status
+    cdef int _message_taken(self, Frame* frame) except -1
+    cdef int _status_taken(self, Frame* frame) except -1
+    cdef int _answer(self, const char* subject, Py_ssize_t subject_bytes, Word ending) except -1
+
+cdef class Callers:             # several clients, each with one request under way
+    cdef list _readers
+    cdef list _requests         # frames of each client
+    cdef Py_ssize_t _request_bytes
+    cdef Py_ssize_t _data_bytes
+    cdef int _send(self, int descriptor, bytes requests, Py_ssize_t number) except -1
+    cdef bint _answered(self, FrameReader reader) except -1

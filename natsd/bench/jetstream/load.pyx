@@ -1,0 +1,429 @@
+"""The clients' side of the JetStream rows, compiled: it must cost next to nothing beside a server.
+
+Promise
+- Every frame that arrives is parsed. An error where an acknowledgement belongs, a status nobody
+  asked for, a gap or a double in a consumer's sequence ends the run: nothing wrong is counted.
+- No Python object is made per message.
+- A reader's buffer grows to the largest frame and is its own; frames point into it until the next
+  `read`.
+
+What arrives:
+
+    MSG <subject> <sid> [reply] <bytes>\\r\\n<data>\\r\\n
+    HMSG <subject> <sid> [reply] <header bytes> <total bytes>\\r\\n<headers><data>\\r\\n
+
+    PubAck data      {"stream":"S","seq":17}                            (spaces differ)
+    reply to ack     $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.
+                         <time>.<pending>
+
+Source: nats-server 2.14 reference 3.1, 6.7, 6.8, 6.10.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy, memmove, strlen
+
+from array import array
+
+from natsd.bench.wire import LoadError
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t recv(int descriptor, void* buffer, size_t size, int flags)
+    ssize_t send(int descriptor, const void* buffer, size_t size, int flags)
+    int MSG_NOSIGNAL
+
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int POLLIN
+    int poll(pollfd* descriptors, unsigned long count, int timeout_ms)
+
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void* haystack, size_t haystack_bytes, const void* needle, size_t bytes)
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        int64_t tv_sec
+        int64_t tv_nsec
+    int CLOCK_MONOTONIC
+    int clock_gettime(int clock, timespec* now)
+
+cdef enum:
+    FIRST_BYTES = 1 << 20
+    ARGUMENTS_MAX = 5
+    STALL_MS = 10_000
+    SHOWN_BYTES = 120
+    ACK_TOKENS = 9
+
+
+cdef Word word(const char* text) noexcept nogil:
+    return Word(text, strlen(text))
+
+
+cdef Word SEQ = word(b'"seq":')
+cdef Word ERROR = word(b'"error"')
+cdef Word DUPLICATE = word(b'"duplicate"')
+cdef Word STALLED = word(b"Nats-Consumer-Stalled: ")
+cdef Word STATUS = word(b"NATS/1.0 ")
+cdef Word CONTROL = word(b"NATS/1.0 100")
+cdef Word ACK_SUBJECT = word(b"$JS.ACK.")
+cdef Word ACK = word(b" 4\r\n+ACK\r\n")
+cdef Word EMPTY = word(b" 0\r\n\r\n")
+cdef Word PUBLISH = word(b"PUB ")
+
+
+cdef bint begins(const char* data, Py_ssize_t size, Word word) noexcept nogil:
+    return size >= word.size and memcmp(data, word.text, word.size) == 0
+
+
+cdef const char* find(const char* data, Py_ssize_t size, Word word) noexcept nogil:
+    return <const char*> memmem(data, size, word.text, word.size)
+
+
+cdef int64_t number_at(const char* digits, const char* end) noexcept nogil:
+    """The number that begins here; -1: none does."""
+    cdef int64_t number = 0
+    cdef const char* at = digits
+    while at < end and c'0' <= at[0] <= c'9':
+        number = number * 10 + (at[0] - c'0')
+        at += 1
+    return number if at > digits else -1
+
+
+cdef int64_t now_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec * 1_000_000_000 + now.tv_nsec
+
+
+cdef str shown(const char* data, Py_ssize_t size):
+    """What a complaint quotes of it."""
+    return repr(data[:min(size, SHOWN_BYTES)])
+
+
+cdef const char* after_blanks(const char* at, const char* end) noexcept nogil:
+    while at < end and at[0] == c' ':
+        at += 1
+    return at
+
+
+cdef str content(Frame* frame):
+    """Headers and data, for a complaint."""
+    return shown(frame.headers, frame.headers_bytes + frame.data_bytes)
+
+
+cdef int check_ack(Frame* frame) except -1:
+    """Raise unless it acknowledges a publish."""
+    if find(frame.data, frame.data_bytes, SEQ) == NULL:
+        raise LoadError(f"no acknowledgement: {content(frame)}")
+    if find(frame.data, frame.data_bytes, ERROR) != NULL:
+        raise LoadError(f"no acknowledgement: {content(frame)}")
+    if find(frame.data, frame.data_bytes, DUPLICATE) != NULL:
+        raise LoadError(f"a duplicate: {content(frame)}")
+    return 0
+
+
+cdef class FrameReader:
+
+    def __cinit__(self, int descriptor, *_, **__):
+        self._descriptor = descriptor
+        self._capacity = FIRST_BYTES
+        self._buffer = <char*> PyMem_Malloc(self._capacity)
+        if self._buffer == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self._buffer)
+
+    def fill(self):
+        return max(0, self.read())
+
+    cdef Py_ssize_t read(self) except -2:
+        """Receive once behind what is there."""
+        cdef char* larger
+        cdef Py_ssize_t size
+        if self._start:
+            memmove(self._buffer, self._buffer + self._start, self._end - self._start)
+            self._end = self._end - self._start
+            self._start = 0
+        if self._end == self._capacity:
+            larger = <char*> PyMem_Realloc(self._buffer, 2 * self._capacity)
+            if larger == NULL:
+                raise MemoryError
+            self._buffer = larger
+            self._capacity = 2 * self._capacity
+        with nogil:
+            size = recv(self._descriptor, self._buffer + self._end, self._capacity - self._end, 0)
+        if size > 0:
+            self._end = self._end + size
+            self.received_bytes = self.received_bytes + size
+            return size
+        if size < 0 and errno in (EAGAIN, EINTR):
+            return -1
+        raise LoadError("the server closed the connection")
+
+    cdef bint next(self, Frame* frame) except -1:
+        """Take the next whole frame; False: there is none. It holds until the next `read`."""
+        cdef char* line = self._buffer + self._start
+        cdef char* stop = <char*> memchr(line, c'\n', self._end - self._start)
+        if stop == NULL:
+            return False
+        frame.subject = frame.reply = frame.headers = frame.data = NULL
+        frame.subject_bytes = frame.reply_bytes = frame.headers_bytes = frame.data_bytes = 0
+        if begins(line, stop - line, word(b"MSG ")):
+            frame.kind = MSG
+            return self._message(frame, line + 4, stop)
+        if begins(line, stop - line, word(b"HMSG ")):
+            frame.kind = HMSG
+            return self._message(frame, line + 5, stop)
+        frame.data, frame.data_bytes = line, stop - line
+        if begins(line, stop - line, word(b"PING")):
+            frame.kind = PING
+        elif begins(line, stop - line, word(b"PONG")):
+            frame.kind = PONG
+        elif begins(line, stop - line, word(b"INFO")):
+            frame.kind = INFO
+        elif begins(line, stop - line, word(b"+OK")):
+            frame.kind = OK
+        else:
+            frame.kind = ERR
+        self._start = stop + 1 - self._buffer
+        return True
+
+    cdef bint _message(self, Frame* frame, char* line, char* stop) except -1:
+        cdef const char* words[ARGUMENTS_MAX]
+        cdef Py_ssize_t lengths[ARGUMENTS_MAX]
+        cdef int count = 0
+        cdef char* at = line
+        cdef char* end
+        cdef int64_t headers_bytes = 0
+        cdef int64_t total_bytes
+        cdef int sizes = 2 if frame.kind == HMSG else 1
+        while at < stop and count < ARGUMENTS_MAX:
+            end = at
+            while end < stop and end[0] != c' ' and end[0] != c'\r':
+                end += 1
+            words[count], lengths[count] = at, end - at
+            count += 1
+            at = end + 1
+        if count < 2 + sizes:
+            raise LoadError(f"unexpected frame {shown(line, stop - line)}")
+        total_bytes = number_at(words[count - 1], stop)
+        if sizes == 2:
+            headers_bytes = number_at(words[count - 2], stop)
+        if stop + 1 + total_bytes + 2 > self._buffer + self._end:
+            return False
+        frame.subject, frame.subject_bytes = words[0], lengths[0]
+        if count == 3 + sizes:
+            frame.reply, frame.reply_bytes = words[2], lengths[2]
+        frame.headers, frame.headers_bytes = stop + 1, headers_bytes
+        frame.data, frame.data_bytes = stop + 1 + headers_bytes, total_bytes - headers_bytes
+        self._start = (stop + 1 + total_bytes + 2) - self._buffer
+        return True
+
+    cdef int _skip_other(self, Frame* frame) except -1:
+        """What is no message: nothing to see, or an error."""
+        if frame.kind == ERR:
+            raise LoadError(f"the server says {shown(frame.data, frame.data_bytes)}")
+        return 0
+
+
+cdef class PubAcks(FrameReader):
+
+    def __init__(self, int descriptor, uint32_t tokens):
+        self._taken = array("I", bytes(4 * tokens))
+
+    def take(self):
+        cdef Frame frame
+        cdef Py_ssize_t count = 0
+        while self.next(&frame):
+            if frame.kind == MSG or frame.kind == HMSG:
+                self._take(&frame)
+                count += 1
+            else:
+                self._skip_other(&frame)
+        return count
+
+    def counts(self):
+        return list(self._taken)
+
+    cdef int _take(self, Frame* frame) except -1:
+        cdef const char* end = frame.data + frame.data_bytes
+        cdef const char* token = frame.subject + frame.subject_bytes
+        cdef const char* found = find(frame.data, frame.data_bytes, SEQ)
+        cdef int64_t sequence
+        cdef int64_t number
+        check_ack(frame)
+        sequence = number_at(after_blanks(found + SEQ.size, end), end)
+        while token > frame.subject and token[-1] != c'.':
+            token -= 1
+        number = number_at(token, frame.subject + frame.subject_bytes)
+        if not 0 <= number < self._taken.shape[0] or sequence <= 0:
+            raise LoadError(f"unexpected acknowledgement {shown(frame.data, frame.data_bytes)}")
+        self._taken[number] += 1
+        self.last_sequence = sequence
+        return 0
+
+
+cdef class Deliveries(FrameReader):
+
+    def __init__(self, int descriptor, *, bint acknowledges):
+        self._acknowledges = acknowledges
+        self._answers = bytearray()
+        self.status = b""
+
+    def take(self):
+        cdef Frame frame
+        cdef uint64_t before = self.received
+        while self.next(&frame):
+            if frame.kind != MSG and frame.kind != HMSG:
+                self._skip_other(&frame)
+            elif begins(frame.headers, frame.headers_bytes, STATUS):
+                self._status_taken(&frame)
+            else:
+                self._message_taken(&frame)
+        return self.received - before
+
+    def answers(self):
+        cdef bytes answers = bytes(self._answers)
+        self._answers.clear()
+        return answers
+
+    cdef int _message_taken(self, Frame* frame) except -1:
+        cdef const char* end = frame.reply + frame.reply_bytes
+        cdef const char* at = frame.reply
+        cdef const char* starts[ACK_TOKENS]
+        cdef int count = 0
+        cdef int64_t consumer_sequence
+        if not begins(frame.reply, frame.reply_bytes, ACK_SUBJECT):
+            raise LoadError(f"no delivery: {shown(frame.subject, frame.subject_bytes)}")
+        while at != NULL and count < ACK_TOKENS:
+            starts[count] = at
+            count += 1
+            at = <const char*> memchr(at, c'.', end - at)
+            if at != NULL:
+                at += 1
+        if count < ACK_TOKENS or at != NULL:
+            raise LoadError(f"unexpected ack subject {shown(frame.reply, frame.reply_bytes)}")
+        consumer_sequence = number_at(starts[6], end)
+        if consumer_sequence != <int64_t> self.last_consumer_sequence + 1:
+            raise LoadError(f"delivery {consumer_sequence} after {self.last_consumer_sequence}")
+        if number_at(starts[4], end) != 1:
+            raise LoadError(f"delivered again: {shown(frame.reply, frame.reply_bytes)}")
+        self.last_consumer_sequence = consumer_sequence
+        self.last_sequence = number_at(starts[5], end)
+        self.pending = number_at(starts[8], end)
+        self.received = self.received + 1
+        if self._acknowledges:
+            self._answer(frame.reply, frame.reply_bytes, ACK)
+        return 0
+
+    cdef int _status_taken(self, Frame* frame) except -1:
+        """Flow control is answered; any other status is kept."""
+        cdef const char* end = frame.headers + frame.headers_bytes
+        cdef const char* stalled
+        cdef const char* stop
+        if begins(frame.headers, frame.headers_bytes, CONTROL):
+            if frame.reply != NULL:
+                return self._answer(frame.reply, frame.reply_bytes, EMPTY)
+            stalled = find(frame.headers, frame.headers_bytes, STALLED)
+            if stalled != NULL:
+                stop = <const char*> memchr(stalled, c'\r', end - stalled)
+                stalled += STALLED.size
+                return self._answer(stalled, stop - stalled, EMPTY)
+            return 0
+        self.status = frame.headers[STATUS.size:frame.headers_bytes].split(b"\r")[0]
+        return 0
+
+    cdef int _answer(self, const char* subject, Py_ssize_t subject_bytes, Word ending) except -1:
+        cdef Py_ssize_t before = len(self._answers)
+        cdef char* at
+        PyByteArray_Resize(self._answers, before + PUBLISH.size + subject_bytes + ending.size)
+        at = PyByteArray_AS_STRING(self._answers) + before
+        memcpy(at, PUBLISH.text, PUBLISH.size)
+        memcpy(at + PUBLISH.size, subject, subject_bytes)
+        memcpy(at + PUBLISH.size + subject_bytes, ending.text, ending.size)
+        return 0
+
+
+cdef class Callers:
+
+    def __init__(
+        self,
+        list descriptors,
+        list requests,
+        Py_ssize_t request_bytes,
+        Py_ssize_t data_bytes,
+    ):
+        self._readers = [FrameReader(descriptor) for descriptor in descriptors]
+        self._requests = requests
+        self._request_bytes = request_bytes
+        self._data_bytes = data_bytes
+
+    def run(self, Py_ssize_t calls, latencies_ns=None):
+        cdef Py_ssize_t clients = len(self._readers)
+        cdef Py_ssize_t sent = 0
+        cdef Py_ssize_t answered = 0
+        cdef Py_ssize_t index
+        cdef int64_t began = 0
+        cdef int ready
+        cdef FrameReader reader
+        cdef pollfd* waiting = <pollfd*> PyMem_Malloc(clients * sizeof(pollfd))
+        if waiting == NULL:
+            raise MemoryError
+        try:
+            for index in range(clients):
+                reader = self._readers[index]
+                waiting[index].fd = reader._descriptor
+                waiting[index].events = POLLIN
+            began = now_ns()
+            for index in range(min(clients, calls)):
+                self._send(waiting[index].fd, self._requests[index], sent)
+                sent += 1
+            while answered < calls:
+                with nogil:
+                    ready = poll(waiting, clients, STALL_MS)
+                if ready <= 0:
+                    raise LoadError("the server does not answer")
+                for index in range(clients):
+                    if not waiting[index].revents:
+                        continue
+                    reader = self._readers[index]
+                    if reader.read() < 0 or not self._answered(reader):
+                        continue
+                    answered += 1
+                    if latencies_ns is not None:
+                        latencies_ns.append(now_ns() - began)
+                        began = now_ns()
+                    if sent < calls:
+                        self._send(waiting[index].fd, self._requests[index], sent)
+                        sent += 1
+        finally:
+            PyMem_Free(waiting)
+        return answered
+
+    cdef int _send(self, int descriptor, bytes requests, Py_ssize_t number) except -1:
+        cdef const char* block = requests
+        cdef Py_ssize_t size = self._request_bytes
+        cdef Py_ssize_t offset = number % (len(requests) // size) * size
+        if send(descriptor, block + offset, size, MSG_NOSIGNAL) != size:
+            raise LoadError("a request could not be sent")
+        return 0
+
+    cdef bint _answered(self, FrameReader reader) except -1:
+        """Whether the answer is there; a wrong one raises."""
+        cdef Frame frame
+        while reader.next(&frame):
+            if frame.kind != MSG and frame.kind != HMSG:
+                reader._skip_other(&frame)
+                continue
+            if self._data_bytes < 0:
+                check_ack(&frame)
+            elif frame.data_bytes != self._data_bytes:
+                raise LoadError(f"unexpected answer {content(&frame)}")
+            return True
+        return False

@@ -1,0 +1,112 @@
+"""A load process that publishes to streams and counts acknowledgements, a window ahead of them.
+
+Each publish under way has a reply subject of its own, `_INBOX.bench.<token>`; tokens are used again
+in turn, more of them than fit in the window. An acknowledgement counts if it names a sequence, and
+at the end every token must have been acknowledged as often as it was used.
+"""
+
+import socket
+import time
+from dataclasses import dataclass, field
+
+from natsd.bench import wire
+from natsd.bench.frames import payload, pub, sub
+from natsd.bench.jetstream.load import PubAcks
+from natsd.bench.result import RoleResult
+
+INBOX = b"_INBOX.bench"
+WINDOW = 4_000
+TOKENS = 8_000
+CHUNK_MIN = 100
+STALL_SECONDS_MAX = 10.0
+assert TOKENS >= 2 * WINDOW
+
+
+@dataclass
+class WindowPublisher:
+    """Publishes `messages` over `subjects` subjects in turn, `subject` with its number."""
+
+    host: str
+    port: int
+    subject: bytes
+    """Holds a `%d` format if there are several subjects."""
+    subjects: int
+    messages: int
+    payload_bytes: int = 128
+    _sock: socket.socket = field(init=False, repr=False)
+    _block: bytes = field(init=False, repr=False, default=b"")
+
+    def prepare(self) -> None:
+        """Connect, subscribe to acknowledgements, encode frames."""
+        self._sock = wire.connect(self.host, self.port, sub(INBOX + b".*"))
+        wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
+        if self.subjects <= TOKENS:
+            assert TOKENS % self.subjects == 0
+            self._block = self._frames(0)
+
+    def run(self) -> RoleResult:
+        """Publish everything; ends with the last acknowledgement."""
+        started_ns = time.perf_counter_ns()
+        acks = PubAcks(self._sock.fileno(), TOKENS)
+        problem = ""
+        try:
+            self._publish(acks)
+        except (OSError, wire.LoadError) as error:
+            problem = f"publisher: {error}"
+        ended_ns = time.perf_counter_ns()
+        counts = acks.counts()
+        if not problem and counts != self._expected():
+            problem = "publisher: some messages were acknowledged twice, others never"
+        return RoleResult(
+            started_ns, ended_ns, sent=self.messages, received=sum(counts), problem=problem
+        )
+
+    def _publish(self, acks: PubAcks) -> None:
+        sent = acked = 0
+        block = memoryview(self._block)
+        while acked < self.messages:
+            position = sent % TOKENS
+            room = min(WINDOW - (sent - acked), self.messages - sent, TOKENS - position)
+            if room >= CHUNK_MIN or (room and (sent == acked or sent + room == self.messages)):
+                if position == 0 and self.subjects > TOKENS:
+                    block = memoryview(self._frames(sent))
+                size = len(block) // TOKENS
+                self._sock.sendall(block[position * size : (position + room) * size])
+                sent += room
+                continue
+            if not acks.fill():
+                raise wire.LoadError(f"acknowledgements stopped after {acked:,}")
+            acked += acks.take()
+
+    def _frames(self, first: int) -> bytes:
+        """One frame for each token, beginning with message number `first`."""
+        body = payload(self.payload_bytes)
+        return b"".join(
+            pub(self._subject(first + token), body, b"%s.%05d" % (INBOX, token))
+            for token in range(TOKENS)
+        )
+
+    def _subject(self, number: int) -> bytes:
+        if self.subjects == 1:
+            return self.subject
+        return self.subject % (number % self.subjects)
+
+    def _expected(self) -> list[int]:
+        rounds, rest = divmod(self.messages, TOKENS)
+        return [rounds + (token < rest) for token in range(TOKENS)]
+
+    def close(self) -> None:
+        """Give up the connection."""
+        wire.close_with_reset(self._sock)
+
+
+def fill(host: str, port: int, subject: bytes, subjects: int, messages: int) -> None:
+    """Publish from this process, before anything is measured; raises LoadError."""
+    publisher = WindowPublisher(host, port, subject, subjects, messages)
+    publisher.prepare()
+    try:
+        result = publisher.run()
+    finally:
+        publisher.close()
+    if result.problem:
+        raise wire.LoadError(result.problem)

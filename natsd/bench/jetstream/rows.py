@@ -1,0 +1,116 @@
+"""The JetStream rows and their goals: a table."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from natsd.bench.jetstream.arms import Sync
+from natsd.bench.jetstream.scenarios import (
+    Bucket,
+    JetStreamScenario,
+    Keys,
+    Pull,
+    Replay,
+    Restart,
+    WaitingPublish,
+    WindowPublish,
+)
+from natsd.bench.rows import Metric, Row
+
+RATE = Metric("k/s", higher_is_better=True, divisor=1e3, digits=0)
+LATENCY = Metric("µs", higher_is_better=False, digits=1)
+TIME = Metric("ms", higher_is_better=False, digits=0)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How big the rows of fixed size are."""
+
+    pulled: int = 300_000
+    replayed: int = 1_000_000
+    keys: int = 1_000_000
+    restarted: int = 10_000_000
+    streams: int = 1_000
+    clients: int = 16
+
+
+QUICK = Scale(pulled=20_000, replayed=50_000, keys=50_000, restarted=200_000, streams=50)
+
+DEFAULT, ALWAYS, INTERVAL = Sync.DEFAULT, Sync.ALWAYS, Sync.INTERVAL
+
+
+def all_rows(scale: Scale) -> list[Row]:
+    """Every row there is, in the order of the table."""
+    return [*publish_rows(), *consumer_rows(scale), *bucket_rows(scale), *large_rows(scale)]
+
+
+def publish_rows() -> list[Row]:
+    """With a window of acknowledgements under way, and one by one."""
+    memory = WindowPublish("memory", DEFAULT)
+    file = WindowPublish("file", DEFAULT)
+    always = WindowPublish("file", ALWAYS)
+    return [
+        rate("js-memory", "async publish 128 B, memory", memory, 2.0),
+        rate("js-file", "async publish 128 B, file, as each syncs by default", file, 1.5),
+        rate("js-always", "async publish 128 B, file, both always synced", always, 10.0),
+        median("js-sync-memory", "sync publish, memory, p50", WaitingPublish("memory", DEFAULT)),
+        median(
+            "js-sync-file",
+            "sync publish, file, both synced each 2m, p50",
+            WaitingPublish("file", INTERVAL),
+        ),
+    ]
+
+
+def consumer_rows(scale: Scale) -> list[Row]:
+    """Reading a stream."""
+    pull, replay = Pull(scale.pulled), Replay(scale.replayed)
+    return [
+        rate("js-pull", "pull, batches of 500, explicit ack, 128 B", pull, 1.5),
+        rate("js-replay", f"ordered push replay of {scale.replayed:,}", replay, 1.5),
+    ]
+
+
+def bucket_rows(scale: Scale) -> list[Row]:
+    """Key-value."""
+    clients, keys = f"{scale.clients} clients", f"{scale.keys:,}-key KV"
+    put = Bucket(scale.clients, True, INTERVAL)
+    put_default = Bucket(scale.clients, True, DEFAULT)
+    get = Bucket(scale.clients, False, DEFAULT)
+    return [
+        rate("kv-put", f"KV put, {clients}, both synced each 2m", put, 1.5),
+        rate("kv-put-default", f"KV put, {clients}, as each syncs by default", put_default),
+        rate("kv-get", f"KV get, {clients}", get, 1.5),
+        rate("kv-keys", f"{keys}, keys", Keys(scale.keys, values=False), 1.0),
+        rate("kv-watch", f"{keys}, watch", Keys(scale.keys, values=True), 1.0),
+    ]
+
+
+def large_rows(scale: Scale) -> list[Row]:
+    """A large stream, and many."""
+    restart = f"restart with a {scale.restarted:,} message stream"
+    many = f"round-robin over {scale.streams:,} file streams, as each syncs by default"
+    stopped, killed = Restart(scale.restarted, False), Restart(scale.restarted, True)
+    return [
+        Row("js-restart", restart, stopped, "start_ms", TIME, 1.0),
+        Row("js-kill", f"{restart}, after kill -9", killed, "start_ms", TIME),
+        rate("js-streams", many, WindowPublish("file", DEFAULT, scale.streams), 0.5),
+    ]
+
+
+def rate(key: str, title: str, scenario: JetStreamScenario, goal: float | None = None) -> Row:
+    """A row of messages per second."""
+    return Row(key, title, scenario, "rate", RATE, goal)
+
+
+def median(key: str, title: str, scenario: JetStreamScenario) -> Row:
+    """A row of round trips."""
+    return Row(key, title, scenario, "p50_us", LATENCY, 0.8)
+
+
+def by_sync(rows: Iterable[Row]) -> list[tuple[Sync, list[Row]]]:
+    """Rows that the same servers can be measured in."""
+    groups: dict[Sync, list[Row]] = {}
+    for row in rows:
+        assert isinstance(row.scenario, JetStreamScenario)
+        groups.setdefault(row.scenario.sync, []).append(row)
+    return list(groups.items())

@@ -1,0 +1,246 @@
+"""What one run of a JetStream row does.
+
+A run finds a server with a store of its own; what it needs in streams it makes before the clock
+runs, or finds from the run before.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from natsd.bench.arms import Server
+from natsd.bench.frames import payload, pub
+from natsd.bench.jetstream.api import Api
+from natsd.bench.jetstream.arms import JetStreamServer, Sync
+from natsd.bench.jetstream.callers import INBOX, CallingClients
+from natsd.bench.jetstream.consumers import Puller, Replayer
+from natsd.bench.jetstream.publisher import WindowPublisher, fill
+from natsd.bench.result import Role
+from natsd.bench.scenarios import Measurement, duration_seconds, first_problem, load_share
+from natsd.bench.wire import LoadError
+from natsd.bench.workers import Crew
+
+PAYLOAD_BYTES = 128
+FIRST_MESSAGES = 20_000
+FIRST_CALLS = 500
+SUBJECTS = 1_000
+KEYS_IN_USE = 10_000
+PULL_BATCH = 500
+NAME = "BENCH"
+BUCKET = "KV_bench"
+
+
+def stream_config(name: str, subjects: str, storage: str) -> dict[str, Any]:
+    """A stream that keeps everything."""
+    return {"name": name, "subjects": [subjects], "storage": storage, "num_replicas": 1}
+
+
+def bucket_config() -> dict[str, Any]:
+    """A key-value bucket as clients make it."""
+    return {
+        **stream_config(BUCKET, "$KV.bench.>", "file"),
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+        "allow_direct": True,
+        "duplicate_window": 120_000_000_000,
+    }
+
+
+def measured(server: Server, role: Role, count: int) -> Measurement:
+    """Run one load process; the rate is of `count` things."""
+    with Crew([role]) as crew:
+        results = crew.run()
+    seconds = duration_seconds(results, results)
+    missing = max(0, results[0].sent - results[0].received)
+    values = {"rate": count / seconds, **results[0].values}
+    problem = first_problem(results)
+    return Measurement(
+        values, seconds, 0 if problem else missing, problem, load_share(results, seconds)
+    )
+
+
+class JetStreamScenario:
+    """A run that first asks whether the server can do what the row says."""
+
+    fresh: ClassVar[bool] = False
+    sync: Sync
+
+    @property
+    def first_size(self) -> int | None:
+        """None: the size is fixed."""
+        return None
+
+    def run(self, server: Server, size: int) -> Measurement:
+        """Run once."""
+        assert isinstance(server, JetStreamServer)
+        if server.unsupported:
+            return Measurement(problem=server.unsupported)
+        return self.measure(server, size)
+
+    def measure(self, server: JetStreamServer, size: int) -> Measurement:
+        """Run once, on a server that can."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class WindowPublish(JetStreamScenario):
+    """One publisher with a window of acknowledgements under way, over some streams in turn."""
+
+    storage: str
+    sync: Sync
+    streams: int = 1
+
+    @property
+    def first_size(self) -> int:
+        """Few, since nobody knows how slow a sync is."""
+        return FIRST_MESSAGES
+
+    def measure(self, server: JetStreamServer, size: int) -> Measurement:
+        """Into streams that were emptied."""
+        with Api(server.host, server.port) as api:
+            for number in range(self.streams):
+                name, subject = f"{NAME}{number}", f"bench.{number:04d}"
+                api.remake_stream(stream_config(name, subject, self.storage))
+        publisher = WindowPublisher(server.host, server.port, b"bench.%04d", self.streams, size)
+        if self.streams == 1:
+            publisher.subject = b"bench.0000"
+        return measured(server, publisher, size)
+
+
+@dataclass(frozen=True)
+class WaitingPublish(JetStreamScenario):
+    """One client that waits for each acknowledgement."""
+
+    storage: str
+    sync: Sync
+
+    @property
+    def first_size(self) -> int:
+        """Few."""
+        return FIRST_CALLS
+
+    def measure(self, server: JetStreamServer, size: int) -> Measurement:
+        """Percentiles of the round trip."""
+        with Api(server.host, server.port) as api:
+            api.remake_stream(stream_config(NAME, "wait.*", self.storage))
+        frame = pub(b"wait.0", payload(PAYLOAD_BYTES), INBOX % 0)
+        role = CallingClients(server.host, server.port, 1, size, frame, len(frame))
+        return measured(server, role, size)
+
+
+@dataclass(frozen=True)
+class Pull(JetStreamScenario):
+    """A durable pull consumer reads a file stream in batches and acknowledges each message."""
+
+    messages: int
+    sync: Sync = Sync.DEFAULT
+
+    def measure(self, server: JetStreamServer, size: int) -> Measurement:
+        """All messages, by a consumer of its own."""
+        filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
+        role = Puller(server.host, server.port, NAME, "bench", self.messages, PULL_BATCH)
+        return measured(server, role, self.messages)
+
+
+@dataclass(frozen=True)
+class Replay(JetStreamScenario):
+    """An ordered push consumer reads a whole file stream."""
+
+    messages: int
+    sync: Sync = Sync.DEFAULT
+
+    def measure(self, server: JetStreamServer, size: int) -> Measurement:
+        """From the consumer's creation to the last message."""
+        filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
+        role = Replayer(server.host, server.port, NAME, self.messages, {"deliver_policy": "all"})
+        return measured(server, role, self.messages)
+
+
+@dataclass(frozen=True)
+class Bucket(JetStreamScenario):
+    """Clients that each put or get one key after another."""
+
+    clients: int
+    puts: bool
+    sync: Sync
+
+    @property
+    def first_size(self) -> int:
+        """Few."""
+        return FIRST_CALLS
+
+    def measure(self, server: JetStreamServer, size: int) -> Measurement:
+        """Over many keys, all of which are there."""
+        filled(server, bucket_config(), b"$KV.bench.%07d", KEYS_IN_USE, KEYS_IN_USE)
+        frames = [self._frame(number) for number in range(KEYS_IN_USE)]
+        role = CallingClients(
+            server.host,
+            server.port,
+            self.clients,
+            size,
+            b"".join(frames),
+            len(frames[0]),
+            -1 if self.puts else PAYLOAD_BYTES,
+        )
+        return measured(server, role, size)
+
+    def _frame(self, number: int) -> bytes:
+        key = b"$KV.bench.%07d" % number
+        if self.puts:
+            return pub(key, payload(PAYLOAD_BYTES), INBOX % 0)
+        return pub(b"$JS.API.DIRECT.GET.%s.%s" % (BUCKET.encode(), key), b"", INBOX % 0)
+
+
+@dataclass(frozen=True)
+class Keys(JetStreamScenario):
+    """A client learns all keys of a bucket, with their values (watch) or without (keys)."""
+
+    keys: int
+    values: bool
+    sync: Sync = Sync.DEFAULT
+
+    def measure(self, server: JetStreamServer, size: int) -> Measurement:
+        """From the request to the last key."""
+        filled(server, bucket_config(), b"$KV.bench.%07d", self.keys, self.keys)
+        config = {
+            "deliver_policy": "last_per_subject",
+            "filter_subject": "$KV.bench.>",
+            "headers_only": not self.values,
+        }
+        role = Replayer(server.host, server.port, BUCKET, self.keys, config)
+        return measured(server, role, self.keys)
+
+
+@dataclass(frozen=True)
+class Restart(JetStreamScenario):
+    """A server with a large stream is stopped, or killed, and started again."""
+
+    messages: int
+    kill: bool
+    sync: Sync = Sync.DEFAULT
+
+    def measure(self, server: JetStreamServer, size: int) -> Measurement:
+        """From the start of the process until it tells how many messages there are."""
+        filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
+        seconds = server.restart(kill=self.kill)
+        began = time.monotonic()
+        with Api(server.host, server.port) as api:
+            found = api.messages(NAME)
+        seconds += time.monotonic() - began
+        missing = max(0, self.messages - found)
+        return Measurement({"start_ms": seconds * 1e3}, seconds, missing)
+
+
+def filled(
+    server: JetStreamServer, config: dict[str, Any], subject: bytes, subjects: int, messages: int
+) -> None:
+    """Have the stream hold exactly so many messages, over so many subjects."""
+    with Api(server.host, server.port) as api:
+        if api.messages(config["name"]) == messages:
+            return
+        api.remake_stream(config)
+        fill(server.host, server.port, subject, subjects, messages)
+        if (found := api.messages(config["name"])) != messages:
+            raise LoadError(f"{found:,} of {messages:,} messages are in the stream")

@@ -1,0 +1,157 @@
+"""The settings of JetStream: names and defaults are those of nats-server's `jetstream {}`.
+
+- A `JetStreamOptions` is frozen and valid. Sizes are bytes, durations `timedelta`.
+- What depends on the machine is -1 until `natsd.config.resources` has looked; a `store_dir` of None
+  is for whoever starts JetStream to choose.
+- What only clusters use is accepted, and has no effect on one server.
+
+Source: nats-server 2.14 reference 2.8; `sync_interval` is `always` here, where nats-server has 2m.
+"""
+# ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from natsd.config.settings import (
+    OptionsError,
+    duration,
+    file,
+    flag,
+    read_all,
+    secret,
+    section,
+    section_of,
+    size,
+    text,
+    whole,
+    word,
+)
+
+MIB: Final = 1 << 20
+INT32_MAX: Final = 2**31 - 1
+SYNC_ALWAYS: Final = timedelta(0)
+"""A `sync_interval`: sync before each acknowledgement, many publishers sharing one sync."""
+
+DIRECTORY: Final = "jetstream"
+"""What stands under `store_dir`."""
+_DOMAIN_FORBIDS: Final = frozenset(" \t\r\n\f.*>")
+_ENABLED: Final = {"enabled": True, "enable": True, "disabled": False, "disable": False}
+
+ALIASES: Final = {
+    alias: name
+    for name, aliases in {
+        "enabled": "enable",
+        "store_dir": "store storedir",
+        "max_memory_store": "max_mem_store max_mem",
+        "max_file_store": "max_file",
+        "sync_interval": "sync",
+        "key": "ek encryption_key",
+        "prev_key": "prev_ek prev_encryption_key",
+    }.items()
+    for alias in aliases.split()
+}
+
+CIPHERS: Final = {"chachapoly": "chachapoly", "chacha": "chachapoly", "aes": "aes"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JetStreamLimits:
+    """Bounds on what clients may ask of streams and consumers; 0 (or below): none."""
+
+    max_ack_pending: int = whole(0, -1, INT32_MAX, "most a consumer may have unacknowledged")
+    max_ha_assets: int = whole(0, -1, INT32_MAX, "replicated streams and consumers of a server")
+    max_request_batch: int = whole(0, -1, INT32_MAX, "most messages one pull may ask for")
+    duplicate_window: timedelta = duration(timedelta(0), "longest duplicate window of a stream")
+
+    def __post_init__(self) -> None:
+        read_all(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JetStreamOptions:
+    """JetStream's settings; without `enabled` there is no JetStream."""
+
+    enabled: bool = flag(False, "serve streams and consumers")
+    store_dir: Path | None = file("directory in which data is kept, in jetstream/")
+    max_memory_store: int = size(
+        -1, -1, "bytes that memory streams may take; 0: none, -1: 75 % of this machine's memory"
+    )
+    max_file_store: int = size(
+        -1, -1, "bytes that file streams may take; 0: none, -1: 75 % of what is free on the disk"
+    )
+    domain: str = text("", "name of this JetStream where several are connected")
+    strict: bool = flag(True, "refuse unknown fields in API requests")
+    sync_interval: timedelta = duration(
+        SYNC_ALWAYS,
+        "how often file streams are synced; always: before each acknowledgement",
+        words={"always": SYNC_ALWAYS},
+    )
+    key: str = secret("key that file streams are encrypted with; empty: they are not")
+    prev_key: str = secret("the key before, while keys are being rotated")
+    cipher: str = word("chachapoly", CIPHERS, "how file streams are encrypted")
+    unique_tag: str = text("", "prefix of the server tag in which replicas must differ")
+    max_outstanding_catchup: int = size(
+        64 * MIB, 1, "bytes under way to replicas that catch up", zero_is_default=True
+    )
+    max_buffered_size: int = size(
+        128 * MIB, 1, "bytes of a stream that may wait to be stored", zero_is_default=True
+    )
+    max_buffered_msgs: int = whole(
+        100_000,
+        1,
+        INT32_MAX,
+        "messages of a stream that may wait to be stored",
+        zero_is_default=True,
+    )
+    request_queue_limit: int = whole(
+        10_000, 1, INT32_MAX, "API requests that may wait", zero_is_default=True
+    )
+    info_queue_limit: int = whole(
+        0, 0, INT32_MAX, "API requests for information that may wait; 0: as request_queue_limit"
+    )
+    max_concurrent_io: int = whole(
+        4096, 4, 8192, "file operations that may run at once", zero_is_default=True
+    )
+    limits: JetStreamLimits = section(
+        JetStreamLimits(),
+        partial(section_of, JetStreamLimits),
+        "bounds on what clients may ask for",
+    )
+
+    def __post_init__(self) -> None:
+        read_all(self)
+        object.__setattr__(self, "unique_tag", self.unique_tag.strip().lower())
+        if not self.info_queue_limit:
+            object.__setattr__(self, "info_queue_limit", self.request_queue_limit)
+        if not _DOMAIN_FORBIDS.isdisjoint(self.domain):
+            raise OptionsError("invalid domain name: may not contain ., * or >")
+        if self.prev_key and not self.key:
+            raise OptionsError("prev_key needs a key")
+
+    @property
+    def directory(self) -> Path:
+        """Where all of JetStream's files are; `store_dir` must have been chosen."""
+        assert self.store_dir is not None
+        return self.store_dir / DIRECTORY
+
+    @property
+    def syncs_always(self) -> bool:
+        """Whether an acknowledged message is synced."""
+        return self.sync_interval == SYNC_ALWAYS
+
+
+def read_jetstream(given: object) -> JetStreamOptions:
+    """JetStream's settings from a boolean, `enabled` or `disabled`, or a mapping, which enables it.
+
+    Raises OptionsError.
+    """
+    if isinstance(given, str):
+        if given.lower() not in _ENABLED:
+            raise OptionsError(f"must be enabled, disabled, or a mapping, not {given!r}")
+        given = _ENABLED[given.lower()]
+    if isinstance(given, bool):
+        return JetStreamOptions(enabled=given)
+    return section_of(JetStreamOptions, given, aliases=ALIASES, defaults={"enabled": True})

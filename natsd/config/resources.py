@@ -1,0 +1,52 @@
+"""What this machine gives JetStream where the settings leave it open.
+
+Source: nats-server 2.14 reference 2.8: three quarters of memory and of what is free on the disk.
+"""
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from natsd.config.jetstream_options import JetStreamOptions
+
+MEMORY_BYTES_GUESS: Final = 256 << 20
+DISK_BYTES_GUESS: Final = 1 << 40
+
+
+def default_store_dir() -> Path:
+    """Where nats-server keeps JetStream's data when nobody says where: lost with a reboot."""
+    return Path(tempfile.gettempdir(), "nats")
+
+
+def resolved(options: JetStreamOptions) -> JetStreamOptions:
+    """The same settings with every size chosen; `store_dir` must be. Asks the file system."""
+    memory, disk = options.max_memory_store, options.max_file_store
+    return replace(
+        options,
+        max_memory_store=memory if memory >= 0 else memory_bytes(),
+        max_file_store=disk if disk >= 0 else disk_bytes(options.directory),
+    )
+
+
+def memory_bytes() -> int:
+    """Three quarters of the machine's memory."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return MEMORY_BYTES_GUESS
+    return total // 4 * 3 if total > 0 else MEMORY_BYTES_GUESS
+
+
+def disk_bytes(directory: Path) -> int:
+    """Three quarters of what is free where the directory is, or will be."""
+    for place in (directory, *directory.absolute().parents):
+        try:
+            system = os.statvfs(place)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            break
+        return system.f_bavail * system.f_frsize // 4 * 3
+    return DISK_BYTES_GUESS

@@ -1,0 +1,16 @@
+"""See interest_watches.pyx."""
+
+from natsd.core.subscription cimport Subscription
+
+
+cdef class InterestWatches:
+    cdef dict callbacks        # subject NUL queue -> list of callables
+
+    cdef int add(self, bytes name, object callback) except -1
+    cdef bint drop(self, bytes name, object callback) except -1    # true: nobody watches any more
+    cdef void changed(self, Subscription sub, bint is_there) noexcept
+    cdef void all_gone(self) noexcept
+
+
+cdef bytes watch_name(bytes subject, bytes queue)
+cdef bint is_alone(Subscription sub) noexcept

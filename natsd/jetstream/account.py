@@ -1,0 +1,220 @@
+"""JetStream of one account: its streams, and every change of them.
+
+Promise
+- One change at a time of each stream; different streams change side by side. What two of them could
+  both take, subjects and room, is claimed in the same step in which it was checked.
+- A change is check → propose → apply (meta.py): what is refused was refused before anything
+  changed, and what is answered is on disk.
+- A stream that cannot be served (damaged, of a later version, unreadable) is `offline`: its files
+  stay as they are, its name is taken, and who asks for it is told why.
+
+Source: nats-server 2.14 reference 6.2, 6.15.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from natsd.accounts import Account
+from natsd.core.outlet import Outlet
+from natsd.jetstream.asset_file import mark_deleted
+from natsd.jetstream.changing import Changing
+from natsd.jetstream.claims import SubjectClaims
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.meta import Change, CreateStream, DeleteStream, UpdateStream
+from natsd.jetstream.models.account import AccountInfo, AccountLimits, ApiStats
+from natsd.jetstream.models.stream import Storage, StreamConfig
+from natsd.jetstream.names import API_LEVEL
+from natsd.jetstream.resources import check_room, release, reserve
+from natsd.jetstream.stream.config import check_create, check_update
+from natsd.jetstream.stream.files import AccountFiles
+from natsd.jetstream.stream.stream import Stream
+from natsd.jetstream.usage import Usage
+from natsd.store.disk import is_out_of_space
+from natsd.store.errors import StoreError, StoreFull
+
+if TYPE_CHECKING:
+    from natsd.jetstream.jetstream import JetStream
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ApiCounters:
+    """Requests so far, how many were answered with an error, and how many are being handled."""
+
+    total: int = 0
+    errors: int = 0
+    inflight: int = 0
+
+
+class JetStreamAccount:
+    """Made by `JetStream.enable`."""
+
+    def __init__(
+        self, jetstream: "JetStream", account: Account, limits: AccountLimits | None = None
+    ) -> None:
+        self.jetstream = jetstream
+        self.account = account
+        self.limits = limits or AccountLimits()
+        self.usage = Usage(
+            jetstream.usage,
+            memory_limit=self.limits.max_memory,
+            file_limit=self.limits.max_storage,
+        )
+        self.outlet = Outlet(jetstream.reactor, account.sublist, account.counters)
+        self.files = AccountFiles(jetstream.directory / account.name)
+        self.streams: dict[str, Stream] = {}
+        self.offline: dict[str, str] = {}
+        self.api = ApiCounters()
+        self.claims = SubjectClaims()
+        self.changing = Changing()
+
+    @property
+    def name(self) -> str:
+        """The account's."""
+        return self.account.name
+
+    # What can be asked
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name. Raises ApiError: 10059, or 10194 for one that is offline."""
+        if name in self.offline:
+            raise api_error(ErrorId.JSStreamOfflineReasonErrF, err=self.offline[name])
+        stream = self.streams.get(name)
+        if stream is None:
+            raise api_error(ErrorId.JSStreamNotFoundErr)
+        return stream
+
+    def streams_with(self, subject: str) -> list[Stream]:
+        """Those with a subject that `subject`, wildcards and all, collides with; by name."""
+        names = sorted(self.claims.owners(subject))
+        return [self.streams[name] for name in names if name in self.streams]
+
+    def count_usage(self) -> None:
+        """Have `usage` say what there is now: removals do not tell it."""
+        for stream in self.streams.values():
+            stream.ingest.count_usage()
+
+    def info(self) -> AccountInfo:
+        """Use, limits and requests: `$JS.API.INFO`."""
+        self.count_usage()
+        return AccountInfo(
+            memory=max(self.usage.memory_used, 0),
+            storage=max(self.usage.file_used, 0),
+            reserved_memory=self.usage.memory_reserved,
+            reserved_storage=self.usage.file_reserved,
+            streams=len(self.streams),
+            consumers=sum(len(stream.consumers) for stream in self.streams.values()),
+            limits=self.limits,
+            domain=self.jetstream.options.domain,
+            api=ApiStats(level=API_LEVEL, total=self.api.total, errors=self.api.errors),
+        )
+
+    # Changes: what may be refused is refused here
+
+    async def create_stream(
+        self, config: StreamConfig, *, pedantic: bool = False
+    ) -> tuple[Stream, bool]:
+        """The stream, and whether it is new; it is there already with this configuration if not.
+
+        Raises ApiError; nothing has changed then.
+        """
+        async with self.changing(config.name):
+            self._check_count(config.name)
+            config = check_create(config, self, pedantic=pedantic)
+            existing = self.streams.get(config.name)
+            if existing is not None:
+                if existing.config == config:
+                    return existing, False
+                raise api_error(ErrorId.JSStreamNameExistErr)
+            if config.name in self.offline:
+                raise api_error(ErrorId.JSStreamNameExistErr)
+            with self._claimed(config):
+                created_ns = self.jetstream.scheduler.now_ns()
+                change = CreateStream(self.name, config, created_ns)
+                await self._propose(change, ErrorId.JSStreamCreateErrF)
+            return self.streams[config.name], True
+
+    async def update_stream(self, config: StreamConfig, *, pedantic: bool = False) -> Stream:
+        """The stream, with its new configuration on disk and in force. Raises ApiError."""
+        async with self.changing(config.name):
+            stream = self.stream(config.name)
+            config = check_update(stream, config, pedantic=pedantic)
+            with self._claimed(config, stream.config):
+                change = UpdateStream(self.name, config)
+                await self._propose(change, ErrorId.JSStreamUpdateErrF)
+            return stream
+
+    async def delete_stream(self, name: str) -> None:
+        """It is gone, on disk too, with its messages and consumers. Raises ApiError."""
+        async with self.changing(name):
+            if name not in self.offline:
+                self.stream(name)
+            await self._propose(DeleteStream(self.name, name), ErrorId.JSStreamDeleteErrF)
+
+    # Changes: what was decided is carried out
+
+    async def apply(self, change: Change) -> None:
+        """See meta.py; one at a time of each stream. Raises StoreError, OSError."""
+        match change:
+            case CreateStream():
+                stream = await Stream.create(self, change.config, change.created_ns)
+                self.streams[change.config.name] = stream
+                stream.begin()
+            case UpdateStream():
+                await self.streams[change.config.name].reconfigure(change.config)
+            case DeleteStream():
+                await self._remove(change.name)
+
+    async def _remove(self, name: str) -> None:
+        """Once the mark is on disk the stream is gone, and what fails behind it waits for the next
+        start."""
+        volume, directory = self.jetstream.volume, self.files.stream(name)
+        stream = self.streams.get(name)
+        if stream is None or stream.config.storage is Storage.FILE:
+            await volume.read(mark_deleted, volume.disk, directory)
+        if stream is None:
+            del self.offline[name]
+            await volume.remove_tree(directory)
+            return
+        del self.streams[name]
+        self.claims.release(name)
+        release(self.usage, stream.config)
+        await stream.destroy()
+
+    async def _propose(self, change: Change, failure: ErrorId) -> None:
+        """Carry it out; what the disk says against it becomes an ApiError."""
+        try:
+            await self.jetstream.meta.propose(change)
+        except (StoreError, OSError) as error:
+            if isinstance(error, StoreFull) or is_out_of_space(error):
+                raise api_error(ErrorId.JSStorageResourcesExceededErr) from error
+            _logger.error("JetStream: %s: %s", change, error)
+            raise api_error(failure, err=error) from error
+
+    def _check_count(self, name: str) -> None:
+        others = len(self.streams) + len(self.offline) - (name in self.streams)
+        if 0 < self.limits.max_streams <= others:
+            raise api_error(ErrorId.JSMaximumStreamsLimitErr)
+
+    @contextmanager
+    def _claimed(self, config: StreamConfig, before: StreamConfig | None = None) -> Iterator[None]:
+        """Room and subjects are the stream's; what they were before, if this fails."""
+        check_room(self.usage, self.limits, config, before)
+        if self.claims.collide(config.subjects, but=config.name):
+            raise api_error(ErrorId.JSStreamSubjectOverlapErr)
+        held = before.subjects if before is not None else []
+        reserve(self.usage, config, before)
+        self.claims.claim(config.name, [*held, *config.subjects])
+        try:
+            yield
+        except BaseException:
+            release(self.usage, config)
+            if before is not None:
+                reserve(self.usage, before)
+            self.claims.claim(config.name, held)
+            raise
+        self.claims.claim(config.name, config.subjects)

@@ -1,0 +1,146 @@
+"""Requests about consumers.
+
+The three forms of a create differ in what the subject says:
+
+    CONSUMER.CREATE.<stream>                        no name: an ephemeral, as old clients ask for it
+    CONSUMER.DURABLE.CREATE.<stream>.<consumer>     a durable, as old clients ask for it
+    CONSUMER.CREATE.<stream>.<consumer>[.<filter>]  either; permissions can be given by filter
+
+Source: reference §6.2, §6.5; nats-server 2.14, tried.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from natsd.jetstream.api.paging import page_of
+from natsd.jetstream.api.request import NoBody, Request
+from natsd.jetstream.consumer.consumer import Consumer
+from natsd.jetstream.consumer.info import with_shown_metadata
+from natsd.jetstream.consumer.info import with_shown_metadata
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
+from natsd.jetstream.models.requests import (
+    ConsumerPauseRequest,
+    ConsumersRequest,
+    CreateConsumerRequest,
+)
+from natsd.jetstream.models.responses import (
+    ConsumerCreateResponse,
+    ConsumerDeleteResponse,
+    ConsumerInfoResponse,
+    ConsumerListResponse,
+    ConsumerNamesResponse,
+    ConsumerPauseResponse,
+)
+from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT
+
+INFOS_PER_SLICE: Final = 16
+"""Infos that are gathered before others have a turn."""
+
+
+async def create(request: Request[CreateConsumerRequest]) -> ConsumerCreateResponse:
+    """An ephemeral, named by the server unless the body names it."""
+    config = request.body.config
+    _check_stream(request)
+    _check_separators(config.name)
+    if config.durable_name:
+        raise api_error(ErrorId.JSConsumerEphemeralWithDurableNameErr)
+    return await _create(request, config)
+
+
+async def durable_create(
+    request: Request[CreateConsumerRequest],
+) -> ConsumerCreateResponse:
+    """A durable consumer."""
+    config, name = request.body.config, request.consumer
+    _check_stream(request)
+    _check_separators(name)
+    if not config.durable_name:
+        raise api_error(ErrorId.JSConsumerDurableNameNotSetErr)
+    if config.durable_name != name:
+        raise api_error(ErrorId.JSConsumerDurableNameNotMatchSubjectErr)
+    return await _create(request, config.model_copy(update={"name": name}))
+
+
+async def named_create(request: Request[CreateConsumerRequest]) -> ConsumerCreateResponse:
+    """A consumer whose name, and filter if it has one, stand in the subject."""
+    config = request.body.config
+    name, _, filter_subject = request.consumer.partition(".")
+    _check_stream(request)
+    _check_separators(name)
+    if config.durable_name and config.durable_name != name:
+        raise api_error(ErrorId.JSConsumerDurableNameNotMatchSubjectErr)
+    if filter_subject and config.filter_subjects:
+        raise api_error(ErrorId.JSConsumerMultipleFiltersNotAllowed)
+    if filter_subject and config.filter_subject != filter_subject:
+        raise api_error(ErrorId.JSConsumerCreateFilterSubjectMismatchErr)
+    return await _create(request, config.model_copy(update={"name": name}))
+
+
+async def info(request: Request[NoBody]) -> ConsumerInfoResponse:
+    """Configuration and state."""
+    consumer = _consumer(request)
+    await consumer.counted()
+    return ConsumerInfoResponse(info=with_shown_metadata(consumer.info()))
+
+
+async def names(request: Request[ConsumersRequest]) -> ConsumerNamesResponse:
+    """Names in order."""
+    chosen, page = page_of(_names(request), request.body.offset, NAMES_LIMIT)
+    return ConsumerNamesResponse(page=page, consumers=list(chosen))
+
+
+async def infos(request: Request[ConsumersRequest]) -> ConsumerListResponse:
+    """Infos in the order of names."""
+    stream = request.account.stream(request.stream)
+    chosen, page = page_of(_names(request), request.body.offset, LIST_LIMIT)
+    gathered = list[ConsumerInfo]()
+    for name in chosen:
+        consumer = stream.consumers.get(name)
+        if consumer is not None:  # it may be gone since
+            gathered.append(consumer.info())
+            if len(gathered) % INFOS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+    return ConsumerListResponse(page=page, consumers=gathered)
+
+
+async def delete(request: Request[NoBody]) -> ConsumerDeleteResponse:
+    """With all that it knew."""
+    await request.account.stream(request.stream).delete_consumer(request.consumer)
+    return ConsumerDeleteResponse(success=True)
+
+
+async def pause(request: Request[ConsumerPauseRequest]) -> ConsumerPauseResponse:
+    """No deliveries until then."""
+    return await _consumer(request).pause(request.body.pause_until)
+
+
+def _check_stream(request: Request[CreateConsumerRequest]) -> None:
+    if request.body.stream_name != request.stream:
+        raise api_error(ErrorId.JSStreamMismatchErr)
+
+
+def _check_separators(name: str) -> None:
+    if not {"/", "\\"}.isdisjoint(name):
+        raise api_error(ErrorId.JSConsumerNameContainsPathSeparatorsErr)
+
+
+async def _create(
+    request: Request[CreateConsumerRequest], config: ConsumerConfig
+) -> ConsumerCreateResponse:
+    if config.num_replicas > 1:
+        raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
+    stream, body = request.account.stream(request.stream), request.body
+    consumer = await stream.create_consumer(config, body.action, pedantic=body.pedantic)
+    return ConsumerCreateResponse(info=with_shown_metadata(consumer.info()))
+
+
+def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consumer:
+    return request.account.stream(request.stream).consumer(request.consumer)
+
+
+def _names(request: Request[ConsumersRequest]) -> Sequence[str]:
+    """All but those that are the server's own."""
+    consumers = request.account.stream(request.stream).consumers
+    return sorted(name for name, consumer in consumers.items() if not consumer.config.direct)

@@ -1,0 +1,39 @@
+"""A request as its handler gets it: who asks, about what, with which body.
+
+Source: reference §6.1.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from natsd.jetstream.models.base import Model
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
+
+B = TypeVar("B", bound=Model)
+
+
+class NoBody(Model):
+    """The body of a request that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[B]):
+    """`body` has been read and checked against its model; `arguments` are the tokens of the subject
+    that stand for the route's wildcards, the last one with all that `>` stands for."""
+
+    account: "JetStreamAccount"
+    subject: str
+    arguments: tuple[str, ...]
+    body: B
+
+    @property
+    def stream(self) -> str:
+        """The first argument: a stream's name."""
+        return self.arguments[0]
+
+    @property
+    def consumer(self) -> str:
+        """The second argument: a consumer's name."""
+        return self.arguments[1]

@@ -1,0 +1,256 @@
+"""The API's way in and out: requests arrive in an account, are read, carried out and answered.
+
+    $JS.API.STREAM.CREATE.ORDERS ──▶ route ──▶ waiting ──▶ body read ──▶ handler ──▶ answer
+
+Promise
+- Any bytes may come on any subject: the answer is what was asked for or one of the documented
+  errors. A handler that fails is logged and answered with 500; the server goes on.
+- A request without a reply subject is carried out and not answered, as nats-server does.
+- What waits is bounded, and so is what is done at once; questions never wait behind changes.
+- Requests for `$JS.<domain>.API.…` are passed on to where they are served.
+
+Source: reference §6.1, §6.2; nats-server 2.14, tried.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from natsd.accounts import Account
+from natsd.core.subject import InvalidSubject
+from natsd.core.subscription import Subscription
+from natsd.jetstream.api.answer import encode_answer
+from natsd.jetstream.api.request import Request
+from natsd.jetstream.api.table import ROUTES, Body, Route, Served
+from natsd.jetstream.api.waiting import Asset, WaitingRequests
+from natsd.jetstream.errors import ApiError, ErrorId, api_error
+from natsd.jetstream.headers import REQUIRED_API_LEVEL, header_value
+from natsd.jetstream.models.base import Model
+from natsd.jetstream.models.go_json import (
+    InvalidJson,
+    decode,
+    encode,
+    is_empty_object,
+    is_object_or_array,
+)
+from natsd.jetstream.models.response import ErrorBody, Response
+from natsd.jetstream.names import API_LEVEL, API_PREFIX, domain_api_prefix
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.jetstream import JetStream
+
+_logger = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16
+"""Changes, and questions, that are carried out at once: as many as nats-server has workers."""
+
+_DOMAIN_SPACES: Final = ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>")
+_CLIENT_SPACES: Final = ("$KV.>", "$OBJ.>")
+_NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """A request as it came."""
+
+    account: "JetStreamAccount"
+    route: Route
+    subject: str
+    reply: str | None
+    headers: bytes
+    data: bytes
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self.route.arguments(self.subject.removeprefix(f"{API_PREFIX}."))
+
+    @property
+    def asset(self) -> Asset:
+        """What it concerns, for the order in which requests are carried out."""
+        if not self.arguments:
+            return ()
+        name, *below = self.arguments[:2]
+        consumer = [below[0].partition(".")[0]] if below else []
+        return (self.account.name, name, *consumer)
+
+
+class Router:
+    """One per server; every account that JetStream serves is brought to it."""
+
+    def __init__(self, jetstream: "JetStream") -> None:
+        options = jetstream.options
+        self._jetstream = jetstream
+        self._changes = WaitingRequests(
+            options.request_queue_limit, AT_ONCE, partial(self._drop, "JetStream API queue")
+        )
+        self._infos = WaitingRequests(
+            options.info_queue_limit, AT_ONCE, partial(self._drop, "JetStream API info queue")
+        )
+        self._subscriptions: list[tuple[Account, Subscription]] = []
+        self.dropped = 0
+
+    # Accounts
+
+    def serve(self, account: "JetStreamAccount") -> None:
+        """Answer the account's requests from now on."""
+        for route in ROUTES:
+            if route.served in (Served.CHANGE, Served.INFO):
+                receive = partial(self._receive, account, route)
+                self._subscribe(account.account, f"{API_PREFIX}.{route.subject}", receive)
+        if self._jetstream.options.domain:
+            self._serve_domain(account.account, self._jetstream.options.domain)
+
+    def refuse(self, account: Account) -> None:
+        """Tell the account's clients that JetStream is not enabled for it, and what is a cluster's
+        that there is none."""
+        for route in ROUTES:
+            if route.served is not Served.ASSET:
+                refuse = partial(_refuse, account, route)
+                self._subscribe(account, f"{API_PREFIX}.{route.subject}", refuse)
+
+    async def close(self) -> None:
+        """Take no more requests; returns when those that had begun are answered."""
+        for account, subscription in self._subscriptions:
+            account.internal_client.unsubscribe(subscription)
+        self._subscriptions.clear()
+        await self._changes.close()
+        await self._infos.close()
+
+    def _subscribe(
+        self,
+        account: Account,
+        subject: str,
+        handler: Callable[[str, str | None, bytes, bytes], None],
+    ) -> None:
+        subscription = account.internal_client.subscribe(subject, handler)
+        self._subscriptions.append((account, subscription))
+
+    def _serve_domain(self, account: Account, domain: str) -> None:
+        """What the domain's name in front says is ours, as nats-server maps it."""
+        prefix = domain_api_prefix(domain)
+        for space in _DOMAIN_SPACES:
+            forward = partial(_forward, account, prefix, API_PREFIX)
+            self._subscribe(account, f"{prefix}.{space}", forward)
+        for space in _CLIENT_SPACES:
+            self._subscribe(
+                account, f"{prefix}.{space}", partial(_forward, account, f"{prefix}.", "")
+            )
+
+    # Requests
+
+    def _receive(
+        self,
+        account: "JetStreamAccount",
+        route: Route,
+        subject: str,
+        reply: str | None,
+        headers: bytes,
+        data: bytes,
+    ) -> None:
+        received = _Received(account, route, subject, reply, headers, data)
+        self._jetstream.api_counters.inflight += 1
+        if route.served is Served.INFO:
+            self._infos.add((), partial(self._answer, received))
+        else:
+            self._changes.add(received.asset, partial(self._answer, received))
+
+    def _drop(self, queue: str, count: int) -> None:
+        self.dropped += count
+        self._jetstream.api_counters.inflight -= count
+        _logger.warning("%s limit reached, dropping %d requests", queue, count)
+
+    async def _answer(self, received: _Received) -> None:
+        """Carry it out and send the answer; never raises."""
+        try:
+            response = await self._carry_out(received)
+            text = await encode_answer(response)
+            self._count(received, is_error=response.error is not None)
+            if received.reply is not None:
+                _publish(received.account.account, received.reply, text)
+        finally:
+            self._jetstream.api_counters.inflight -= 1
+
+    async def _carry_out(self, received: _Received) -> Response:
+        route = received.route
+        assert route.handler is not None
+        try:
+            _check_level(received.headers)
+            body = _read_body(route, received.data, strict=self._jetstream.options.strict)
+            request = Request(received.account, received.subject, received.arguments, body)
+            return await route.handler(request)
+        except ApiError as error:
+            return route.response(error=ErrorBody.of(error))
+        except Exception:
+            _logger.exception("JetStream: request on %s failed", received.subject)
+            failure = api_error(ErrorId.JSStreamGeneralErrorF, err="internal error")
+            return route.response(error=ErrorBody.of(failure))
+
+    def _count(self, received: _Received, *, is_error: bool) -> None:
+        for counters in (received.account.api, self._jetstream.api_counters):
+            counters.total += 1
+            counters.errors += is_error
+
+
+def _check_level(headers: bytes) -> None:
+    """Raises ApiError when the client requires more than there is."""
+    required = header_value(headers, REQUIRED_API_LEVEL)
+    if not required:
+        return
+    with contextlib.suppress(ValueError):
+        if int(required) <= API_LEVEL:
+            return
+    raise api_error(ErrorId.JSRequiredApiLevelErr)
+
+
+def _read_body(route: Route, data: bytes, *, strict: bool) -> Model:
+    """The body as the route's model; raises ApiError."""
+    match route.body:
+        case Body.EMPTY if not is_empty_object(data):
+            raise api_error(ErrorId.JSNotEmptyRequestErr)
+        case Body.MUST if is_empty_object(data):
+            raise api_error(ErrorId.JSBadRequestErr)
+        case Body.ANY | Body.EMPTY:
+            data = b""
+        case Body.MAYBE if not is_object_or_array(data):
+            data = b""
+    try:
+        return decode(route.request, data, strict=strict)
+    except InvalidJson as error:
+        raise api_error(ErrorId.JSInvalidJSONErr, err=error) from None
+
+
+def _refuse(
+    account: Account, route: Route, _subject: str, reply: str | None, _headers: bytes, _data: bytes
+) -> None:
+    needs_cluster = route.served is Served.SYSTEM
+    error_id = ErrorId.JSClusterRequiredErr if needs_cluster else ErrorId.JSNotEnabledForAccountErr
+    if reply is not None:
+        answer = route.response(error=ErrorBody.of(api_error(error_id)))
+        _publish(account, reply, encode(answer))
+
+
+def _forward(
+    account: Account,
+    prefix: str,
+    served: str,
+    subject: str,
+    reply: str | None,
+    headers: bytes,
+    data: bytes,
+) -> None:
+    """Publish it again with `served` in place of the prefix."""
+    target = served + subject.removeprefix(prefix)
+    if reply is not None and not account.sublist.has_interest(target):
+        _publish(account, reply, b"", _NO_RESPONDERS)
+        return
+    with contextlib.suppress(InvalidSubject):
+        account.internal_client.publish(target, data, reply=reply, headers=headers)
+
+
+def _publish(account: Account, reply: str, data: bytes, headers: bytes = b"") -> None:
+    with contextlib.suppress(InvalidSubject):
+        account.internal_client.publish(reply, data, headers=headers)

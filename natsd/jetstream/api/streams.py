@@ -1,0 +1,155 @@
+"""Requests about streams and their messages.
+
+What a request may not say is decided here; what a configuration may not say, in `stream/config.py`.
+
+Source: reference §6.2, §6.4; nats-server 2.14, tried.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from natsd.jetstream.api.paging import page_of
+from natsd.jetstream.api.request import NoBody, Request
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.models.requests import (
+    StreamConfigRequest,
+    StreamInfoRequest,
+    StreamListRequest,
+    StreamMsgDeleteRequest,
+    StreamMsgGetRequest,
+    StreamNamesRequest,
+    StreamPurgeRequest,
+)
+from natsd.jetstream.models.response import Paged
+from natsd.jetstream.models.responses import (
+    StreamCreateResponse,
+    StreamDeleteResponse,
+    StreamInfoResponse,
+    StreamListResponse,
+    StreamMsgDeleteResponse,
+    StreamMsgGetResponse,
+    StreamNamesResponse,
+    StreamPurgeResponse,
+    StreamUpdateResponse,
+)
+from natsd.jetstream.models.stream import StreamInfo
+from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT, SUBJECT_DETAILS_LIMIT
+from natsd.jetstream.stream.metadata import with_shown_metadata
+from natsd.jetstream.stream.stream import names_one_message
+
+INFOS_PER_SLICE: Final = 16
+"""Infos that are gathered before others have a turn."""
+
+
+async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:
+    """A new stream, or one that is there already with the same configuration."""
+    config = request.body.config
+    _check_name(request.stream, config.name)
+    if not {"/", "\\"}.isdisjoint(config.name):
+        raise api_error(ErrorId.JSStreamNameContainsPathSeparatorsErr)
+    if config.sealed:
+        text = "stream configuration for create can not be sealed"
+        raise api_error(ErrorId.JSStreamInvalidConfigF, err=text)
+    if config.mirror_direct and config.mirror is None:
+        text = "stream has no mirror but does have mirror direct"
+        raise api_error(ErrorId.JSStreamInvalidConfigF, err=text)
+    stream, _ = await request.account.create_stream(config, pedantic=request.body.pedantic)
+    created = with_shown_metadata(await stream.info())
+    return StreamCreateResponse(
+        info=created, did_create=True
+    )  # nats-server says so of old ones too
+
+
+async def update(request: Request[StreamConfigRequest]) -> StreamUpdateResponse:
+    """Another configuration."""
+    config = request.body.config
+    _check_name(request.stream, config.name)
+    stream = await request.account.update_stream(config, pedantic=request.body.pedantic)
+    return StreamUpdateResponse(info=with_shown_metadata(await stream.info()))
+
+
+async def info(request: Request[StreamInfoRequest]) -> StreamInfoResponse:
+    """Configuration and state, with messages per subject if a filter asks for them."""
+    body, stream = request.body, request.account.stream(request.stream)
+    offset = max(body.offset, 0)
+    found, total = await stream.info_page(
+        deleted_details=body.deleted_details, subjects_filter=body.subjects_filter, offset=offset
+    )
+    page = Paged(total=total, offset=offset, limit=SUBJECT_DETAILS_LIMIT) if total else Paged()
+    return StreamInfoResponse(page=page, info=with_shown_metadata(found))
+
+
+async def names(request: Request[StreamNamesRequest]) -> StreamNamesResponse:
+    """Names in order."""
+    chosen, page = page_of(_names(request, request.body.subject), request.body.offset, NAMES_LIMIT)
+    return StreamNamesResponse(page=page, streams=list(chosen))
+
+
+async def infos(request: Request[StreamListRequest]) -> StreamListResponse:
+    """Infos in the order of names; what cannot be served is named with the reason."""
+    account = request.account
+    matching = _names(request, request.body.subject)
+    rest, page = page_of(matching, request.body.offset, len(matching))
+    gathered, offline = list[StreamInfo](), dict[str, str]()
+    for name in rest:
+        if name in account.offline:
+            offline[name] = account.offline[name]
+        elif name in account.streams:  # it may be gone since
+            gathered.append(await account.streams[name].info())
+            if len(gathered) % INFOS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+        if len(gathered) == LIST_LIMIT:
+            break
+    return StreamListResponse(
+        page=page.model_copy(update={"limit": LIST_LIMIT}),
+        streams=gathered,
+        missing=list(offline),
+        offline=offline,
+    )
+
+
+async def delete(request: Request[NoBody]) -> StreamDeleteResponse:
+    """With all its messages and consumers."""
+    await request.account.delete_stream(request.stream)
+    return StreamDeleteResponse(success=True)
+
+
+async def purge(request: Request[StreamPurgeRequest]) -> StreamPurgeResponse:
+    """All messages, or those that the body says."""
+    body = request.body
+    if body.seq and body.keep:
+        raise api_error(ErrorId.JSBadRequestErr)
+    stream = request.account.stream(request.stream)
+    purged = await stream.purge(body.filter, body.seq, body.keep)
+    return StreamPurgeResponse(success=True, purged=purged)
+
+
+async def msg_get(request: Request[StreamMsgGetRequest]) -> StreamMsgGetResponse:
+    """One message."""
+    if not names_one_message(request.body):
+        raise api_error(ErrorId.JSBadRequestErr)
+    stream = request.account.stream(request.stream)
+    return StreamMsgGetResponse(message=await stream.get_message(request.body))
+
+
+async def msg_delete(request: Request[StreamMsgDeleteRequest]) -> StreamMsgDeleteResponse:
+    """One message, and its bytes on disk unless the body says otherwise."""
+    stream = request.account.stream(request.stream)
+    await stream.delete_message(request.body.seq, erase=not request.body.no_erase)
+    return StreamMsgDeleteResponse(success=True)
+
+
+def _check_name(in_subject: str, in_body: str) -> None:
+    if in_subject != in_body:
+        raise api_error(ErrorId.JSStreamMismatchErr)
+
+
+def _names(
+    request: Request[StreamNamesRequest] | Request[StreamListRequest], subject: str
+) -> Sequence[str]:
+    """All names, or those of streams with a subject that meets this one."""
+    account = request.account
+    if subject:
+        return [stream.name for stream in account.streams_with(subject)]
+    return sorted({*account.streams, *account.offline})

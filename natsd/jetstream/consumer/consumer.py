@@ -1,0 +1,316 @@
+"""A consumer: its configuration, the engine that delivers, and who may talk to it.
+
+    $JS.API.CONSUMER.MSG.NEXT.<s>.<c> ─▶ pull sink ──┐
+    $JS.ACK.<s>.<c>.> ────────────────▶ ack sink ────┼─▶ engine ──▶ deliver subject, or inboxes
+    $JS.FC.<s>.<c>.* ─────────────────▶ flow control ┘      │
+                                                            └──▶ store: what was delivered and acked
+
+Promise
+- `config` is what is on disk; it changes as a whole, and is in force when `update` returns.
+- A push consumer learns of its listeners from the SubList, a pull consumer of its requests from the
+  engine; nobody polls. One alarm per consumer says when its disuse is to be looked at.
+- Once it ends (`delete`, `abandon`, `close`) it receives and sends nothing more.
+
+Made by lifecycle.py. Source: reference §6.5, §6.6, §6.8 to §6.10.
+"""
+
+import asyncio
+import hashlib
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from natsd.core.subscription import Sink, Subscription
+from natsd.jetstream.asset_file import write_asset
+from natsd.jetstream.consumer import files
+from natsd.jetstream.consumer.changes import check_update, with_required_level
+from natsd.jetstream.consumer.config import is_push
+from natsd.jetstream.consumer.engine import CONSUMER_DELETED, SERVER_SHUTDOWN, ConsumerEngine
+from natsd.jetstream.consumer.engine_settings import engine_settings
+from natsd.jetstream.consumer.events import ConsumerEvents
+from natsd.jetstream.consumer.files import ConsumerAsset
+from natsd.jetstream.consumer.inactivity import (
+    Threshold,
+    busy_until_ns,
+    looks_again_at,
+    with_threshold,
+)
+from natsd.jetstream.consumer.info import consumer_info
+from natsd.jetstream.consumer.start_position import StartPosition
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerInfo
+from natsd.jetstream.models.responses import ConsumerPauseResponse
+from natsd.jetstream.names import ack_subjects, flow_control_subject, pull_subject
+from natsd.jetstream.scheduler import Alarm
+from natsd.store.consumer_store import ConsumerStore
+from natsd.store.errors import StoreError
+from natsd.store.memory_consumer_store import MemoryConsumerStore
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+
+_logger = logging.getLogger(__name__)
+
+_SID: Final = b"0"
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def short_hash(data: bytes) -> str:
+    """Eight letters and digits: nats-server's, since acks name the account by it (§6.8)."""
+    digest = hashlib.sha256(data).digest()
+    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:8])
+
+
+class Consumer:
+    """`begin` makes it deliver; `directory` is None for one that lives in memory."""
+
+    def __init__(
+        self,
+        stream: "Stream",
+        name: str,
+        asset: ConsumerAsset,
+        store: ConsumerStore | MemoryConsumerStore,
+        directory: Path | None,
+    ) -> None:
+        jetstream = stream.jetstream
+        self.stream = stream
+        self.name = name
+        self.config = asset.config
+        self.created_ns = asset.created
+        self.store = store
+        self.directory = directory
+        self._resume = asset.resume
+        self._random_bytes = jetstream.random_bytes
+        self._scheduler = jetstream.scheduler
+        self._sublist = stream.account.account.sublist
+        self.engine = ConsumerEngine(
+            stream.core,
+            name,
+            engine_settings(self.config, stream.config),
+            store,
+            ConsumerEvents(
+                stream.account.account,
+                stream.config.name,
+                name,
+                domain=jetstream.options.domain,
+                clock=self._scheduler.now_ns,
+                random_bytes=self._random_bytes,
+            ),
+        )
+        self._subscriptions: list[Subscription] = []
+        self._watched = ("", "")  # the deliver subject and group whose listeners are told of
+        self._used_ns = 0
+        self._threshold = Threshold(0)
+        self._alarm = Alarm(self._scheduler, self._look_for_use)
+        self._is_ended = False
+        self._changing = asyncio.Lock()
+        self._removal: asyncio.Task[None] | None = None
+
+    # Life
+
+    def begin(self, start: StartPosition) -> None:
+        """Deliver, and take requests and acknowledgements."""
+        self._subscribe()
+        self.engine.start(start.sequence, start.last_per_subject, start.resume)
+        self._pause_until(self.config.pause_until)
+        self._watch()
+        self._begin_counting_disuse()
+
+    async def delete(self) -> None:
+        """It is gone, on disk too; waiting requests are told. Raises ApiError."""
+        if self._is_ended:
+            return
+        self._end(CONSUMER_DELETED)
+        try:
+            if self.directory is not None:
+                volume = self.stream.jetstream.volume
+                await volume.read(files.mark_removed, volume.disk, self.directory)
+            await self.store.delete()
+            if self.directory is not None:
+                await volume.remove_tree(self.directory)
+        except (StoreError, OSError) as error:
+            _logger.error("JetStream: %s is not removed: %s", self, error)
+            raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
+
+    async def abandon(self) -> None:
+        """It is gone; its stream removes its files."""
+        if self._is_ended:
+            return
+        self._end(CONSUMER_DELETED)
+        try:
+            await self.store.delete()
+        except (StoreError, OSError) as error:
+            _logger.error("JetStream: %s: %s", self, error)
+
+    async def close(self) -> None:
+        """All that it knows is on disk."""
+        if self._is_ended:
+            return
+        self._end(SERVER_SHUTDOWN)
+        try:
+            await self.store.close()
+        except (StoreError, OSError) as error:
+            _logger.error("JetStream: %s: %s", self, error)
+
+    def _end(self, status: str) -> None:
+        self._is_ended = True
+        self._alarm.cancel()
+        self._unwatch()
+        for subscription in self._subscriptions:
+            self._sublist.remove(subscription)
+            subscription.detach()
+        self._subscriptions.clear()
+        self.engine.stop(status)
+        if self.stream.consumers.get(self.name) is self:
+            del self.stream.consumers[self.name]
+
+    def _subscribe(self) -> None:
+        stream, config, engine = self.stream.config.name, self.config, self.engine
+        self._listen(pull_subject(stream, self.name), engine.pull_sink)
+        if config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL):
+            account = short_hash(self.stream.account.account.name.encode())
+            domain = self.stream.jetstream.options.domain
+            for subject in ack_subjects(stream, self.name, domain, account):
+                self._listen(subject, engine.ack_sink)
+        if config.flow_control:
+            self._listen(flow_control_subject(stream, self.name), engine.flow_control_sink)
+
+    def _listen(self, subject: str, sink: Sink) -> None:
+        subscription = Subscription(subject, sid=_SID, sink=sink)
+        self._subscriptions.append(subscription)
+        self._sublist.insert(subscription)
+
+    # Changes
+
+    async def update(self, config: ConsumerConfig) -> None:
+        """Take a configuration that is complete and checked; on disk and in force on return.
+
+        Raises ApiError if the old one cannot become the new one.
+        """
+        async with self._changing:
+            await self._replace(config)
+
+    async def pause(self, until_ns: int) -> ConsumerPauseResponse:
+        """Deliver nothing before that time; one in the past resumes. On disk on return."""
+        async with self._changing:
+            config = self.config.model_copy(update={"pause_until": until_ns})
+            await self._replace(with_required_level(config))
+        remaining_ns = max(until_ns - self._scheduler.now_ns(), 0)
+        return ConsumerPauseResponse(
+            paused=remaining_ns > 0, pause_until=until_ns, pause_remaining=remaining_ns
+        )
+
+    async def _replace(self, config: ConsumerConfig) -> None:
+        if self._is_ended:
+            raise api_error(ErrorId.JSConsumerDoesNotExist)
+        check_update(self.config, config, is_bound=self._is_bound())
+        config = with_threshold(config)
+        if config == self.config:
+            return
+        await self._write(config)
+        if self._is_ended:
+            raise api_error(ErrorId.JSConsumerDoesNotExist)
+        before, self.config = self.config, config
+        self.engine.configure(engine_settings(config, self.stream.config))
+        if before.pause_until != config.pause_until:
+            self._pause_until(config.pause_until)
+        self._watch()
+        if (before.inactive_threshold, before.durable_name) != (
+            config.inactive_threshold,
+            config.durable_name,
+        ):
+            self._begin_counting_disuse()
+
+    async def _write(self, config: ConsumerConfig) -> None:
+        if self.directory is None:
+            return
+        asset = ConsumerAsset(config=config, created=self.created_ns, resume=self._resume)
+        volume = self.stream.jetstream.volume
+        try:
+            await volume.read(write_asset, volume.disk, self.directory, asset)
+        except OSError as error:
+            _logger.error("JetStream: %s is not changed: %s", self, error)
+            raise api_error(ErrorId.JSConsumerStoreFailedErrF, err=error) from error
+
+    def _pause_until(self, until_ns: int) -> None:
+        if until_ns > self._scheduler.now_ns():
+            self.engine.pause(until_ns)
+        else:
+            self.engine.resume()
+
+    # Interest in the deliver subject, and disuse
+
+    def _is_bound(self) -> bool:
+        subject = self.config.deliver_subject
+        return bool(subject) and self._sublist.has_interest(subject)
+
+    def _watch(self) -> None:
+        """Hear of listeners on the deliver subject there is now."""
+        watched = (self.config.deliver_subject, self.config.deliver_group)
+        if not is_push(self.config) or watched == self._watched:
+            return
+        self._unwatch()
+        self._watched = watched
+        subject, group = watched
+        is_there = self._sublist.watch(subject, self._listened_to, queue=group or None)
+        self._listened_to(is_there)
+
+    def _unwatch(self) -> None:
+        subject, group = self._watched
+        if subject:
+            self._sublist.unwatch(subject, self._listened_to, queue=group or None)
+            self._watched = ("", "")
+
+    def _listened_to(self, is_there: bool) -> None:
+        """Called by the SubList: the first listener has come, or the last one has gone."""
+        self.engine.set_push_interest(is_there)
+        if is_there:
+            self._alarm.cancel()
+        else:
+            self._count_disuse()
+
+    def _begin_counting_disuse(self) -> None:
+        """It is new, or its threshold is."""
+        chance = int.from_bytes(self._random_bytes(4))
+        self._threshold = Threshold.of(self.config, chance)
+        self._alarm.cancel()
+        if not is_push(self.config) or not self.engine.is_active:
+            self._count_disuse()
+
+    def _count_disuse(self) -> None:
+        self._used_ns = self._scheduler.now_ns()
+        if self._threshold.span_ns > 0:
+            self._alarm.set(self._used_ns + self._threshold.span_ns)
+
+    def _look_for_use(self, now_ns: int) -> None:
+        """The threshold is over since the last look."""
+        if self._is_ended or (is_push(self.config) and self.engine.is_active):
+            return
+        busy_ns = 0 if is_push(self.config) else busy_until_ns(self.store.state(), self.config)
+        due_ns = looks_again_at(self._threshold, self._used_ns, self.engine, busy_ns, now_ns=now_ns)
+        if due_ns:
+            self._alarm.set(due_ns)
+        else:
+            self._removal = asyncio.get_running_loop().create_task(self._remove_unused())
+
+    async def _remove_unused(self) -> None:
+        try:
+            await self.stream.delete_consumer(self.name, only=self)
+        except Exception:
+            _logger.exception("JetStream: %s is unused and could not be removed", self)
+
+    # What can be asked
+
+    def info(self) -> ConsumerInfo:
+        """As of now; raises ApiError 10014 when it has ended."""
+        if self._is_ended:
+            raise api_error(ErrorId.JSConsumerNotFoundErr)
+        return consumer_info(self, self._scheduler.now_ns())
+
+    async def counted(self) -> None:
+        """Returns once `info` is exact: the engine may be counting what is pending."""
+        await self.engine.counted()
+
+    def __repr__(self) -> str:
+        account = self.stream.account.account.name
+        return f"consumer {account} > {self.stream.config.name} > {self.name}"

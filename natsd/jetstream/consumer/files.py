@@ -1,0 +1,119 @@
+"""A consumer on disk, and how it comes and goes there.
+
+    <stream>/obs/<consumer>/  state/          what was delivered and acked (consumer_store.py)
+                              state.damaged/  states that were found damaged, as they were found
+                              meta.json       the consumer is; written last
+                              meta.deleted    it is deleted: what else is here is to be removed
+    <stream>/obs.damaged/<consumer>/          set aside at a start
+
+Promise
+- A consumer is there from the moment `meta.json` is on disk to the moment it is renamed; a crash
+  before or behind leaves a directory that the next start removes.
+- What is damaged, or of a later version, is moved, never deleted.
+
+Everything here blocks, and raises OSError.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from natsd.jetstream.asset_file import (
+    ASSET_FILE,
+    AssetDamaged,
+    mark_deleted,
+    read_asset,
+)
+from natsd.jetstream.models.base import Model, TimeNs, Uint64
+from natsd.jetstream.models.consumer import ConsumerConfig
+from natsd.store.disk import Disk, make_directories
+
+CONSUMERS: Final = "obs"
+STATE: Final = "state"
+STATE_DAMAGED: Final = "state.damaged"
+DAMAGED: Final = "obs.damaged"
+
+
+class ConsumerAsset(Model):
+    """What `meta.json` of a consumer says.
+
+    `resume`: up to here it delivers only the last message of each subject (start_position.py).
+    """
+
+    config: ConsumerConfig
+    created: TimeNs
+    resume: Uint64 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundConsumer:
+    """A directory that holds a consumer; `why_not`: it cannot be served, in one line."""
+
+    directory: Path
+    asset: ConsumerAsset | None
+    why_not: str = ""
+
+    @property
+    def name(self) -> str:
+        """The directory's, which is the consumer's."""
+        return self.directory.name
+
+
+def consumer_directory(stream_directory: Path, name: str) -> Path:
+    """Of a name that was checked to be one."""
+    return stream_directory / CONSUMERS / name
+
+
+def find_consumers(disk: Disk, stream_directory: Path) -> list[FoundConsumer]:
+    """The consumers of a stream, in order of their names; what is left of others is removed."""
+    parent = stream_directory / CONSUMERS
+    if not disk.exists(parent):
+        return []
+    found = [look_at(disk, parent / name) for name in sorted(disk.listdir(parent))]
+    return [consumer for consumer in found if consumer is not None]
+
+
+def look_at(disk: Disk, directory: Path) -> FoundConsumer | None:
+    """What stands in a consumer's directory; None: nothing that counts, and it is removed."""
+    if not disk.exists(directory / ASSET_FILE):
+        remove(disk, directory)
+        return None
+    try:
+        return FoundConsumer(directory, read_asset(disk, directory, ConsumerAsset))
+    except AssetDamaged as error:
+        return FoundConsumer(directory, None, str(error))
+
+
+def mark_removed(disk: Disk, directory: Path) -> None:
+    """The consumer is deleted, whatever is still there of it; on disk on return."""
+    if disk.exists(directory / ASSET_FILE):
+        mark_deleted(disk, directory)
+
+
+def remove(disk: Disk, directory: Path) -> None:
+    """All of a consumer that is deleted, or was never there; on disk on return."""
+    disk.rmtree(directory)
+    disk.sync_dir(directory.parent)
+
+
+def set_aside(disk: Disk, directory: Path) -> Path:
+    """Put a consumer's directory where no start looks for consumers; where it is now."""
+    return _move(disk, directory, directory.parent.parent / DAMAGED)
+
+
+def set_state_aside(disk: Disk, state: Path) -> Path:
+    """Put a consumer's state where no start looks for it; where it is now."""
+    return _move(disk, state, state.with_name(STATE_DAMAGED))
+
+
+def _move(disk: Disk, directory: Path, into: Path) -> Path:
+    """Under the first free name; on disk on return."""
+    make_directories(disk, into)
+    target, number = into / directory.name, 0
+    while disk.exists(target):
+        number += 1
+        target = into / f"{directory.name}.{number}"
+    disk.rename(directory, target)
+    disk.sync_dir(into)
+    disk.sync_dir(directory.parent)
+    return target

@@ -1,0 +1,51 @@
+"""What is told about a consumer. Source: reference §6.6; nats-server's infoWithSnap."""
+
+from typing import TYPE_CHECKING
+
+from natsd.jetstream.consumer.config import is_push
+from natsd.jetstream.models.consumer import ConsumerInfo, SequenceInfo
+from natsd.jetstream.names import API_LEVEL, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
+from natsd.version import NATS_VERSION
+
+if TYPE_CHECKING:
+    from natsd.jetstream.consumer.consumer import Consumer
+
+
+def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
+    """As of now; `num_pending` is exact unless the engine is counting (`Consumer.counted`)."""
+    config, engine = consumer.config, consumer.engine
+    engine.check_requests()
+    delivered, floor = engine.delivered(), engine.ack_floor()
+    pause_ns = max(config.pause_until - now_ns, 0)
+    return ConsumerInfo(
+        stream_name=consumer.stream.config.name,
+        name=consumer.name,
+        created=consumer.created_ns,
+        config=config,
+        delivered=SequenceInfo(
+            consumer_seq=delivered.consumer,
+            stream_seq=delivered.stream,
+            last_active=engine.last_delivered_ns,
+        ),
+        ack_floor=SequenceInfo(
+            consumer_seq=floor.consumer, stream_seq=floor.stream, last_active=engine.last_ack_ns
+        ),
+        num_ack_pending=engine.num_ack_pending,
+        # A message that may be delivered once is never redelivered, whatever the state remembers.
+        num_redelivered=0 if config.max_deliver == 1 else engine.num_redelivered,
+        num_waiting=engine.num_waiting,
+        num_pending=engine.num_pending,
+        push_bound=is_push(config) and engine.is_active,
+        paused=pause_ns > 0,
+        pause_remaining=pause_ns,
+        ts=now_ns,
+    )
+
+
+def with_shown_metadata(info: ConsumerInfo) -> ConsumerInfo:
+    """The info as requests about one consumer are answered: with the server's version and level."""
+    if info.config is None:
+        return info
+    shown = {SERVER_VERSION_KEY: NATS_VERSION, SERVER_LEVEL_KEY: str(API_LEVEL)}
+    config = info.config.model_copy(update={"metadata": info.config.metadata | shown})
+    return info.model_copy(update={"config": config})

@@ -1,0 +1,342 @@
+"""How consumers come, change, and come back after a restart.
+
+    check   rules, limits, name, start position, time: a NewConsumer        decide
+      │
+    propose one server: applied at once
+      │
+    apply   files, engine, subscriptions: reads no clock, refuses nothing   apply_create
+
+Promise
+- What is refused was refused before anything changed; what is answered is on disk.
+- One change at a time of the consumers of a stream: the stream sees to that.
+- A restart loses no consumer for another's damage: one that cannot be read is reported, the others
+  come back where they were. What a consumer was ahead of its stream is undone.
+
+Source: reference §6.2, §6.5; nats-server's addConsumerWithAssignment.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from natsd.jetstream.asset_file import write_asset
+from natsd.jetstream.consumer import files
+from natsd.jetstream.consumer.admission import (
+    check_room,
+    check_work_queue,
+    check_work_queue_update,
+)
+from natsd.jetstream.consumer.changes import is_same, with_required_level
+from natsd.jetstream.consumer.config import check_config, filters_of
+from natsd.jetstream.consumer.consumer import Consumer, short_hash
+from natsd.jetstream.consumer.defaults import Ceilings, with_defaults
+from natsd.jetstream.consumer.engine_settings import store_options
+from natsd.jetstream.consumer.files import ConsumerAsset, FoundConsumer
+from natsd.jetstream.consumer.inactivity import with_threshold
+from natsd.jetstream.consumer.start_position import (
+    StartPosition,
+    find_last_per_subject,
+    find_start,
+)
+from natsd.jetstream.errors import ApiError, ErrorId, api_error
+from natsd.jetstream.models.consumer import AckPolicy, ConsumerAction, ConsumerConfig
+from natsd.jetstream.models.stream import Retention
+from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
+from natsd.store.consumer_store import ConsumerStore
+from natsd.store.disk import is_out_of_space
+from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
+from natsd.store.memory_consumer_store import MemoryConsumerStore
+from natsd.store.reconcile import cut_back
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+
+_logger = logging.getLogger(__name__)
+
+NAME_SEED_BYTES: Final = 16
+RECOVERED_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class NewConsumer:
+    """All that was decided of a consumer that is to come."""
+
+    name: str
+    config: ConsumerConfig
+    created_ns: int
+    start: StartPosition
+
+
+async def create(
+    stream: "Stream", config: ConsumerConfig, action: str = "", *, pedantic: bool = False
+) -> Consumer:
+    """The consumer, new or updated; `action` "create" or "update" allows only one of the two.
+
+    Its files are on disk. Raises ApiError; nothing has changed then.
+    """
+    config = _as_sourcing(config, stream)
+    existing = stream.consumers.get(config.durable_name or config.name)
+    if existing is not None:
+        config = _with_kept_fields(config, existing.config)
+    ceilings = _ceilings(stream)
+    config = with_defaults(with_required_level(config), stream.config, ceilings, pedantic=pedantic)
+    check_config(config, stream.config, ceilings)
+    if existing is not None:
+        await update(existing, config, action)
+        return existing
+    if action == ConsumerAction.UPDATE:
+        raise api_error(ErrorId.JSConsumerDoesNotExist)
+    return await apply_create(stream, await decide(stream, config))
+
+
+async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -> None:
+    """Give a consumer another configuration, complete and checked. Raises ApiError."""
+    stream = consumer.stream
+    if action == ConsumerAction.CREATE and not is_same(config, consumer.config):
+        raise api_error(ErrorId.JSConsumerAlreadyExists)
+    check_work_queue_update(consumer.name, config, stream.config, _configs(stream))
+    await consumer.update(config)
+
+
+async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
+    """Whether a new consumer may come, what it is called and where it begins. Raises ApiError."""
+    others = _configs(stream)
+    check_room(stream.config, stream.account.limits.max_consumers, others)
+    check_work_queue(config, stream.config, others)
+    name = config.durable_name or config.name or _new_name(stream)
+    if config.durable_name and byte_length(name) > NAME_BYTES_MAX:
+        raise api_error(ErrorId.JSConsumerNameTooLongErrF, max=NAME_BYTES_MAX)
+    if byte_length(name) > NAME_BYTES_MAX or not _is_text(name):
+        raise _store_failed()  # nats-server leaves this to the file system
+    start = await find_start(
+        config,
+        stream.store,
+        stream.core.log,
+        stream.core.visible,
+        max_msgs_per_subject=stream.config.max_msgs_per_subject,
+    )
+    created_ns = stream.jetstream.scheduler.now_ns()
+    return NewConsumer(name, with_threshold(config), created_ns, start)
+
+
+async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
+    """Make what was decided; on disk on return. Raises ApiError when there is no room on disk."""
+    is_filed = stream.is_filed and not (new.config.mem_storage or new.config.direct)
+    directory = files.consumer_directory(stream.directory, new.name) if is_filed else None
+    asset = ConsumerAsset(config=new.config, created=new.created_ns, resume=new.start.resume)
+    store: ConsumerStore | MemoryConsumerStore
+    if directory is None:
+        store = MemoryConsumerStore(store_options(new.config))
+        store.set_starting_sequence(new.start.sequence - 1)
+    else:
+        try:
+            store = await _create_files(stream, directory, asset, new.start)
+        except (StoreError, OSError) as error:
+            _logger.error("JetStream: consumer %s: %s", directory, error)
+            raise _no_files(error) from error
+    consumer = Consumer(stream, new.name, asset, store, directory)
+    stream.consumers[new.name] = consumer
+    consumer.begin(new.start)
+    await consumer.counted()
+    return consumer
+
+
+async def _create_files(
+    stream: "Stream", directory: Path, asset: ConsumerAsset, start: StartPosition
+) -> ConsumerStore:
+    """The state first, then the file that says that the consumer is there."""
+    volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
+    if await volume.read(volume.disk.exists, directory):
+        await volume.remove_tree(directory)  # what a crash or a full disk left
+    store = await ConsumerStore.create(
+        volume,
+        directory / files.STATE,
+        store_options(asset.config),
+        random_bytes,
+        starting=start.sequence - 1,
+    )
+    try:
+        await volume.read(write_asset, volume.disk, directory, asset)
+    except BaseException:
+        await store.delete()
+        raise
+    return store
+
+
+# After a restart
+
+
+async def recover_all(stream: "Stream") -> None:
+    """Bring back the consumers that the stream's directory holds; some at a time."""
+    volume = stream.jetstream.volume
+    found = await volume.read(files.find_consumers, volume.disk, stream.directory)
+    turns = asyncio.Semaphore(RECOVERED_AT_ONCE)
+
+    async def bring_back(consumer: FoundConsumer) -> None:
+        async with turns:
+            await recover(stream, consumer)
+
+    await asyncio.gather(*(bring_back(consumer) for consumer in found))
+
+
+async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
+    """The consumer as it was, delivering; None: it cannot be served, which is reported.
+
+    A damaged configuration is set aside. Without one, a damaged state begins anew, where the
+    consumer began when it was created: what it delivers twice was never lost.
+    """
+    if found.asset is None:
+        await _set_aside(stream, found)
+        return None
+    try:
+        store, start = await _open_files(stream, found, found.asset)
+    except (StoreError, OSError) as error:
+        _logger.error("JetStream: %s cannot be opened: %s", found.directory, error)
+        return None
+    consumer = Consumer(stream, found.name, found.asset, store, found.directory)
+    _report(consumer, store)
+    _fit(consumer)
+    stream.consumers[found.name] = consumer
+    consumer.begin(start or await _continued(consumer, found.asset.resume))
+    return consumer
+
+
+async def _open_files(
+    stream: "Stream", found: FoundConsumer, asset: ConsumerAsset
+) -> tuple[ConsumerStore, StartPosition | None]:
+    """The consumer's state; where it begins, if it has to begin anew."""
+    volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
+    state, options = found.directory / files.STATE, store_options(asset.config)
+    try:
+        return await ConsumerStore.open(volume, state, options, random_bytes), None
+    except ConsumerStateDamaged as error:
+        _logger.error("JetStream: %s; %s begins anew", error, found.name)
+    if await volume.read(volume.disk.exists, state):
+        aside = await volume.read(files.set_state_aside, volume.disk, state)
+        _logger.error("JetStream: the state of %s is set aside as %s", found.name, aside)
+    core = stream.core
+    end = min(await stream.store.sequence_at(asset.created) - 1, core.visible)
+    start = await find_start(
+        asset.config,
+        stream.store,
+        core.log,
+        end,
+        max_msgs_per_subject=stream.config.max_msgs_per_subject,
+    )
+    starting = start.sequence - 1
+    store = await ConsumerStore.create(volume, state, options, random_bytes, starting=starting)
+    return store, start
+
+
+def _report(consumer: Consumer, store: ConsumerStore) -> None:
+    for damage in store.recovery.damage:
+        _logger.warning("JetStream: %s: %s", consumer, damage)
+    if store.recovery.set_aside is not None:
+        _logger.warning("JetStream: %s: set aside as %s", consumer, store.recovery.set_aside)
+
+
+def _fit(consumer: Consumer) -> None:
+    """What the consumer knows of messages that the stream does not have is undone."""
+    core, store = consumer.stream.core, consumer.store
+    fitting = cut_back(store.state(), core.log.last_sequence, core.log.has)
+    for change in fitting.changes:
+        _logger.warning("JetStream: %s: %s", consumer, change)
+    if fitting.changes:
+        store.force_update(fitting.state)
+
+
+async def _continued(consumer: Consumer, resume: int) -> StartPosition:
+    """Where it goes on; within the last messages of the subjects, if it had not left these."""
+    core, delivered = consumer.stream.core, consumer.store.tracker.delivered_stream
+    if delivered >= min(resume, core.visible):
+        return StartPosition(delivered + 1)
+    return await find_last_per_subject(
+        filters_of(consumer.config), core.store, core.log, resume, behind=delivered
+    )
+
+
+async def _set_aside(stream: "Stream", found: FoundConsumer) -> None:
+    _logger.error("JetStream: consumer of %s: %s", stream.config.name, found.why_not)
+    volume = stream.jetstream.volume
+    try:
+        aside = await volume.read(files.set_aside, volume.disk, found.directory)
+    except OSError as error:
+        _logger.error("JetStream: %s stays where it is: %s", found.directory, error)
+    else:
+        _logger.error("JetStream: consumer %s is set aside as %s", found.name, aside)
+
+
+# Steps of `create`
+
+
+def _as_sourcing(config: ConsumerConfig, stream: "Stream") -> ConsumerConfig:
+    """A consumer of another server's source: durable where messages wait for it (§6.12)."""
+    if not (config.direct and config.sourcing and config.name):
+        return config
+    if stream.config.retention is Retention.LIMITS:
+        name = f"{config.name}-{_random_name(stream)}"
+        return config.model_copy(update={"name": name})
+    return config.model_copy(
+        update={
+            "direct": False,
+            "durable_name": config.name,
+            "ack_policy": AckPolicy.FLOW_CONTROL,
+            "ack_wait": 0,
+            "max_deliver": 0,
+            "inactive_threshold": 0,
+        }
+    )
+
+
+def _with_kept_fields(config: ConsumerConfig, old: ConsumerConfig) -> ConsumerConfig:
+    """A request to create does not change these; a pause has its own request."""
+    kept = {"pause_until": old.pause_until}
+    if config.sourcing and config.durable_name:
+        fields = ("deliver_policy", "opt_start_seq", "opt_start_time")
+        kept |= {field: getattr(old, field) for field in fields}
+    return config.model_copy(update=kept)
+
+
+def _configs(stream: "Stream") -> dict[str, ConsumerConfig]:
+    return {name: consumer.config for name, consumer in stream.consumers.items()}
+
+
+def _ceilings(stream: "Stream") -> Ceilings:
+    limits = stream.jetstream.options.limits
+    return Ceilings(
+        max_ack_pending=limits.max_ack_pending,
+        max_request_batch=limits.max_request_batch,
+        account_max_ack_pending=stream.account.limits.max_ack_pending,
+    )
+
+
+def _new_name(stream: "Stream") -> str:
+    while True:
+        name = _random_name(stream)
+        if name not in stream.consumers:
+            return name
+
+
+def _random_name(stream: "Stream") -> str:
+    return short_hash(stream.jetstream.random_bytes(NAME_SEED_BYTES))
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file can be called that."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_files(error: Exception) -> ApiError:
+    if isinstance(error, StoreFull) or is_out_of_space(error):
+        return api_error(ErrorId.JSStorageResourcesExceededErr)
+    return _store_failed()
+
+
+def _store_failed() -> ApiError:
+    return api_error(ErrorId.JSConsumerCreateErrF, err="error creating store for consumer")

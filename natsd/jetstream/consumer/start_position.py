@@ -1,0 +1,86 @@
+"""Where a new consumer begins: the sequence of the first message that it may deliver.
+
+- Only what is visible counts: what was appended and is not durable yet comes after it.
+- `last_per_subject` is a list of messages, and after them all that come behind `resume`, the last
+  message that was visible when the list was made.
+- A start beyond the end is the next message to come, but where a sequence was asked for: then the
+  stream may have to grow up to it. A start before the first message is the first message.
+
+Source: reference §6.5; nats-server's selectStartingSeqNo.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from natsd.jetstream.consumer.config import filters_of
+from natsd.jetstream.models.consumer import ConsumerConfig, DeliverPolicy
+from natsd.store.log import MessageLog
+from natsd.store.log_store import LogStore
+from natsd.store.search import LastMatch
+
+
+@dataclass(frozen=True, slots=True)
+class StartPosition:
+    """`sequence` is the first to deliver; see above for the rest."""
+
+    sequence: int
+    last_per_subject: tuple[int, ...] | None = None
+    resume: int = 0
+
+
+async def find_start(
+    config: ConsumerConfig,
+    store: LogStore,
+    log: MessageLog,
+    visible: int,
+    *,
+    max_msgs_per_subject: int = -1,
+) -> StartPosition:
+    """The start position in a stream of which all up to `visible` may be shown."""
+    if config.deliver_policy is DeliverPolicy.LAST_PER_SUBJECT and max_msgs_per_subject != 1:
+        return await find_last_per_subject(filters_of(config), store, log, visible)
+    wanted = await _wanted(config, store, log, visible)
+    return StartPosition(_within(wanted, config, log, visible))
+
+
+async def find_last_per_subject(
+    filters: Sequence[str], store: LogStore, log: MessageLog, visible: int, *, behind: int = 0
+) -> StartPosition:
+    """The last message of each subject, of those behind `behind`."""
+    found = await store.multi_last(filters, visible) if visible else []
+    sequences = tuple(sequence for sequence in found if sequence > behind)
+    first = sequences[0] if sequences else visible + 1
+    return StartPosition(first, sequences, visible)
+
+
+async def _wanted(config: ConsumerConfig, store: LogStore, log: MessageLog, visible: int) -> int:
+    match config.deliver_policy:
+        case DeliverPolicy.LAST:
+            return await _last(filters_of(config), store, log, visible)
+        case DeliverPolicy.NEW:
+            return visible + 1
+        case DeliverPolicy.BY_START_SEQUENCE:
+            return config.opt_start_seq
+        case DeliverPolicy.BY_START_TIME:
+            return await store.sequence_at(config.opt_start_time)
+        case _:
+            return log.first_sequence
+
+
+async def _last(filters: Sequence[str], store: LogStore, log: MessageLog, visible: int) -> int:
+    """0: there is none."""
+    if not filters:
+        return visible
+    operation = LastMatch(log, store.filter_of(filters))
+    await store.run(operation)
+    if operation.result <= visible:
+        return operation.result
+    found = await store.multi_last(filters, visible) if visible else []
+    return found[-1] if found else 0
+
+
+def _within(wanted: int, config: ConsumerConfig, log: MessageLog, visible: int) -> int:
+    is_asked_for = config.opt_start_seq > 0 and not config.direct
+    if wanted > visible and not is_asked_for:
+        return visible + 1
+    return max(wanted, log.first_sequence, 1)

@@ -1,0 +1,140 @@
+"""JetStream of one server: what all accounts share, and its life.
+
+    JetStream ── JetStreamAccount ── Stream ── Consumer
+        └ volume, scheduler, meta layer, API, usage of the whole server
+
+Promise
+- `start` returns when everything that was stored is served again; clients are accepted after that.
+- What cannot be served is reported in one line, and keeps nothing else from being served. Only what
+  would lose everything at once stops the start: a directory in use, a key that opens nothing.
+- What streams use is counted again every second, since what is removed tells nobody: a limit that
+  was reached holds no longer than that once there is room.
+- `stop` returns when all that was acknowledged is on disk, and every file is closed.
+
+Source: nats-server 2.14 reference 2.8, 6.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from natsd.accounts import SYSTEM_ACCOUNT, Account
+from natsd.config.jetstream_options import JetStreamOptions
+from natsd.core.reactor import Reactor
+from natsd.jetstream.account import ApiCounters, JetStreamAccount
+from natsd.jetstream.api.router import Router
+from natsd.jetstream.meta import Change, Meta
+from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.recovery import recover_account
+from natsd.jetstream.scheduler import Alarm, Scheduler
+from natsd.jetstream.usage import Usage
+from natsd.store.disk import Disk, RealDisk
+from natsd.store.keys import Cipher, OperatorKeys
+from natsd.store.volume import Volume
+
+_logger = logging.getLogger(__name__)
+
+CLOSED_AT_ONCE: Final = 16
+"""Streams that are closed side by side."""
+COUNTED_EVERY_NS: Final = 1_000_000_000
+_CIPHERS: Final = {"chachapoly": Cipher.CHACHA20_POLY1305, "aes": Cipher.AES_256_GCM}
+
+
+class JetStream:
+    """Between `start` and `stop`; used on the server's event loop only."""
+
+    def __init__(
+        self,
+        options: JetStreamOptions,
+        reactor: Reactor,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        disk: Disk | None = None,
+    ) -> None:
+        self.options = options
+        self.reactor = reactor
+        self.loop = loop
+        self.random_bytes = random_bytes
+        self.directory: Path = options.directory.absolute()
+        self.keys = operator_keys(options)
+        self.scheduler = Scheduler(reactor, None if clock is time.time_ns else clock)
+        self.usage = Usage(memory_limit=options.max_memory_store, file_limit=options.max_file_store)
+        self.accounts: dict[str, JetStreamAccount] = {}
+        self.api_counters = ApiCounters()
+        self._counting = Alarm(self.scheduler, self._count_again)
+        self.meta = Meta(self._apply)
+        self.api = Router(self)
+        self.volume: Volume
+        self._disk = disk or RealDisk()
+
+    async def start(self, accounts: Iterable[Account]) -> None:
+        """Serve these accounts, with what is stored. Raises StoreError, OSError."""
+        interval_s = self.options.sync_interval.total_seconds()
+        self.volume = await asyncio.to_thread(
+            Volume.open,
+            self._disk,
+            self.directory,
+            self.random_bytes,
+            loop=self.loop,
+            sync_interval_s=interval_s,
+        )
+        for damage in self.volume.replayed.damage:
+            _logger.error("JetStream: %s", damage)
+        self._count_again(self.scheduler.now_ns())
+        try:
+            for account in accounts:
+                if account.name == SYSTEM_ACCOUNT:
+                    self.api.refuse(account)
+                else:
+                    await self.enable(account)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def enable(self, account: Account, limits: AccountLimits | None = None) -> None:
+        """Serve an account; returns when its streams are. Raises as `start`."""
+        served = JetStreamAccount(self, account, limits)
+        self.accounts[account.name] = served
+        await recover_account(served)
+        self.api.serve(served)
+
+    async def stop(self) -> None:
+        """Answer no more, and close everything. Raises StoreError, OSError."""
+        await self.api.close()
+        at_once = asyncio.Semaphore(CLOSED_AT_ONCE)
+
+        async def close(account: JetStreamAccount, name: str) -> None:
+            async with at_once:
+                await account.streams[name].close()
+
+        async with asyncio.TaskGroup() as closing:
+            for account in self.accounts.values():
+                for name in account.streams:
+                    closing.create_task(close(account, name))
+        self.scheduler.close()
+        await self.volume.close()
+
+    def count_usage(self) -> None:
+        """Have `usage`, the server's and the accounts', say what there is now."""
+        for account in self.accounts.values():
+            account.count_usage()
+
+    def _count_again(self, now_ns: int) -> None:
+        self.count_usage()
+        self._counting.set(now_ns + COUNTED_EVERY_NS)
+
+    async def _apply(self, change: Change) -> None:
+        await self.accounts[change.account].apply(change)
+
+
+def operator_keys(options: JetStreamOptions) -> OperatorKeys:
+    """The keys that the settings name, as the store takes them."""
+    return OperatorKeys(
+        options.key.encode() or None, options.prev_key.encode() or None, _CIPHERS[options.cipher]
+    )

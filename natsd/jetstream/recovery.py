@@ -1,0 +1,127 @@
+"""Bringing back an account's streams and consumers at a start.
+
+    streams/*  ─┬─ meta.deleted              removed: the delete is finished
+                ├─ nothing of a stream       removed: the create never happened
+                ├─ meta.json, damaged        moved to damaged/, reported
+                ├─ meta.json, not understood offline: it stays, and its name is taken
+                └─ meta.json ─▶ store ─▶ consumers ─▶ duplicates ─▶ subscribed
+
+Promise
+- At most `AT_ONCE` streams are recovered at a time, and the loop has its turns in between.
+- A stream that cannot be recovered costs one line in the log, and no other stream.
+- What was refused for want of a key stops the start: to go on would hide every stream.
+- A stream receives only once all of it is there; until the start is over, nobody publishes.
+
+Source: nats-server 2.14 reference 11.1, and what nats-server does with each of these.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from natsd.jetstream.account import JetStreamAccount
+from natsd.jetstream.asset_file import AssetDamaged, AssetUnknown, read_asset
+from natsd.jetstream.consumer import lifecycle
+from natsd.jetstream.names import API_LEVEL, REQUIRED_LEVEL_KEY
+from natsd.jetstream.resources import reserve
+from natsd.jetstream.stream.files import Found, StreamAsset, look_at
+from natsd.jetstream.stream.storage import open_store
+from natsd.jetstream.stream.stream import Stream
+from natsd.store.disk import Disk
+from natsd.store.errors import EncryptionError, StoreError
+
+_logger = logging.getLogger(__name__)
+
+AT_ONCE: Final = 8
+
+
+async def recover_account(account: JetStreamAccount) -> None:
+    """Serve what the account has stored. Raises EncryptionError, OSError."""
+    volume = account.jetstream.volume
+    names = await volume.read(account.files.list_streams, volume.disk)
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def recover(name: str) -> None:
+        async with at_once:
+            await _recover_directory(account, name)
+
+    try:
+        async with asyncio.TaskGroup() as recovering:
+            for name in names:
+                recovering.create_task(recover(name))
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None
+
+
+async def _recover_directory(account: JetStreamAccount, name: str) -> None:
+    volume, directory = account.jetstream.volume, account.files.stream(name)
+    try:
+        asset = await volume.read(_settle, volume.disk, directory)
+    except (AssetUnknown, OSError) as error:
+        _take_offline(account, name, str(error))
+        return
+    except AssetDamaged as error:
+        aside = await volume.read(account.files.set_aside, volume.disk, name)
+        _logger.error("JetStream: %s; the stream is set aside in %s", error, aside)
+        return
+    if asset is None:
+        return
+    reason = _why_not_served(asset, name)
+    if reason:
+        _take_offline(account, name, reason)
+        return
+    try:
+        await _recover_stream(account, asset)
+    except EncryptionError:
+        raise
+    except (StoreError, OSError) as error:
+        _take_offline(account, name, str(error))
+
+
+def _settle(disk: Disk, directory: Path) -> StreamAsset | None:
+    """Finish or undo what a crash left; what is to be served then. Blocks.
+
+    Raises AssetDamaged, AssetUnknown, OSError.
+    """
+    found = look_at(disk, directory)
+    if found is Found.STREAM:
+        return read_asset(disk, directory, StreamAsset)
+    if found is Found.UNKNOWN:
+        raise AssetDamaged(f"{directory} has no meta.json")
+    disk.rmtree(directory)
+    disk.sync_dir(directory.parent)
+    return None
+
+
+def _why_not_served(asset: StreamAsset, name: str) -> str:
+    if asset.config.name != name:
+        return f"it says that it is {asset.config.name!r}"
+    level = asset.config.metadata.get(REQUIRED_LEVEL_KEY, "0")
+    if not level.isdecimal() or int(level) > API_LEVEL:
+        return f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
+    return ""
+
+
+def _take_offline(account: JetStreamAccount, name: str, reason: str) -> None:
+    account.offline[name] = reason
+    _logger.error("JetStream: stream '%s > %s' is offline: %s", account.name, name, reason)
+
+
+async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None:
+    config = asset.config
+    store = await open_store(account, config)
+    stream = Stream(account, config, asset.created, store)
+    now_ns = account.jetstream.scheduler.now_ns()
+    await store.expire(now_ns)
+    await lifecycle.recover_all(stream)
+    await stream.ingest.rebuild_duplicates(now_ns)
+    stream.ingest.count_usage()
+    reserve(account.usage, config)
+    account.claims.claim(config.name, config.subjects)
+    account.streams[config.name] = stream
+    stream.begin()
+    state = store.state()
+    _logger.info(
+        "  Restored %s messages for stream '%s > %s'", f"{state.msgs:,}", account.name, config.name
+    )

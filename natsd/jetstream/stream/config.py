@@ -1,0 +1,369 @@
+"""What a stream's configuration must keep to, and what is filled in.
+
+- `check_create` and `check_update` take what a client sent and give back what is stored, or raise
+  the ApiError that nats-server answers, for the first rule that is broken.
+- In pedantic mode nothing is filled in where the client had said something else: 10157.
+- What is asked of the rest of the account, whether subjects are taken and whether there is room, is
+  not asked here.
+- A setting of a feature that is not served yet is refused; LATER says with what.
+
+Source: reference §6.4, §6.16; nats-server 2.14, tried.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from natsd.config.durations import format_duration_ns
+from natsd.core.quoting import quoted
+from natsd.core.subject import collide, is_subset, is_valid
+from natsd.core.sublist import SubList
+from natsd.core.subscription import Subscription
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.models.consumer import ConsumerConfig
+from natsd.jetstream.models.stream import (
+    DiscardPolicy,
+    PersistMode,
+    Placement,
+    RePublish,
+    Retention,
+    Storage,
+    StreamConfig,
+)
+from natsd.jetstream.names import (
+    DESCRIPTION_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    NAME_BYTES_MAX,
+    byte_length,
+    is_valid_asset_name,
+    metadata_length,
+)
+from natsd.jetstream.stream.mapping import InvalidMapping, parse_mapping
+from natsd.jetstream.stream.metadata import with_static_metadata
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.stream.stream import Stream
+
+REPLICAS_MAX: Final = 5
+DUPLICATE_WINDOW_NS: Final = 120 * 1_000_000_000
+SHORTEST_NS: Final = 100 * 1_000_000
+"""Of an age or a duplicate window."""
+
+_UNLIMITED: Final = (
+    "max_msgs",
+    "max_msgs_per_subject",
+    "max_bytes",
+    "max_msg_size",
+    "max_consumers",
+)
+_API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
+
+LATER: Final = (
+    ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
+    ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
+    ("allow_msg_ttl", ErrorId.JSMessageTTLDisabledErr, ""),
+    ("subject_delete_marker_ttl", ErrorId.JSMessageTTLDisabledErr, ""),
+    ("allow_msg_counter", ErrorId.JSMessageIncrDisabledErr, ""),
+    ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
+    ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
+    ("allow_msg_schedules", ErrorId.JSMessageSchedulesDisabledErr, ""),
+)
+"""Settings of features that are not served yet, and what a request for one is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRules:
+    """What an account and its server allow; 0: no limit."""
+
+    limits: AccountLimits
+    duplicate_window_ns_max: int = 0
+
+
+def rules_of(account: "JetStreamAccount") -> ConfigRules:
+    """The rules that streams of the account keep to."""
+    window = account.jetstream.options.limits.duplicate_window
+    return ConfigRules(account.limits, window // timedelta(microseconds=1) * 1_000)
+
+
+def check_create(
+    config: StreamConfig, account: "JetStreamAccount", *, pedantic: bool = False
+) -> StreamConfig:
+    """The configuration of a new stream, as it is stored. Raises ApiError."""
+    config = check_config(with_static_metadata(config), rules_of(account), pedantic=pedantic)
+    if config.num_replicas > 1:
+        raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
+    return config
+
+
+def check_update(stream: "Stream", config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
+    """The new configuration of a stream, as it is stored. Raises ApiError."""
+    config = check_config(config, rules_of(stream.account), pedantic=pedantic)
+    config = check_change(stream.config, with_static_metadata(config))
+    if config.num_replicas > 1:
+        raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
+    check_consumers(
+        stream.config, config, {name: each.config for name, each in stream.consumers.items()}
+    )
+    return config
+
+
+def check_config(
+    config: StreamConfig, rules: ConfigRules, *, pedantic: bool = False
+) -> StreamConfig:
+    """The configuration with everything filled in. Raises ApiError."""
+    _check_texts(config)
+    _refuse_later(config)
+    filled: dict[str, Any] = _fill_limits(config, pedantic=pedantic)
+    filled["duplicate_window"] = _duplicate_window(config, rules, pedantic=pedantic)
+    config = config.model_copy(update=filled)
+    _check_together(config)
+    if not config.subjects:
+        config = config.model_copy(update={"subjects": [config.name]})
+    _check_subjects(config)
+    _check_max_bytes(config, rules.limits)
+    _check_transform(config)
+    config = _check_republish(config, pedantic=pedantic)
+    return _check_placement(config)
+
+
+def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
+    """What may change of a stream. Raises ApiError."""
+    change = "stream configuration update can not"
+    workqueue = Retention.WORKQUEUE in (old.retention, new.retention)
+    forbidden = (
+        (new.name != old.name, "stream configuration name must match original"),
+        (new.storage is not old.storage, f"{change} change storage type"),
+        (
+            new.retention is not old.retention and workqueue,
+            f"{change} change retention policy to/from workqueue",
+        ),
+        (old.sealed and not new.sealed, f"{change} unseal a sealed stream"),
+        (old.deny_delete and not new.deny_delete, f"{change} cancel deny message deletes"),
+        (old.deny_purge and not new.deny_purge, f"{change} cancel deny purge"),
+        (old.persist_mode is not new.persist_mode, f"{change} change persist mode"),
+    )
+    for is_broken, text in forbidden:
+        if is_broken:
+            _refuse(text)
+    return _sealed(new) if new.sealed else new
+
+
+def check_consumers(
+    old: StreamConfig, new: StreamConfig, consumers: Mapping[str, ConsumerConfig]
+) -> None:
+    """No consumer may be beyond limits that are new. Raises ApiError."""
+    before, limits = old.consumer_limits, new.consumer_limits
+    threshold, ack_pending = limits.inactive_threshold, limits.max_ack_pending
+    if before.inactive_threshold == threshold and before.max_ack_pending == ack_pending:
+        return
+    beyond = [
+        name
+        for name, config in consumers.items()
+        if 0 < threshold < config.inactive_threshold or 0 < ack_pending < config.max_ack_pending
+    ]
+    if beyond:
+        text = f"change to limits violates consumers: {', '.join(beyond)}"
+        raise api_error(ErrorId.JSStreamUpdateErrF, err=text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise api_error(ErrorId.JSStreamInvalidConfigF, err=text)
+
+
+def _refuse_if_pedantic(pedantic: bool, text: str) -> None:
+    """Something is about to be filled in that the client had said otherwise."""
+    if pedantic:
+        raise api_error(ErrorId.JSPedanticErrF, err=text)
+
+
+def _check_texts(config: StreamConfig) -> None:
+    if not is_valid_asset_name(config.name):
+        _refuse("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+    if byte_length(config.name) > NAME_BYTES_MAX:
+        _refuse(f"stream name is too long, maximum allowed is {NAME_BYTES_MAX}")
+    if byte_length(config.description) > DESCRIPTION_BYTES_MAX:
+        _refuse(f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}")
+    if metadata_length(config.metadata) > METADATA_BYTES_MAX:
+        _refuse(f"stream metadata exceeds maximum size of {METADATA_BYTES_MAX} bytes")
+
+
+def _refuse_later(config: StreamConfig) -> None:
+    for field, error_id, text in LATER:
+        if getattr(config, field):
+            raise api_error(error_id, **({"err": text} if text else {}))
+
+
+def _fill_limits(config: StreamConfig, *, pedantic: bool) -> dict[str, int]:
+    """Replicas, and -1 for what has no limit."""
+    filled = {"num_replicas": config.num_replicas or 1}
+    if config.num_replicas > REPLICAS_MAX:
+        _refuse(f"maximum replicas is {REPLICAS_MAX}")
+    if config.num_replicas < 0:
+        raise api_error(ErrorId.JSReplicasCountCannotBeNegative)
+    for field in _UNLIMITED:
+        limit = getattr(config, field)
+        if limit == 0 or limit < -1:
+            _refuse_if_pedantic(pedantic and limit < -1, f"{field} must be set to -1")
+            filled[field] = -1
+    if config.max_age < 0:
+        _refuse("max age can not be negative")
+    if 0 < config.max_age < SHORTEST_NS:
+        _refuse("max age needs to be >= 100ms")
+    return filled
+
+
+def _duplicate_window(config: StreamConfig, rules: ConfigRules, *, pedantic: bool) -> int:
+    window, longest = config.duplicate_window, rules.duplicate_window_ns_max
+    if window == 0:
+        window = DUPLICATE_WINDOW_NS
+        if 0 < longest < window:
+            text = "duplicate window limits are higher than current limits"
+            _refuse_if_pedantic(pedantic, text)
+            window = longest
+        if 0 < config.max_age < window:
+            _refuse_if_pedantic(pedantic, "duplicate window cannot be bigger than max age")
+            window = config.max_age
+    if window < 0:
+        _refuse("duplicates window can not be negative")
+    if 0 < config.max_age < window:
+        _refuse("duplicates window can not be larger then max age")
+    if 0 < longest < window:
+        limit = format_duration_ns(longest)
+        _refuse(f"duplicates window can not be larger then server limit of {limit}")
+    if window < SHORTEST_NS:
+        _refuse("duplicates window needs to be >= 100ms")
+    return window
+
+
+def _check_together(config: StreamConfig) -> None:
+    """Settings that exclude or need one another."""
+    if config.deny_purge and config.allow_rollup_hdrs:
+        _refuse("roll-ups require the purge permission")
+    if config.discard_new_per_subject:
+        if config.discard is not DiscardPolicy.NEW:
+            _refuse("discard new per subject requires discard new policy to be set")
+        if config.max_msgs_per_subject <= 0:
+            _refuse("discard new per subject requires max msgs per subject > 0")
+    if config.persist_mode is PersistMode.ASYNC:
+        if config.storage is not Storage.FILE:
+            _refuse("async persist mode is only supported on file storage")
+        if config.num_replicas > 1:
+            _refuse("async persist mode is not supported on replicated streams")
+
+
+def _check_subjects(config: StreamConfig) -> None:
+    """Valid, apart from one another, and none of the server's own unless nothing is answered."""
+    listed, places = SubList(cache=False), dict[Subscription, int]()
+    for place, subject in enumerate(config.subjects):
+        if not is_valid(subject):
+            break  # what comes before it is looked at first
+        subscription = Subscription(subject)
+        listed.insert(subscription)
+        places[subscription] = place
+    for place, subject in enumerate(config.subjects):
+        _check_subject(config, subject)
+        met = (places[each] for each in listed.reverse_match(subject).plain)
+        other = min((other for other in met if other > place), default=None)
+        if other is not None:
+            _refuse(f"subject {quoted(subject)} overlaps with {quoted(config.subjects[other])}")
+
+
+def _check_subject(config: StreamConfig, subject: str) -> None:
+    if not is_valid(subject):
+        _refuse("invalid subject")
+    if subject == ">":
+        if not config.no_ack:
+            _refuse("capturing all subjects requires no-ack to be true")
+        if config.num_replicas != 1:
+            _refuse("capturing all subjects requires replicas of 1")
+    if config.no_ack:
+        return
+    if any(collide(subject, space) for space in _API_SPACES) and not is_subset(
+        subject, "$JS.EVENT.>"
+    ):
+        _refuse("subjects that overlap with jetstream api require no-ack to be true")
+    if collide(subject, "$SYS.>") and not is_subset(subject, "$SYS.ACCOUNT.>"):
+        _refuse("subjects that overlap with system api require no-ack to be true")
+
+
+def _check_max_bytes(config: StreamConfig, limits: AccountLimits) -> None:
+    in_memory = config.storage is Storage.MEMORY
+    most = limits.memory_max_stream_bytes if in_memory else limits.storage_max_stream_bytes
+    if limits.max_bytes_required and config.max_bytes <= 0:
+        raise api_error(ErrorId.JSStreamMaxBytesRequired)
+    if 0 < most < config.max_bytes:
+        raise api_error(ErrorId.JSStreamMaxStreamBytesExceeded)
+
+
+def _check_transform(config: StreamConfig) -> None:
+    transform = config.subject_transform
+    if transform is None:
+        return
+    if transform.src and not is_valid(transform.src):
+        text = f"invalid subject {transform.src}"
+        raise api_error(ErrorId.JSStreamTransformInvalidSource, err=text)
+    if not transform.dest:
+        return
+    try:
+        if not is_valid(transform.dest):
+            raise InvalidMapping("invalid mapping destination: invalid transform")
+        parse_mapping(transform.src, transform.dest)
+    except InvalidMapping as error:
+        raise api_error(ErrorId.JSStreamTransformInvalidDestination, err=error) from None
+
+
+def _check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
+    if config.republish is None:
+        return config
+    republish, transform = config.republish, config.subject_transform
+    if not republish.src:
+        _refuse_if_pedantic(pedantic, "republish source can not be empty")
+        republish = republish.model_copy(update={"src": ">"})
+    if (
+        republish.src == republish.dest == ">"
+        and transform is not None
+        and config.subjects == [transform.src]
+    ):
+        _refuse_if_pedantic(pedantic, "implicit republish based on subject transform")
+        moved = {"src": transform.dest, "dest": transform.dest}
+        republish = republish.model_copy(update=moved)
+    if any(collide(republish.dest, subject) for subject in config.subjects):
+        _refuse("stream configuration for republish destination forms a cycle")
+    _check_republish_transform(republish)
+    return config.model_copy(update={"republish": republish})
+
+
+def _check_republish_transform(republish: RePublish) -> None:
+    try:
+        parse_mapping(republish.src, republish.dest)
+    except InvalidMapping:
+        _refuse(
+            "stream configuration for republish with transform"
+            f" from '{republish.src}' to '{republish.dest}' not valid"
+        )
+
+
+def _check_placement(config: StreamConfig) -> StreamConfig:
+    if config.placement is None:
+        return config
+    if config.placement == Placement():
+        return config.model_copy(update={"placement": None})
+    if config.placement.preferred:
+        _refuse("preferred server not permitted in placement")
+    return config
+
+
+def _sealed(config: StreamConfig) -> StreamConfig:
+    """Nothing comes in, nothing goes out."""
+    return config.model_copy(
+        update={
+            "max_age": 0,
+            "discard": DiscardPolicy.NEW,
+            "deny_delete": True,
+            "deny_purge": True,
+            "allow_rollup_hdrs": False,
+        }
+    )

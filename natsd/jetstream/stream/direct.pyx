@@ -1,0 +1,216 @@
+"""Direct get, compiled: the last message of a subject, from the index straight to the wire.
+
+    deliver ─▶ queue ─▶ run ─┬─ subject's last message, in memory and durable ─▶ the client
+                             └─ a body, headers, a pattern, what is on disk ─▶ `ask` (direct_get.py)
+
+Promise
+- A key-value get makes no Python object, and is answered in the turn in which it came.
+- Only durable messages are shown: one that is not yet is `ask`'s, which waits for it.
+- Requests wait in `QUEUE_BYTES_MAX` bytes at most; what comes beyond is dropped and counted, and the
+  client asks again when its time is over.
+
+Source: nats-server 2.14 reference 6.11.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from natsd.core.match_result cimport MatchResult
+from natsd.core.subject cimport subject_is_literal
+from natsd.core.subscription cimport Message, Subscription
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.timestamp cimport TIMESTAMP_ROOM, write_timestamp
+from natsd.store.log cimport DONE, MessageLog
+from natsd.store.record cimport RecordView
+
+from natsd.store.errors import MessageNotFound
+
+cdef enum:
+    QUEUE_BYTES_MIN = 4096
+    QUEUE_BYTES_MAX = 16 << 20
+    REQUESTS_PER_SLICE = 128
+    NUMBERS_ROOM = 64           # a sequence and what stands around it
+
+cdef bytes HEADERS_BEGIN = b"NATS/1.0\r\n"
+cdef bytes NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+
+
+cdef class DirectGet(Actor):
+    """The sink of `DIRECT.GET.<stream>` and of `DIRECT.GET.<stream>.>`, which ends in the subject
+    that is asked for."""
+
+    def __init__(self, StreamCore stream not None, ask):
+        self.stream = stream
+        self.ask = ask
+        self.intro = f"Nats-Stream: {stream.name}\r\nNats-Subject: ".encode()
+
+    def __dealloc__(self):
+        free(self.waiting)
+        free(self.answer)
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef Request request
+        cdef const char* key
+        cdef char* to
+        cdef uint32_t before = sub.subject_len - 1
+        if sub.closed or message.reply == NULL:
+            return 0
+        request.key_len = 0
+        key = message.subject
+        if sub.text[before] == c'>':
+            key += before
+            request.key_len = <uint32_t> message.subject_len - before
+        request.reply_len = <uint32_t> message.reply_len
+        request.headers_len = <uint32_t> message.header_len
+        request.body_len = <uint32_t> (message.data_len - message.header_len)
+        to = self.make_room(
+            sizeof(Request) + request.key_len + request.reply_len + message.data_len
+        )
+        if to == NULL:
+            self.dropped += 1
+            return 1
+        memcpy(to, &request, sizeof(Request))
+        to += sizeof(Request)
+        memcpy(to, key, request.key_len)
+        memcpy(to + request.key_len, message.reply, request.reply_len)
+        memcpy(to + request.key_len + request.reply_len, message.data, message.data_len)
+        self.stream.scheduler.submit(self)
+        sub.delivered += 1
+        return 1
+
+    cdef char* make_room(self, size_t need) except? NULL:
+        """Where the next request goes; NULL: there is no room."""
+        cdef size_t used = self.tail - self.head
+        cdef size_t capacity = max(self.capacity, <size_t> QUEUE_BYTES_MIN)
+        cdef char* moved
+        if self.tail + need <= self.capacity:
+            self.tail += need
+            return self.waiting + self.tail - need
+        if used + need > QUEUE_BYTES_MAX:
+            return NULL
+        while capacity < used + need:
+            capacity *= 2
+        moved = <char*> malloc(capacity)
+        if moved == NULL:
+            raise MemoryError
+        memcpy(moved, self.waiting + self.head, used)
+        free(self.waiting)
+        self.waiting = moved
+        self.capacity = capacity
+        self.head = 0
+        self.tail = used + need
+        return moved + used
+
+    cdef bint run(self, int64_t now_ns) except? -1:
+        cdef Request request
+        cdef size_t size
+        cdef const char* at
+        for _ in range(REQUESTS_PER_SLICE):
+            if self.head == self.tail:
+                break
+            at = self.waiting + self.head
+            memcpy(&request, at, sizeof(Request))
+            size = (
+                <size_t> sizeof(Request) + request.key_len + request.reply_len
+                + request.headers_len + request.body_len
+            )
+            self.head += size   # whatever comes of it
+            self.serve(&request, at + sizeof(Request))
+        if self.head < self.tail:
+            return True
+        self.head = self.tail = 0
+        if self.capacity > QUEUE_BYTES_MIN:
+            free(self.waiting)
+            self.waiting = NULL
+            self.capacity = 0
+        return False
+
+    cdef int serve(self, const Request* request, const char* key) except -1:
+        cdef const char* reply = key + request.key_len
+        cdef const char* headers = reply + request.reply_len
+        cdef const char* body = headers + request.headers_len
+        if (
+            request.key_len and not request.headers_len and not request.body_len
+            and self.answer_last(key, request.key_len, reply, request.reply_len)
+        ):
+            return 0
+        self.ask(
+            key[:request.key_len], reply[:request.reply_len], headers[:request.headers_len],
+            body[:request.body_len],
+        )
+        return 0
+
+    cdef bint answer_last(
+        self, const char* key, uint32_t key_len, const char* reply, uint32_t reply_len
+    ) except -1:
+        """False: that takes more than a look."""
+        cdef MessageLog log = self.stream.log
+        cdef RecordView view
+        cdef uint64_t last = 0
+        cdef int64_t slot
+        if not subject_is_literal(key, key_len):
+            return False
+        slot = log.subjects.find(key, key_len)
+        if slot < 0 or log.subjects.record(slot).count == 0:
+            self.send_not_found(reply, reply_len)
+            return True
+        if log.exact_last(slot, &last) != DONE or last > self.stream.visible:
+            return False
+        try:
+            if log.view(last, &view) != DONE:
+                return False
+        except MessageNotFound:         # damaged: `ask` says so
+            return False
+        self.send(reply, reply_len, &view)
+        return True
+
+    cdef int send(self, const char* reply, uint32_t reply_len, const RecordView* view) except -1:
+        """The message as `Nats-*` headers and its own ones describe it."""
+        cdef bytes intro = self.intro
+        cdef size_t need = (
+            view.headers_len + len(intro) + view.subject_len + 2 * NUMBERS_ROOM + TIMESTAMP_ROOM
+        )
+        cdef char* to
+        cdef char* grown
+        if need > self.answer_room:
+            grown = <char*> realloc(self.answer, 2 * need)
+            if grown == NULL:
+                raise MemoryError
+            self.answer = grown
+            self.answer_room = 2 * need
+        to = self.answer
+        if view.headers_len > 2:        # its empty line comes at the end
+            memcpy(to, view.headers, view.headers_len - 2)
+            to += view.headers_len - 2
+        else:
+            memcpy(to, <const char*> HEADERS_BEGIN, len(HEADERS_BEGIN))
+            to += len(HEADERS_BEGIN)
+        memcpy(to, <const char*> intro, len(intro))
+        to += len(intro)
+        memcpy(to, view.subject, view.subject_len)
+        to += view.subject_len
+        to += snprintf(
+            to, NUMBERS_ROOM, b"\r\nNats-Sequence: %llu\r\nNats-Time-Stamp: ",
+            <unsigned long long> view.sequence,
+        )
+        to += write_timestamp(to, view.time_ns)
+        memcpy(to, b"\r\n\r\n", 4)
+        to += 4
+        self.stream.outlet.send(
+            self.inbox(reply, reply_len), reply, reply_len, NULL, 0,
+            self.answer, to - self.answer, view.data, view.data_len,
+        )
+        return 0
+
+    cdef int send_not_found(self, const char* reply, uint32_t reply_len) except -1:
+        self.stream.outlet.send(
+            self.inbox(reply, reply_len), reply, reply_len, NULL, 0,
+            NOT_FOUND, len(NOT_FOUND), NULL, 0,
+        )
+        return 0
+
+    cdef MatchResult inbox(self, const char* reply, uint32_t reply_len):
+        return self.stream.outlet.resolve(reply, reply_len)

@@ -1,0 +1,255 @@
+"""Direct get: what is more than the last message of one subject, and the answers' exact words.
+
+    $JS.API.DIRECT.GET.<stream>             a body that says which message, or which ones
+    $JS.API.DIRECT.GET.<stream>.<subject>   the last message of the subject
+
+Promise
+- Everything is answered, an error with a status; at most `ASKED_MAX` requests of a stream are being
+  looked into, further ones are answered 429.
+- A request for many messages takes turns with everybody else, and ends at its `max_bytes`.
+- The compiled half (direct.pyx) answers what is in memory; both show durable messages only.
+
+Source: nats-server 2.14 reference 6.11, ADR-31.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from natsd.core.subject import InvalidSubject
+from natsd.core.subscription import Subscription
+from natsd.jetstream.headers import REQUIRED_API_LEVEL, header_value
+from natsd.jetstream.models.go_json import InvalidJson, decode
+from natsd.jetstream.models.requests import StreamMsgGetRequest
+from natsd.jetstream.names import (
+    API_LEVEL,
+    SYSTEM_QUEUE,
+    direct_get_subjects,
+)
+from natsd.jetstream.stream.direct import DirectGet
+from natsd.jetstream.stream.reading import find_message, next_message
+from natsd.jetstream.timestamp import timestamp
+from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, TooManyResults
+from natsd.store.record import StoredMessage
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+
+ASKED_MAX: Final = 1024
+BYTES_MAX: Final = 64 << 20
+"""Of one answer, where the request names no `max_bytes`: max_pending's default."""
+SUBJECTS_MAX: Final = 1024
+AT_ONCE: Final = 64
+"""Messages between two turns of the loop."""
+
+_BEGIN: Final = b"NATS/1.0\r\n"
+
+
+class BadDirectGet(Exception):
+    """A status instead of a message."""
+
+
+class DirectGets:
+    """Between `open` and `close` a stream answers direct gets."""
+
+    def __init__(self, stream: "Stream") -> None:
+        self._stream = stream
+        self._outlet = stream.account.outlet
+        self._sink = DirectGet(stream.core, self._ask)
+        self._subscriptions: list[Subscription] = []
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        """Answer from now on; a second call does nothing."""
+        if self._subscriptions:
+            return
+        for subject in direct_get_subjects(self._stream.name):
+            subscription = Subscription(subject, SYSTEM_QUEUE, sid=b"0", sink=self._sink)
+            self._stream.account.account.sublist.insert(subscription)
+            self._subscriptions.append(subscription)
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._stream.account.account.sublist.remove_batch(self._subscriptions)
+        for subscription in self._subscriptions:
+            subscription.detach()
+        self._subscriptions.clear()
+        for task in self._answering:
+            task.cancel()
+
+    # One request
+
+    def _ask(self, key: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        if len(self._answering) >= ASKED_MAX:
+            self._status(reply, "429 Too Many Requests")
+            return
+        task = self._stream.jetstream.loop.create_task(self._answer(key, reply, headers, body))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, key: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        try:
+            request = read_request(key.decode("utf-8", "surrogateescape"), headers, body)
+            if request.multi_last:
+                await self._send_last_ones(request, reply)
+            elif request.batch:
+                await self._send_batch(request, reply)
+            else:
+                message = await find_message(self._stream.core, request)
+                self._send(reply, message, request)
+        except BadDirectGet as error:
+            self._status(reply, str(error))
+        except (MessageNotFound, StoreEOF, InvalidSubject):
+            self._status(reply, "404 Message Not Found")
+        except StoreError as error:
+            self._status(reply, f"500 {error.text}")
+
+    async def _send_batch(self, request: StreamMsgGetRequest, reply: bytes) -> None:
+        """Matches in order, each with how many are behind it, then the end."""
+        store, pattern = self._stream.store, request.next_by_subj or ">"
+        sequence = request.seq
+        if request.start_time:
+            sequence = await store.sequence_at(request.start_time)
+        pending, _ = await store.num_pending(sequence, pattern)
+        sent_bytes, last = 0, 0
+        for number in range(request.batch):
+            try:
+                message = await next_message(self._stream.core, pattern, sequence)
+            except StoreEOF:
+                if number == 0:
+                    raise
+                break
+            pending -= pending > 0 and not request.no_hdr  # nats-server counts what it shows
+            self._send(reply, message, request, pending, last)
+            last, sequence = message.sequence, message.sequence + 1
+            sent_bytes += size_of(message)
+            if sent_bytes >= (request.max_bytes or BYTES_MAX):
+                break
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+        self._status(reply, f"204 EOB\r\nNats-Num-Pending: {pending}\r\nNats-Last-Sequence: {last}")
+
+    async def _send_last_ones(self, request: StreamMsgGetRequest, reply: bytes) -> None:
+        """The last message of each subject that matches, as of a sequence or a time."""
+        store, upto = self._stream.store, await self._upto(request)
+        try:
+            sequences = await store.multi_last(request.multi_last, upto, SUBJECTS_MAX)
+        except TooManyResults:
+            raise BadDirectGet("413 Too Many Results") from None
+        except InvalidSubject:
+            sequences = []
+        if not sequences:
+            raise BadDirectGet("404 No Results")
+        wanted = [sequence for sequence in sequences if sequence >= request.seq]
+        pending, sent_bytes, last = len(wanted), 0, 0
+        for number, sequence in enumerate(wanted, 1):
+            message = await store.load(sequence)
+            pending -= 1
+            self._send(reply, message, request, pending, last)
+            last = sequence
+            sent_bytes += size_of(message)
+            if sent_bytes >= (request.max_bytes or BYTES_MAX) or number == request.batch:
+                break
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._status(
+            reply,
+            f"204 EOB\r\nNats-Num-Pending: {pending}\r\nNats-Last-Sequence: {last}"
+            f"\r\nNats-UpTo-Sequence: {upto}",
+        )
+
+    async def _upto(self, request: StreamMsgGetRequest) -> int:
+        """The last sequence that counts."""
+        visible = self._stream.core.visible
+        if not request.up_to_time:
+            return min(request.up_to_seq or visible, visible)
+        behind = await self._stream.store.sequence_at(request.up_to_time)
+        if behind <= self._stream.core.log.first_sequence:
+            raise BadDirectGet("404 No Results")
+        return min(behind - 1, visible)
+
+    # Answers
+
+    def _status(self, reply: bytes, status: str) -> None:
+        self._outlet.publish(reply, headers=f"NATS/1.0 {status}\r\n\r\n".encode())
+
+    def _send(
+        self,
+        reply: bytes,
+        message: StoredMessage,
+        request: StreamMsgGetRequest,
+        pending: int | None = None,
+        last: int = 0,
+    ) -> None:
+        headers = b""
+        if not request.no_hdr:
+            headers = described(self._stream.name, message, pending, last)
+        self._outlet.publish(reply, message.data, headers=headers)
+
+
+def read_request(key: str, headers: bytes, body: bytes) -> StreamMsgGetRequest:
+    """What is asked for, by the subject behind the stream's name or by the body.
+
+    Raises BadDirectGet.
+    """
+    level = header_value(headers, REQUIRED_API_LEVEL)
+    if level is not None and not (level.isdigit() and int(level) <= API_LEVEL):
+        raise BadDirectGet("412 Required Api Level")
+    if not body and not key:
+        raise BadDirectGet("408 Empty Request")
+    try:
+        request = decode(StreamMsgGetRequest, body, strict=False)
+    except InvalidJson:
+        raise BadDirectGet("408 Malformed Request") from None
+    if key:
+        if names_something(request):
+            raise BadDirectGet("408 Bad Request")
+        return request.model_copy(update={"last_by_subj": key})
+    if not names_something(request) or is_bare(request):
+        raise BadDirectGet("408 Empty Request")
+    if contradicts_itself(request):
+        raise BadDirectGet("408 Bad Request")
+    return request
+
+
+def names_something(request: StreamMsgGetRequest) -> bool:
+    """Whether it says which message, or how many."""
+    return request != StreamMsgGetRequest(max_bytes=request.max_bytes, no_hdr=request.no_hdr)
+
+
+def is_bare(request: StreamMsgGetRequest) -> bool:
+    """Whether it says how many, but not which."""
+    return not (
+        request.seq
+        or request.last_by_subj
+        or request.next_by_subj
+        or request.multi_last
+        or request.start_time
+    )
+
+
+def contradicts_itself(request: StreamMsgGetRequest) -> bool:
+    """Ways of naming messages that exclude each other."""
+    last, following, many = request.last_by_subj, request.next_by_subj, request.multi_last
+    return bool(
+        (request.seq and (last or request.start_time))
+        or (last and (request.start_time or following or request.batch > 0 or many))
+        or (following and many)
+        or (request.up_to_seq and request.up_to_time)
+    )
+
+
+def described(stream: str, message: StoredMessage, pending: int | None, last: int) -> bytes:
+    """The message's own headers, and those that say which message it is."""
+    own = message.headers
+    text = (
+        f"Nats-Stream: {stream}\r\nNats-Subject: {message.subject}\r\n"
+        f"Nats-Sequence: {message.sequence}\r\nNats-Time-Stamp: {timestamp(message.time_ns)}\r\n"
+    )
+    if pending is not None:
+        text += f"Nats-Num-Pending: {pending}\r\nNats-Last-Sequence: {last}\r\n"
+    return (own[:-2] if own else _BEGIN) + text.encode("utf-8", "surrogateescape") + b"\r\n"
+
+
+def size_of(message: StoredMessage) -> int:
+    """What counts against `max_bytes`."""
+    return len(message.subject) + len(message.headers or b"") + len(message.data)

@@ -1,0 +1,67 @@
+"""When a stream's messages expire: one alarm, and none where nothing ever does.
+
+Promise
+- What is over age goes within `INTERVAL_NS` of its time.
+- An empty stream is looked at again before anything that comes now could expire.
+
+Source: nats-server 2.14 reference 6.4 (`max_age`), 6.7 (TTL).
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from natsd.jetstream.scheduler import Alarm, Scheduler
+from natsd.store.errors import StoreError
+from natsd.store.log_store import LogStore
+
+_logger = logging.getLogger(__name__)
+
+INTERVAL_NS: Final = 250_000_000
+"""Between two looks at one stream: nats-server's."""
+
+
+class Expiry:
+    """Has a store remove what expires, from `begin` to `close`."""
+
+    def __init__(self, scheduler: Scheduler, store: LogStore, name: str) -> None:
+        self._scheduler = scheduler
+        self._store = store
+        self._name = name
+        self._alarm = Alarm(scheduler, self._due)
+        self._work: asyncio.Task[None] | None = None
+        self._is_open = False
+
+    def begin(self) -> None:
+        """Look now, and whenever something expires; after a change of limits, again."""
+        self._is_open = True
+        self._set(self._scheduler.now_ns(), 0)
+
+    def close(self) -> None:
+        """Never again."""
+        self._is_open = False
+        self._alarm.cancel()
+
+    def _set(self, now_ns: int, wait_ns: int) -> None:
+        max_age_ns = self._store.limits.max_age_ns
+        next_ns = self._store.next_expiry_ns()
+        if next_ns is None and not max_age_ns:
+            self._alarm.cancel()
+            return
+        latest = now_ns + max_age_ns if next_ns is None else next_ns
+        self._alarm.set(max(latest, now_ns + wait_ns))
+
+    def _due(self, now_ns: int) -> None:
+        next_ns = self._store.next_expiry_ns()
+        if next_ns is not None and next_ns <= now_ns:
+            self._work = asyncio.ensure_future(self._expire(now_ns))
+        else:
+            self._set(now_ns, INTERVAL_NS)
+
+    async def _expire(self, now_ns: int) -> None:
+        try:
+            await self._store.expire(now_ns)
+        except StoreError as error:  # the next look tries again, unless it is closed
+            _logger.debug("JetStream: stream %s: expiry: %s", self._name, error)
+        if self._is_open:
+            self._set(self._scheduler.now_ns(), INTERVAL_NS)

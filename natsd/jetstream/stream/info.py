@@ -1,0 +1,74 @@
+"""A stream as `STREAM.INFO` shows it.
+
+Source: nats-server 2.14 reference 6.2, 6.6.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from natsd.core.subject import InvalidSubject
+from natsd.jetstream.models.stream import LostStreamData, StreamInfo, StreamState
+from natsd.jetstream.stream.visible_state import visible_state
+from natsd.store.found_damage import FoundDamage
+from natsd.store.store import StoreState
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+
+SUBJECTS_MAX: Final = 100_000
+"""Subjects of one answer."""
+LOST_MAX: Final = 10_000
+"""Sequences of lost messages that are told one by one."""
+
+
+def stream_info(stream: "Stream", *, deleted_details: bool = False) -> StreamInfo:
+    """Settings and state, but for the counts of subjects."""
+    found = visible_state(stream.core.log, stream.core.visible, with_deleted=deleted_details)
+    return StreamInfo(
+        config=stream.config,
+        created=stream.created_ns,
+        state=state_of(found, stream.damage, len(stream.consumers)),
+        domain=stream.jetstream.options.domain,
+        ts=stream.jetstream.scheduler.now_ns(),
+    )
+
+
+def state_of(found: StoreState, damage: list[FoundDamage], consumer_count: int) -> StreamState:
+    """A store's state as the API tells it."""
+    return StreamState(
+        messages=found.msgs,
+        bytes=found.bytes,
+        first_seq=found.first_sequence,
+        first_ts=found.first_time_ns,
+        last_seq=found.last_sequence,
+        last_ts=found.last_time_ns,
+        num_subjects=found.num_subjects,
+        num_deleted=found.num_deleted,
+        deleted=[] if found.deleted is None else list(found.deleted),
+        lost=lost_of(damage),
+        consumer_count=consumer_count,
+    )
+
+
+def lost_of(damage: list[FoundDamage]) -> LostStreamData | None:
+    """Which messages damage took, as far as that is known."""
+    lost = [each for each in damage if each.first_sequence]
+    if not lost:
+        return None
+    sequences: list[int] = []
+    for each in lost:
+        last = each.last_sequence or each.first_sequence
+        room = LOST_MAX - len(sequences)
+        sequences.extend(range(each.first_sequence, min(last + 1, each.first_sequence + room)))
+    return LostStreamData(msgs=sequences, bytes=sum(each.length for each in lost))
+
+
+async def subject_counts(stream: "Stream", pattern: str, offset: int) -> tuple[dict[str, int], int]:
+    """Messages of each subject that matches, a page of them in order, and how many match."""
+    try:
+        totals = await stream.store.subject_totals(pattern)
+    except InvalidSubject:
+        return {}, 0
+    if offset == 0 and len(totals) <= SUBJECTS_MAX:
+        return totals, len(totals)
+    page = sorted(totals)[offset : offset + SUBJECTS_MAX]
+    return {subject: totals[subject] for subject in page}, len(totals)

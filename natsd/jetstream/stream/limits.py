@@ -1,0 +1,59 @@
+"""What a stream's configuration means for its store and for its ingest.
+
+Source: nats-server 2.14 reference 2.8, 6.4.
+"""
+
+from natsd.config.jetstream_options import JetStreamOptions
+from natsd.jetstream.models.stream import (
+    Compression,
+    DiscardPolicy,
+    Storage,
+    StreamConfig,
+    SubjectTransformConfig,
+)
+from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
+from natsd.store.store import Discard, Limits
+
+
+def store_limits(config: StreamConfig) -> Limits:
+    """What the store enforces."""
+    return Limits(
+        max_msgs=config.max_msgs,
+        max_bytes=config.max_bytes,
+        max_age_ns=config.max_age,
+        max_msgs_per_subject=config.max_msgs_per_subject,
+        max_msg_size=config.max_msg_size,
+        discard=Discard.NEW if config.discard is DiscardPolicy.NEW else Discard.OLD,
+        discard_new_per_subject=config.discard_new_per_subject,
+        first_sequence=config.first_seq,
+    )
+
+
+def is_compressed(config: StreamConfig) -> bool:
+    """Whether full blocks are to be compressed."""
+    return config.compression is not Compression.NONE
+
+
+def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSettings:
+    """What a publish needs to know."""
+    republish = config.republish
+    return IngestSettings(
+        name=config.name,
+        domain=options.domain,
+        is_memory=config.storage is Storage.MEMORY,
+        no_ack=config.no_ack,
+        sealed=config.sealed,
+        max_msg_size=config.max_msg_size,
+        allows_rollup=config.allow_rollup_hdrs and not config.deny_purge,
+        duplicate_window_ns=config.duplicate_window,
+        subject_transform=_mapping(config.subject_transform),
+        republish=None
+        if republish is None
+        else RepublishSettings(Mapping(republish.src, republish.dest), republish.headers_only),
+        buffered_msgs_max=options.max_buffered_msgs,
+        buffered_bytes_max=options.max_buffered_size,
+    )
+
+
+def _mapping(transform: SubjectTransformConfig | None) -> Mapping | None:
+    return None if transform is None else Mapping(transform.src, transform.dest)

@@ -1,0 +1,70 @@
+"""Finding one stored message, for MSG.GET and for direct get.
+
+Promise
+- Only what is durable is answered. Where the newest message of a subject is not durable yet, the
+  answer is that message, once it is: nobody is told of an older one that it has replaced already.
+- What is not in memory is read awaitably; a message that is damaged on disk is one not found.
+
+Source: nats-server 2.14 reference 6.2 (`STREAM.MSG.GET`), 6.11.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from natsd.jetstream.stream.core import StreamCore
+from natsd.store.errors import MessageNotFound, StoreEOF
+from natsd.store.log_store import LogStore
+from natsd.store.record import StoredMessage
+
+
+class Wanted(Protocol):
+    """What tells which message is asked for; empty or 0 where it does not matter."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def last_by_subj(self) -> str: ...
+    @property
+    def next_by_subj(self) -> str: ...
+    @property
+    def start_time(self) -> int: ...
+
+
+async def find_message(core: StreamCore, wanted: Wanted) -> StoredMessage:
+    """The message asked for. Raises MessageNotFound or StoreEOF."""
+    store: LogStore = core.store
+    if wanted.last_by_subj:
+        return await _last(core, store, wanted.last_by_subj)
+    sequence = wanted.seq
+    if wanted.start_time:
+        sequence = await store.sequence_at(wanted.start_time)
+    if wanted.next_by_subj:
+        return await next_message(core, wanted.next_by_subj, sequence)
+    if not 0 < sequence <= core.visible:
+        raise MessageNotFound
+    return await store.load(sequence)
+
+
+async def next_message(core: StreamCore, pattern: str, sequence: int) -> StoredMessage:
+    """The first durable match at or after `sequence`. Raises StoreEOF."""
+    message, _ = await core.store.load_next(pattern, sequence)
+    if message.sequence > core.visible:
+        raise StoreEOF
+    return message
+
+
+async def _last(core: StreamCore, store: LogStore, pattern: str) -> StoredMessage:
+    message = await _cached_first(store.load_last_cached, store.load_last, pattern)
+    if message.sequence > core.visible:
+        await store.synced()
+    return message
+
+
+async def _cached_first(
+    cached: Callable[[str], StoredMessage | None],
+    load: Callable[[str], Awaitable[StoredMessage]],
+    pattern: str,
+) -> StoredMessage:
+    """Without a turn of the loop where the message is in memory."""
+    message = cached(pattern)
+    return message if message is not None else await load(pattern)

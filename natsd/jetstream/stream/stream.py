@@ -1,0 +1,304 @@
+"""A stream: its messages, what publishes to it, who consumes it.
+
+    subjects ──▶ ingest ──▶ store ──▶ core ──▶ consumers
+                                        └────▶ direct get, MSG.GET, info
+
+Promise
+- Nothing is received before `begin`, and nothing after `close` or `destroy` has begun.
+- `config` is what is on disk; it changes as a whole, in `reconfigure`.
+- What is shown is durable: info, messages and counts end at `core.visible`.
+- Replies to purges, deletions and changes wait until these are on disk.
+
+Source: nats-server 2.14 reference 6.2, 6.4, 6.6, 6.7.
+"""
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from natsd.core.subject import InvalidSubject
+from natsd.core.subscription import Subscription
+from natsd.jetstream.asset_file import write_asset
+from natsd.jetstream.changing import Changing
+from natsd.jetstream.consumer import lifecycle
+from natsd.jetstream.consumer.consumer import Consumer
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.models.consumer import ConsumerConfig
+from natsd.jetstream.models.requests import StreamMsgGetRequest
+from natsd.jetstream.models.stream import Storage, StoredMessage, StreamConfig, StreamInfo
+from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.direct_get import DirectGets
+from natsd.jetstream.stream.expiry import Expiry
+from natsd.jetstream.stream.files import StreamAsset, create_stream
+from natsd.jetstream.stream.info import stream_info, subject_counts
+from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
+from natsd.jetstream.stream.publish import Ingest
+from natsd.jetstream.stream.reading import find_message
+from natsd.jetstream.stream.storage import open_store
+from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
+from natsd.store.file_store import FileStore
+from natsd.store.found_damage import FoundDamage
+from natsd.store.log_store import LogStore
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
+
+_logger = logging.getLogger(__name__)
+
+_SID: Final = b"0"
+
+
+class Stream:
+    """Made by its account, with a store that is open; `begin` makes it receive."""
+
+    def __init__(
+        self, account: "JetStreamAccount", config: StreamConfig, created_ns: int, store: LogStore
+    ) -> None:
+        jetstream = account.jetstream
+        self.account = account
+        self.jetstream = jetstream
+        self.config = config
+        self.created_ns = created_ns
+        self.store = store
+        self.consumers: dict[str, Consumer] = {}
+        self.core = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
+        self.core.set_retention(config.retention.value)
+        settings = ingest_settings(config, jetstream.options)
+        self.ingest = Ingest(self.core, settings, account.usage)
+        self._expiry = Expiry(jetstream.scheduler, store, config.name)
+        self._direct = DirectGets(self)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._changing = Changing()
+
+    @property
+    def name(self) -> str:
+        """What it is called in its account."""
+        return self.config.name
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are, if it has any."""
+        return self.account.files.stream(self.name)
+
+    @property
+    def is_filed(self) -> bool:
+        """Whether anything of it is on disk."""
+        return self.config.storage is Storage.FILE
+
+    @property
+    def damage(self) -> list[FoundDamage]:
+        """What of its files did not verify."""
+        return self.store.damage if isinstance(self.store, FileStore) else []
+
+    # Life
+
+    @classmethod
+    async def create(
+        cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int
+    ) -> Self:
+        """A new one, on disk where it has files. Raises StoreError, OSError, and leaves nothing."""
+        volume, directory = account.jetstream.volume, account.files.stream(config.name)
+        if config.storage is Storage.MEMORY:
+            return cls(account, config, created_ns, await open_store(account, config))
+        asset = StreamAsset(config=config, created=created_ns)
+        await volume.read(create_stream, volume.disk, directory, asset)
+        try:
+            return cls(account, config, created_ns, await open_store(account, config))
+        except BaseException:
+            await volume.remove_tree(directory)
+            raise
+
+    def begin(self) -> None:
+        """Receive messages and requests."""
+        self._expiry.begin()
+        self._subscribe(self.config.subjects)
+        if self.config.allow_direct:
+            self._direct.open()
+        self.ingest.resume()
+
+    def _end(self) -> None:
+        self.ingest.pause()
+        self._subscribe(())
+        self._direct.close()
+        self._expiry.close()
+
+    def _subscribe(self, subjects: Iterable[str]) -> None:
+        """Receive what is published to these, and to nothing else."""
+        sublist, wanted = self.account.account.sublist, set(subjects)
+        for subject in self._subscriptions.keys() - wanted:
+            subscription = self._subscriptions.pop(subject)
+            sublist.remove(subscription)
+            subscription.detach()
+        for subject in wanted - self._subscriptions.keys():
+            subscription = Subscription(subject, sid=_SID, sink=self.ingest)
+            self._subscriptions[subject] = subscription
+            sublist.insert(subscription)
+
+    async def close(self) -> None:
+        """All that was acknowledged is on disk, with everything else that is known."""
+        self._end()
+        for consumer in list(self.consumers.values()):
+            await consumer.close()
+        await self._stop_writing()
+        try:
+            await self.store.close()
+        except StoreError as error:
+            _logger.error("JetStream: stream %s: %s", self.name, error)
+
+    async def destroy(self) -> None:
+        """Its consumers, messages and files are gone; its account has marked it deleted."""
+        self._end()
+        for consumer in list(self.consumers.values()):
+            await consumer.abandon()
+        self.consumers.clear()
+        self.ingest.release_usage()
+        await self._stop_writing()
+        await self.store.destroy()
+        if self.is_filed:
+            await self.jetstream.volume.remove_tree(self.directory)
+
+    async def _stop_writing(self) -> None:
+        self.ingest.close()
+        removing = self.core.close()
+        if removing is not None:
+            await removing
+
+    # Changes: decided and applied
+
+    async def reconfigure(self, config: StreamConfig) -> None:
+        """The new configuration is on disk and in force on return. Raises OSError."""
+        if self.is_filed:
+            volume = self.jetstream.volume
+            asset = StreamAsset(config=config, created=self.created_ns)
+            await volume.read(write_asset, volume.disk, self.directory, asset)
+        before, self.config = self.config, config
+        self._subscribe(config.subjects)
+        self.ingest.configure(ingest_settings(config, self.jetstream.options))
+        self.store.update_limits(store_limits(config), self.jetstream.scheduler.now_ns())
+        if isinstance(self.store, FileStore):
+            self.store.set_compression(is_compressed(config))
+        if config.retention is not before.retention:
+            self.core.set_retention(config.retention.value)
+        if config.allow_direct:
+            self._direct.open()
+        else:
+            self._direct.close()
+        self._expiry.begin()
+
+    # Messages
+
+    async def purge(self, filter_subject: str = "", sequence: int = 0, keep: int = 0) -> int:
+        """Remove what matches, below `sequence` or all but the newest `keep`; how many that were.
+
+        On disk on return. Raises ApiError.
+        """
+        if self.config.sealed:
+            raise api_error(ErrorId.JSStreamSealedErr)
+        if self.config.deny_purge:
+            raise api_error(ErrorId.JSStreamPurgeFailedF, err="stream purge not permitted")
+        if sequence and keep:
+            raise api_error(ErrorId.JSBadRequestErr)
+        pattern = filter_subject or None
+        try:
+            removed = await self.store.purge(pattern=pattern, up_to_sequence=sequence, keep=keep)
+            await self.store.synced()
+        except InvalidSubject:  # which no message has
+            return 0
+        except StoreError as error:
+            raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
+        return removed
+
+    async def get_message(self, request: StreamMsgGetRequest) -> StoredMessage:
+        """The message asked for. Raises ApiError 10003, 10037."""
+        if not names_one_message(request):
+            raise api_error(ErrorId.JSBadRequestErr)
+        try:
+            found = await find_message(self.core, request)
+        except (MessageNotFound, StoreEOF, InvalidSubject):
+            raise api_error(ErrorId.JSNoMessageFoundErr) from None
+        return StoredMessage(
+            subject=found.subject,
+            seq=found.sequence,
+            hdrs=b"" if request.no_hdr else found.headers or b"",
+            data=found.data,
+            time=found.time_ns,
+        )
+
+    async def delete_message(self, sequence: int, *, erase: bool = True) -> None:
+        """It is gone, on disk too; its bytes are overwritten where `erase`. Raises ApiError."""
+        if self.config.sealed:
+            raise api_error(ErrorId.JSStreamSealedErr)
+        if self.config.deny_delete:
+            raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err="message delete not permitted")
+        remove = self.store.erase if erase else self.store.delete
+        try:
+            if sequence < self.core.log.first_sequence:
+                raise MessageNotFound
+            if sequence > self.core.log.last_sequence:
+                raise StoreEOF
+            was_there = await remove(sequence)
+            await self.store.synced()
+        except StoreError as error:
+            raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err=error.text) from error
+        if not was_there:
+            raise api_error(ErrorId.JSSequenceNotFoundErrF, seq=sequence)
+
+    # What can be asked
+
+    async def info(
+        self, *, deleted_details: bool = False, subjects_filter: str = "", offset: int = 0
+    ) -> StreamInfo:
+        """Settings and state, with a page of the subjects that match, if there is a filter."""
+        info, _ = await self.info_page(
+            deleted_details=deleted_details, subjects_filter=subjects_filter, offset=offset
+        )
+        return info
+
+    async def info_page(
+        self, *, deleted_details: bool = False, subjects_filter: str = "", offset: int = 0
+    ) -> tuple[StreamInfo, int]:
+        """The same, and how many subjects match in all."""
+        info = stream_info(self, deleted_details=deleted_details)
+        if not subjects_filter:
+            return info, 0
+        counts, total = await subject_counts(self, subjects_filter, offset)
+        state = info.state.model_copy(update={"subjects": counts})
+        return info.model_copy(update={"state": state}), total
+
+    # Consumers
+
+    def consumer(self, name: str) -> Consumer:
+        """Raises ApiError 10014."""
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            raise api_error(ErrorId.JSConsumerNotFoundErr)
+        return consumer
+
+    async def create_consumer(
+        self, config: ConsumerConfig, action: str, *, pedantic: bool = False
+    ) -> Consumer:
+        """The consumer, new or updated; its files are on disk. Raises ApiError."""
+        async with self._changing(self.name):
+            return await lifecycle.create(self, config, action, pedantic=pedantic)
+
+    async def delete_consumer(self, name: str, *, only: Consumer | None = None) -> None:
+        """It is gone, on disk too. Raises ApiError 10014.
+
+        `only`: nothing happens if the name is another consumer's by now.
+        """
+        async with self._changing(self.name):
+            if only is None or self.consumers.get(name) is only:
+                await self.consumer(name).delete()
+
+
+def names_one_message(request: StreamMsgGetRequest) -> bool:
+    """Sequence, last of a subject, and start time exclude each other; a next-of-subject goes with
+    either of the two that are a place to start at."""
+    last, following = request.last_by_subj, request.next_by_subj
+    sequence, start = request.seq, request.start_time
+    if request.batch > 0 or request.max_bytes > 0:
+        return False
+    if not (sequence or last or following or start):
+        return False
+    return not ((last and (sequence or start or following)) or (sequence and start))

@@ -1,0 +1,89 @@
+"""What `/varz` and `/jsz` tell of JetStream as a whole: its settings, bounds and use.
+
+Source: nats-server 2.14 reference 8; fields and their order are its structs'.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from natsd.config.jetstream_options import JetStreamOptions
+from natsd.version import API_LEVEL
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import ApiCounters
+    from natsd.jetstream.jetstream import JetStream
+
+NO_STATS = {
+    "memory": 0,
+    "storage": 0,
+    "reserved_memory": 0,
+    "reserved_storage": 0,
+    "accounts": 0,
+    "ha_assets": 0,
+    "api": {"level": 0, "total": 0, "errors": 0},
+}
+"""Of a server without JetStream."""
+NO_CONFIG = {"max_memory": 0, "max_storage": 0}
+
+
+def varz_jetstream(engine: "JetStream | None") -> dict[str, Any]:
+    """The block of `/varz`; empty without JetStream."""
+    if engine is None:
+        return {}
+    return {
+        "config": config(engine.options),
+        "stats": stats(engine),
+        "limits": limits(engine.options),
+    }
+
+
+def config(options: JetStreamOptions) -> dict[str, Any]:
+    """The settings that others may know."""
+    shown: dict[str, Any] = {
+        "max_memory": options.max_memory_store,
+        "max_storage": options.max_file_store,
+        "store_dir": str(options.directory),
+        "sync_interval": nanoseconds(options.sync_interval),
+        "sync_always": options.syncs_always,
+        "domain": options.domain,
+        "compress_ok": True,
+        "unique_tag": options.unique_tag,
+        "strict": options.strict,
+    }
+    return {name: value for name, value in shown.items() if value or name in NO_CONFIG}
+
+
+def limits(options: JetStreamOptions) -> dict[str, Any]:
+    """The bounds on clients that are set."""
+    shown = {
+        "max_request_batch": options.limits.max_request_batch,
+        "max_ack_pending": options.limits.max_ack_pending,
+        "max_ha_assets": options.limits.max_ha_assets,
+        "max_duplicate_window": nanoseconds(options.limits.duplicate_window),
+    }
+    return {name: value for name, value in shown.items() if value}
+
+
+def stats(engine: "JetStream") -> dict[str, Any]:
+    """What all accounts use together."""
+    usage = engine.usage
+    return {
+        "memory": max(usage.memory_used, 0),
+        "storage": max(usage.file_used, 0),
+        "reserved_memory": usage.memory_reserved,
+        "reserved_storage": usage.file_reserved,
+        "accounts": len(engine.accounts),
+        "ha_assets": 0,
+        "api": api(engine.api_counters, API_LEVEL),
+    }
+
+
+def api(counters: "ApiCounters", level: int) -> dict[str, int]:
+    """Requests so far."""
+    shown = {"level": level, "total": counters.total, "errors": counters.errors}
+    return shown | ({"inflight": counters.inflight} if counters.inflight else {})
+
+
+def nanoseconds(span: timedelta) -> int:
+    """A span as Go writes it in JSON."""
+    return span // timedelta(microseconds=1) * 1_000

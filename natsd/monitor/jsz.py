@@ -1,0 +1,183 @@
+"""`/jsz`: JetStream in numbers, by account, stream and consumer.
+
+- The totals are those of all accounts, whichever of them the request asks about.
+- It is read in slices: a thousand streams do not hold up the loop. What changes meanwhile may be in
+  the answer or not.
+- Parameters about replicas are read; one server leads everything it has.
+
+Source: nats-server 2.14 reference 8.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from natsd.monitor import jetstream
+from natsd.monitor.clock import Clock
+from natsd.monitor.observed import ObservedServer
+from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.values import timestamp
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.jetstream import JetStream
+    from natsd.jetstream.stream.stream import Stream
+
+LIMIT_DEFAULT: Final = 1024
+STREAMS_PER_SLICE: Final = 16
+CONSUMERS_PER_SLICE: Final = 16
+UINT64: Final = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class JszOptions:
+    """What the request asks for."""
+
+    account: str
+    accounts: bool
+    streams: bool
+    consumers: bool
+    config: bool
+    leader_only: bool
+    leaders: bool
+    """Count what this server leads."""
+    offset: int
+    limit: int
+
+    @classmethod
+    def of(cls, query: Query) -> "JszOptions":
+        """Read the parameters; raises `BadParameter`."""
+        accounts = query.flag("accounts")
+        streams = query.flag("streams")
+        consumers = query.flag("consumers")
+        query.flag("direct-consumers")
+        config = query.flag("config")
+        offset, limit = max(query.whole("offset"), 0), query.whole("limit")
+        leader_only = query.flag("leader-only")
+        leaders = query.flag("raft")
+        query.flag("stream-leader-only")
+        account = query.text("acc")
+        streams = streams or consumers
+        return cls(
+            account=account,
+            accounts=accounts or (streams and not account),
+            streams=streams,
+            consumers=consumers,
+            config=config,
+            leader_only=leader_only,
+            leaders=leaders,
+            offset=offset,
+            limit=limit or LIMIT_DEFAULT,
+        )
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over all accounts."""
+
+    streams: int = 0
+    consumers: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+    def fields(self, *, leaders: bool) -> dict[str, int]:
+        """As the answer shows them; `leaders`: one server leads all."""
+        shown = {"streams": self.streams}
+        shown |= {"streams_leader": self.streams} if leaders and self.streams else {}
+        shown |= {"consumers": self.consumers}
+        shown |= {"consumers_leader": self.consumers} if leaders and self.consumers else {}
+        return shown | {"messages": self.messages, "bytes": self.bytes}
+
+
+async def jsz(server: ObservedServer, options: JszOptions, clock: Clock) -> dict[str, Any]:
+    """The answer to `/jsz`; raises `BadParameter`."""
+    engine = server.jetstream
+    if engine is None and options.leader_only:
+        raise BadParameter("filtered response: not leader")
+    answer = jetstream.NO_STATS if engine is None else jetstream.stats(engine)
+    answer |= {"server_id": server.id, "now": timestamp(clock.wall_ns())}
+    if engine is None:
+        answer |= {"disabled": True, "config": jetstream.NO_CONFIG}
+        return answer | Totals().fields(leaders=False) | {"total": 0}
+    answer |= {
+        "config": jetstream.config(engine.options),
+        "limits": jetstream.limits(engine.options),
+    }
+    totals = await _count(engine)
+    answer |= totals.fields(leaders=options.leaders)
+    details = [await _account(account, options) for account in _chosen(engine, options)]
+    answer |= {"account_details": details} if details else {}
+    return answer | {"total": len(engine.accounts)}
+
+
+async def _count(engine: "JetStream") -> Totals:
+    totals = Totals()
+    for account in list(engine.accounts.values()):
+        streams = list(account.streams.values())
+        totals.streams += len(streams)
+        for index, stream in enumerate(streams):
+            if index % STREAMS_PER_SLICE == STREAMS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+            state = (await stream.info()).state
+            totals.messages += state.messages
+            totals.bytes += state.bytes
+            totals.consumers += len(stream.consumers)
+    return totals
+
+
+def _chosen(engine: "JetStream", options: JszOptions) -> list["JetStreamAccount"]:
+    """The accounts to show in detail: the one asked for, else a page of all, if wanted."""
+    if options.account in engine.accounts:
+        return [engine.accounts[options.account]]
+    if not options.accounts:
+        return []
+    by_name = [engine.accounts[name] for name in sorted(engine.accounts)]
+    if options.limit < 0:
+        return by_name
+    return by_name[options.offset : options.offset + options.limit]
+
+
+async def _account(account: "JetStreamAccount", options: JszOptions) -> dict[str, Any]:
+    detail = {
+        "name": account.name,
+        "id": account.name,
+        "memory": max(account.usage.memory_used, 0),
+        "storage": max(account.usage.file_used, 0),
+        # The limits, where nats-server says reservations; no limit is the largest number.
+        "reserved_memory": account.limits.max_memory % UINT64,
+        "reserved_storage": account.limits.max_storage % UINT64,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": jetstream.api(account.api, 0),
+    }
+    if not options.streams:
+        return detail
+    rows = []
+    for index, name in enumerate(sorted(account.streams)):
+        if index % STREAMS_PER_SLICE == STREAMS_PER_SLICE - 1:
+            await asyncio.sleep(0)
+        if stream := account.streams.get(name):
+            rows.append(await _stream(stream, options))
+    return detail | ({"stream_detail": rows} if rows else {})
+
+
+async def _stream(stream: "Stream", options: JszOptions) -> dict[str, Any]:
+    info = (await stream.info()).model_dump(mode="json")
+    row = {"name": stream.name, "created": info["created"]}
+    row |= {"config": info["config"]} if options.config else {}
+    row |= {"state": info["state"]}
+    consumers = await _consumers(stream, options) if options.consumers else []
+    return row | ({"consumer_detail": consumers} if consumers else {})
+
+
+async def _consumers(stream: "Stream", options: JszOptions) -> list[dict[str, Any]]:
+    rows = []
+    for index, name in enumerate(sorted(stream.consumers)):
+        if index % CONSUMERS_PER_SLICE == CONSUMERS_PER_SLICE - 1:
+            await asyncio.sleep(0)
+        if consumer := stream.consumers.get(name):
+            row = consumer.info().model_dump(mode="json")
+            if not options.config:
+                row.pop("config", None)
+            rows.append(row)
+    return rows

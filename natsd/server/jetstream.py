@@ -1,0 +1,128 @@
+"""JetStream as a part of the server: where its files are, when it starts and ends, what is logged.
+
+- Nothing of `natsd.jetstream` is imported unless JetStream is enabled.
+- Whatever keeps it from starting is a `JetStreamError` of one line; nothing of it is left then.
+- Without a `store_dir` it works in a temporary directory of its own, which goes when it ends.
+
+Source: nats-server's log lines and the reasons it gives, in its words.
+"""
+
+import asyncio
+import importlib
+import logging
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from natsd.accounts import Account
+from natsd.clients.listener import lower_first
+from natsd.config import Options
+from natsd.config.durations import format_duration_ns
+from natsd.config.jetstream_options import JetStreamOptions
+from natsd.config.resources import resolved
+from natsd.core.reactor import Reactor
+from natsd.server import banner
+from natsd.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsd.jetstream.jetstream import JetStream
+
+_logger = logging.getLogger("natsd.jetstream")
+
+TEMPORARY_PREFIX: Final = "natsd-"
+_ENGINE: Final = "natsd.jetstream.jetstream"
+
+
+class JetStreamError(Exception):
+    """JetStream cannot be started; the text is one line for the user."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(f"Can't start JetStream: {reason}")
+
+
+class JetStreamPart:
+    """One server's JetStream: there between `start` and `stop`, if it is enabled at all."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._temporary: Path | None = None
+        self.engine: JetStream | None = None
+
+    async def start(self, reactor: Reactor, accounts: Sequence[Account]) -> None:
+        """Recover all that is stored and serve the accounts; raises JetStreamError."""
+        if not self._options.jetstream.enabled:
+            return
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        _logger.info("Starting JetStream")
+        try:
+            options = await asyncio.to_thread(self._prepare)
+            banner.log_jetstream(options)
+            await asyncio.to_thread(importlib.import_module, _ENGINE)
+            from natsd.jetstream.jetstream import JetStream
+
+            self.engine = JetStream(options, reactor, loop)
+            await self.engine.start(accounts)
+        except (OSError, StoreError) as error:
+            await self._give_up()
+            raise JetStreamError(_reason(error)) from error
+        except BaseException:
+            await self._give_up()
+            raise
+        took_ns = round((loop.time() - began) * 1e9)
+        _logger.info("Took %s to start JetStream", format_duration_ns(took_ns // 1000 * 1000))
+
+    async def stop(self) -> None:
+        """Close everything; what was acknowledged is on disk either way."""
+        if self.engine is None:
+            return
+        _logger.info("Initiating JetStream Shutdown...")
+        try:
+            await self.engine.stop()
+        except Exception:
+            _logger.exception("JetStream did not close in order")
+        finally:
+            await self._give_up()
+        _logger.info("JetStream Shutdown")
+
+    def _prepare(self) -> JetStreamOptions:
+        """The settings with everything chosen, and the directory there."""
+        options = self._options.jetstream
+        store_dir = self._options.store_dir or options.store_dir
+        if store_dir is None:
+            store_dir = self._temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
+        options = replace(options, store_dir=store_dir.absolute())
+        make_writable(options.directory)
+        return resolved(options)
+
+    async def _give_up(self) -> None:
+        self.engine = None
+        if self._temporary is not None:
+            await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
+            self._temporary = None
+
+
+def make_writable(directory: Path) -> None:
+    """Make the directory and see that files can be made in it; raises JetStreamError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            raise JetStreamError(f"storage directory is not a directory: {directory}") from None
+        raise JetStreamError(f"could not create storage directory - {_reason(error)}") from None
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise JetStreamError(f"storage directory is not writable - {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """One line: the system's words behind the file's name, or the store's own."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return where + lower_first(error.strerror)
+    return " ".join(str(error).split())

@@ -1,0 +1,59 @@
+"""The ack metric (§6.17), for who listens."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from natsd.accounts import Account
+from natsd.core.reactor import Reactor
+from natsd.jetstream.consumer.events import ConsumerEvents
+from tests.waiting import Eventually
+
+SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK.S.C"
+
+
+@pytest.fixture
+async def account() -> AsyncIterator[Account]:
+    failures: list[str] = []
+    reactor = Reactor(asyncio.get_running_loop(), failures.append)
+    account = Account("ACC", reactor)
+    yield account
+    account.close()
+    reactor.close()
+    assert failures == []
+
+
+def events_of(
+    account: Account, random_bytes: Callable[[int], bytes], domain: str = ""
+) -> ConsumerEvents:
+    return ConsumerEvents(
+        account, "S", "C", domain=domain, clock=lambda: 1_500_000_000, random_bytes=random_bytes
+    )
+
+
+async def test_an_ack_that_was_chosen_is_measured(account: Account, eventually: Eventually) -> None:
+    heard: list[bytes] = []
+    account.internal_client.subscribe(SUBJECT, lambda *message: heard.append(message[3]))
+    events_of(account, bytes, "hub").sampled(7, 3, 2, 1_234)
+    await eventually(lambda: heard)
+    assert json.loads(heard[0]) == {
+        "type": "io.nats.jetstream.metric.v1.consumer_ack",
+        "id": "A" * 20,
+        "timestamp": "1970-01-01T00:00:01.5Z",
+        "stream": "S",
+        "consumer": "C",
+        "consumer_seq": 3,
+        "stream_seq": 7,
+        "ack_time": 1_234,
+        "deliveries": 2,
+        "domain": "hub",
+    }
+
+
+async def test_nothing_is_made_for_nobody(account: Account) -> None:
+    def never(_count: int) -> bytes:
+        raise AssertionError
+
+    events_of(account, never).sampled(7, 3, 2, 1_234)

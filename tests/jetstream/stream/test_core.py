@@ -1,0 +1,271 @@
+"""Readers of a stream hear of what concerns them, and what nobody needs goes: reference 6.4."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from natsd.core.subject import matches
+from natsd.jetstream.stream.core import CallbackReader
+from natsd.store.store import Limits
+from tests.jetstream.stream.publishing import Bench, file_bench, memory_bench
+from tests.waiting import Eventually, eventually_within
+
+
+class Watcher:
+    """What one reader was told."""
+
+    def __init__(self, bench: Bench, *filters: str) -> None:
+        self.bench = bench
+        self.filters = filters
+        self.pending: set[int] = set()
+        self.acked: set[int] = set()
+        self.calls = 0
+        self.recounts = 0
+        self.reader = CallbackReader(self)
+        bench.core.add_reader(self.reader, filters)
+        self.recount()
+
+    def wants(self, subject: str) -> bool:
+        return not self.filters or any(matches(subject, one) for one in self.filters)
+
+    def work(self) -> None:
+        self.calls += 1
+
+    def appeared(self, sequence: int) -> None:
+        assert sequence not in self.pending
+        self.pending.add(sequence)
+
+    def vanished(self, sequence: int) -> None:
+        self.pending.discard(sequence)
+
+    def recount(self) -> None:
+        self.recounts += 1
+        visible = self.bench.core.visible
+        contents = self.bench.contents().items()
+        self.pending = {
+            sequence
+            for sequence, subject in contents
+            if sequence <= visible and self.wants(subject)
+        }
+
+    def needs(self, sequence: int) -> bool:
+        return sequence not in self.acked
+
+    def ack(self, sequence: int) -> None:
+        self.acked.add(sequence)
+        self.reader.acked(sequence)
+
+
+async def test_filtered_readers_hear_what_they_match() -> None:
+    async with memory_bench() as bench:
+        await bench.store_all("s.a.1", "s.b.1")
+        one = Watcher(bench, "s.a.*")
+        both = Watcher(bench, "s.a.>", "s.b.>")
+        everything = Watcher(bench)
+        await bench.store_all("s.a.1", "s.b.1", "s.c", "s.a.2")
+        assert one.pending == {1, 3, 6}
+        assert both.pending == {1, 2, 3, 4, 6}
+        assert everything.pending == {1, 2}
+        await bench.store.delete(3)
+        await bench.store.purge(pattern="s.b.*", up_to_sequence=4)
+        assert one.pending == {1, 6}
+        assert both.pending == {1, 4, 6}
+        bench.core.change_filters(one.reader, ["s.c"])
+        bench.core.remove_reader(both.reader)
+        await bench.store_all("s.c", "s.a.1")
+        assert 7 in one.pending
+        assert 8 not in both.pending
+
+
+async def test_overlapping_filters_tell_once() -> None:
+    async with memory_bench() as bench:
+        watcher = Watcher(bench, "s.*.x", "s.a.*")
+        await bench.store_all("s.a.x", "s.b.x", "s.a.y")
+        assert watcher.pending == {1, 2, 3}
+
+
+async def test_hungry_readers_are_called_when_there_is_something(eventually: Eventually) -> None:
+    async with memory_bench() as bench:
+        some, everything = Watcher(bench, "s.a"), Watcher(bench)
+        some.reader.await_more()
+        everything.reader.await_more()
+        await bench.store_all("s.b")
+        await eventually(lambda: everything.calls == 1)
+        await bench.store_all("s.a", "s.b")
+        await eventually(lambda: some.calls == 1)
+        assert everything.calls == 1
+        everything.reader.await_more()
+        bench.core.remove_reader(everything.reader)
+        await bench.store_all("s.b")
+        assert everything.calls == 1
+
+
+async def test_nothing_appears_before_it_is_durable(tmp_path: Path, eventually: Eventually) -> None:
+    async with file_bench(tmp_path) as bench:
+        watcher = Watcher(bench, "s.a")
+        watcher.reader.await_more()
+        bench.publish("s.a")
+        await bench.store.delete(1)
+        bench.publish("s.a")
+        assert (watcher.pending, watcher.calls) == (set(), 0)
+        await eventually(lambda: watcher.pending == {2})
+        await eventually(lambda: watcher.calls == 1)
+
+
+async def test_an_emptied_stream_is_counted_anew(eventually: Eventually) -> None:
+    async with memory_bench() as bench:
+        watcher = Watcher(bench, "s.a")
+        await bench.store_all("s.a", "s.a")
+        bench.store.log.clear(3)
+        await eventually(lambda: watcher.recounts == 2)
+        assert watcher.pending == set()
+        await bench.store_all("s.a")
+        assert watcher.pending == {3}
+
+
+async def test_a_work_queue_removes_what_was_acknowledged() -> None:
+    async with memory_bench() as bench:
+        bench.core.set_retention("workqueue")
+        watcher = Watcher(bench, "s.a")
+        await bench.store_all("s.a", "s.b", "s.a")
+        watcher.ack(1)
+        watcher.ack(7)
+        assert bench.contents() == {2: "s.b", 3: "s.a"}
+        bench.core.remove_reader(watcher.reader)
+        await bench.store_all("s.b")
+        assert bench.contents() == {2: "s.b", 3: "s.a", 4: "s.b"}
+
+
+async def test_interest_keeps_what_somebody_still_needs() -> None:
+    async with memory_bench() as bench:
+        bench.core.set_retention("interest")
+        one, other = Watcher(bench, "s.a"), Watcher(bench)
+        await bench.store_all("s.a", "s.b", "s.a")
+        one.ack(1)
+        assert len(bench.contents()) == 3
+        other.ack(1)
+        other.ack(2)
+        assert bench.contents() == {3: "s.a"}
+
+
+async def test_without_interest_nothing_is_stored() -> None:
+    async with memory_bench(duplicate_window_ns=10**9) as bench:
+        bench.core.set_retention("interest")
+        assert await bench.ask("s.a", Nats_Msg_Id="one") == {"stream": "S", "seq": 1}
+        again = {"stream": "S", "seq": 1, "duplicate": True}
+        assert await bench.ask("s.a", Nats_Msg_Id="one") == again
+        watcher = Watcher(bench, "s.b")
+        assert await bench.ask("s.a") == {"stream": "S", "seq": 2}
+        assert await bench.ask("s.b") == {"stream": "S", "seq": 3}
+        assert bench.contents() == {3: "s.b"}
+        assert watcher.pending == {3}
+        assert (bench.core.has_interest("s.b"), bench.core.has_interest("s.a")) == (True, False)
+
+
+async def test_a_stream_that_begins_or_ends_loses_nothing(eventually: Eventually) -> None:
+    async with memory_bench() as bench:
+        watcher = Watcher(bench)
+        await bench.store_all("s.a", "s.a", "s.a")
+        bench.core.remove_reader(watcher.reader)
+        bench.ingest.pause()
+        bench.core.set_retention("interest")
+        first, second = Watcher(bench, "s.b"), Watcher(bench, "s.>")
+        second.ack(1)
+        bench.core.remove_reader(first.reader)
+        assert bench.core.is_rechecking
+        assert len(bench.contents()) == 3
+        bench.ingest.resume()
+        await eventually(lambda: not bench.core.is_rechecking)
+        assert bench.contents() == {2: "s.a", 3: "s.a"}
+
+
+@pytest.mark.parametrize("change", ["remove", "filter", "retention"])
+async def test_interest_that_ends_is_noticed(change: str, eventually: Eventually) -> None:
+    async with memory_bench() as bench:
+        if change != "retention":
+            bench.core.set_retention("interest")
+        keeper, leaver = Watcher(bench, "s.keep"), Watcher(bench, "s.>")
+        for _ in range(700):
+            bench.publish("s.leave")
+        await bench.store_all("s.keep")
+        if change == "remove":
+            bench.core.remove_reader(leaver.reader)
+        elif change == "filter":
+            bench.core.change_filters(leaver.reader, ["s.keep"])
+        else:
+            bench.core.remove_reader(leaver.reader)
+            bench.core.set_retention("limits")
+            assert len(bench.contents()) == 701
+            bench.core.set_retention("interest")
+        await eventually(lambda: not bench.core.is_rechecking)
+        assert bench.contents() == {701: "s.keep"}
+        assert keeper.pending == {701}
+
+
+async def test_what_is_not_in_memory_is_fetched_to_be_removed(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    async with file_bench(tmp_path, limits=Limits()) as bench:
+        for number in range(100):
+            bench.publish(f"s.{number % 3}", b"x" * 30)
+        await bench.store_all("s.last")
+    async with file_bench(tmp_path) as bench:
+        watcher = Watcher.__new__(Watcher)
+        watcher.acked, watcher.pending, watcher.calls = set(), set(), 0
+        watcher.recount = lambda: None  # type: ignore[method-assign]  # nothing is in memory
+        watcher.reader = CallbackReader(watcher)
+        bench.core.add_reader(watcher.reader, ["s.1"])
+        bench.core.set_retention("limits")
+        bench.core.set_retention("interest")
+        await eventually(lambda: not bench.core.is_rechecking)
+        left = range(2, 101, 3)
+        log = bench.store.log
+        assert [number for number in range(1, 102) if log.has(number)] == list(left)
+        for sequence in left:
+            watcher.ack(sequence)
+        await eventually(lambda: not bench.core.is_rechecking)
+        assert bench.store.state().msgs == 0
+
+
+subjects = st.sampled_from(["s.a.1", "s.a.2", "s.b.1", "s.b.2", "s.c"])
+filters = st.lists(
+    st.sampled_from(["s.a.*", "s.*.1", "s.b.>", "s.c", "s.a.2"]), min_size=0, max_size=2
+)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+async def test_readers_always_know_what_is_pending(data: st.DataObject) -> None:
+    async with memory_bench(limits=Limits(max_msgs=20, max_msgs_per_subject=7)) as bench:
+        watchers: list[Watcher] = []
+        for _ in range(data.draw(st.integers(1, 25))):
+            step = data.draw(st.sampled_from(["publish", "add", "change", "remove", "delete"]))
+            if step == "publish":
+                chosen = data.draw(st.lists(subjects, min_size=1, max_size=10))
+                await bench.store_all(*chosen)
+            elif step == "add":
+                watchers.append(Watcher(bench, *data.draw(filters)))
+            elif step == "delete":
+                await bench.store.delete(data.draw(st.integers(1, 40)))
+            elif watchers:
+                watcher = data.draw(st.sampled_from(watchers))
+                if step == "remove":
+                    watchers.remove(watcher)
+                    bench.core.remove_reader(watcher.reader)
+                else:
+                    watcher.filters = tuple(data.draw(filters))
+                    bench.core.change_filters(watcher.reader, watcher.filters)
+                    watcher.recount()
+            for watcher in watchers:
+                if watcher.filters:
+                    await eventually_within(partial(agrees, watcher))
+
+
+def agrees(watcher: Watcher) -> bool:
+    contents = watcher.bench.contents().items()
+    return watcher.pending == {number for number, name in contents if watcher.wants(name)}

@@ -1,0 +1,69 @@
+"""Ids outlive the process: from the store's own records, and from what was encoded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from natsd.store.errors import DamagedEncoding
+from tests.jetstream.stream.publishing import SECOND_NS, Bench, file_bench
+
+WINDOW_NS = 100 * SECOND_NS
+
+
+async def fill(bench: Bench) -> None:
+    """Ids 0 to 49, a second apart."""
+    for number in range(50):
+        bench.publish("s.a", b"x" * 60, Nats_Msg_Id=f"id-{number}")
+        bench.clock.now_ns += SECOND_NS
+    await bench.ask("s.a", Nats_Msg_Id="last")
+
+
+def duplicate(sequence: int) -> dict[str, object]:
+    return {"stream": "S", "seq": sequence, "duplicate": True}
+
+
+async def test_ids_are_found_in_the_store(tmp_path: Path) -> None:
+    async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
+        await fill(bench)
+        now_ns = bench.clock.now_ns
+    async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
+        bench.clock.now_ns = now_ns + 60 * SECOND_NS
+        await bench.ingest.rebuild_duplicates(bench.clock.now_ns)
+        assert bench.ingest.last_message_id == "last"
+        assert bench.ingest.num_message_ids == 40
+        assert await bench.ask("s.a", Nats_Msg_Id="id-49") == duplicate(50)
+        assert await bench.ask("s.a", Nats_Msg_Id="id-9") == {"stream": "S", "seq": 52}
+
+
+async def test_ids_of_removed_messages_were_encoded(tmp_path: Path) -> None:
+    async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
+        await fill(bench)
+        now_ns = bench.clock.now_ns
+        encoded = bench.ingest.encode_duplicates()
+        await bench.ask("s.a", Nats_Msg_Id="later")
+        await bench.store.delete(10)
+        await bench.store.synced()
+    async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
+        bench.clock.now_ns = now_ns
+        bench.ingest.restore_duplicates(encoded, now_ns)
+        await bench.ingest.rebuild_duplicates(now_ns)
+        assert bench.ingest.num_message_ids == 52
+        assert await bench.ask("s.a", Nats_Msg_Id="id-9") == duplicate(10)
+        assert await bench.ask("s.a", Nats_Msg_Id="later") == duplicate(52)
+
+
+async def test_what_was_encoded_may_be_damaged_or_ahead(tmp_path: Path) -> None:
+    async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
+        await fill(bench)
+        encoded = bench.ingest.encode_duplicates()
+    (tmp_path / "other").mkdir()
+    async with file_bench(tmp_path / "other", duplicate_window_ns=WINDOW_NS) as bench:
+        for damaged in (b"", b"short", encoded[:-1]):
+            with pytest.raises(DamagedEncoding):
+                bench.ingest.restore_duplicates(damaged, bench.clock.now_ns)
+        bench.ingest.restore_duplicates(encoded, bench.clock.now_ns)
+        await bench.ingest.rebuild_duplicates(bench.clock.now_ns)
+        assert bench.ingest.num_message_ids == 0
+        assert await bench.ask("s.a", Nats_Msg_Id="id-0") == {"stream": "S", "seq": 1}

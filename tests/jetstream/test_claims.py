@@ -1,0 +1,48 @@
+"""No two streams take the same message (reference §6.4, error 10065)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsd.core.subject import collide
+from natsd.jetstream.claims import SubjectClaims
+
+
+def test_subjects_collide_with_those_of_others_only() -> None:
+    claims = SubjectClaims()
+    claims.claim("ORDERS", ["orders.>", "refunds"])
+    assert claims.collide(["a", "orders.*.new"])
+    assert claims.collide(["*"])
+    assert not claims.collide(["orders", "refunds.a"])
+    assert not claims.collide(["orders.7"], but="ORDERS")
+    assert claims.owners(">") == {"ORDERS"}
+
+
+def test_what_is_released_or_replaced_is_free() -> None:
+    claims = SubjectClaims()
+    claims.claim("A", ["a", "b"])
+    claims.claim("A", ["b", "c"])
+    assert [claims.owners(subject) for subject in "abc"] == [set(), {"A"}, {"A"}]
+    claims.release("A")
+    claims.release("A")
+    assert not claims.collide([">"])
+
+
+tokens = st.sampled_from(["a", "b", "*"])
+subjects = st.builds(
+    lambda path, tail: ".".join([*path, *tail]),
+    st.lists(tokens, min_size=1, max_size=3),
+    st.sampled_from([[], [">"]]),
+)
+
+
+@given(st.lists(st.lists(subjects, max_size=3), max_size=4), subjects)
+def test_owners_are_those_with_a_colliding_subject(held: list[list[str]], asked: str) -> None:
+    claims = SubjectClaims()
+    for number, mine in enumerate(held):
+        claims.claim(str(number), mine)
+    expected = {
+        str(number)
+        for number, mine in enumerate(held)
+        if any(collide(asked, subject) for subject in mine)
+    }
+    assert claims.owners(asked) == expected

@@ -1,0 +1,173 @@
+"""What a start finds, and what it makes of it (reference §11.1; "Durability" of the design)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from natsd.jetstream.asset_file import ASSET_FILE, DELETED_FILE, read_asset, write_asset
+from natsd.jetstream.errors import ApiError, ErrorId
+from natsd.jetstream.models.requests import StreamMsgGetRequest
+from natsd.jetstream.models.stream import Storage
+from natsd.jetstream.stream.files import StreamAsset
+from natsd.store.disk import RealDisk
+from natsd.store.errors import KeyWrong
+from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving, update
+
+disk = RealDisk()
+
+
+def directory_of(root: Path, stream: str) -> Path:
+    return root / "jetstream" / ACCOUNT / "streams" / stream
+
+
+async def test_streams_come_back_as_they_were(tmp_path: Path) -> None:
+    async with serving(tmp_path) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s.*"], max_msgs=100, max_bytes=100_000)
+        for number in range(3):
+            await publish(jetstream, f"s.{number}", b"x", b"NATS/1.0\r\nA: b\r\n\r\n")
+        await stream.delete_message(2)
+        await update(stream, description="changed")
+        before = (await stream.info()).model_dump(exclude={"ts"})
+        used = account_of(jetstream).info()
+    async with serving(tmp_path) as jetstream:
+        stream = account_of(jetstream).stream("S")
+        assert (await stream.info()).model_dump(exclude={"ts"}) == before
+        assert account_of(jetstream).info() == used
+        message = await stream.get_message(StreamMsgGetRequest(seq=3))
+        assert message.hdrs == b"NATS/1.0\r\nA: b\r\n\r\n"
+        assert (await publish(jetstream, "s.new", b"x"))["seq"] == 4
+        with pytest.raises(ApiError) as error:
+            await create(jetstream, "T", subjects=["s.new"])
+        assert error.value.error_id is ErrorId.JSStreamSubjectOverlapErr
+
+
+async def test_memory_streams_do_not_come_back(tmp_path: Path) -> None:
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "M", subjects=["m"], storage=Storage.MEMORY)
+        await publish(jetstream, "m", b"x")
+    assert not (tmp_path / "jetstream" / ACCOUNT).exists()
+    async with serving(tmp_path) as jetstream:
+        assert account_of(jetstream).streams == {}
+
+
+async def test_message_ids_are_remembered(tmp_path: Path) -> None:
+    headers = b"NATS/1.0\r\nNats-Msg-Id: 17\r\n\r\n"
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "S", subjects=["s"])
+        await publish(jetstream, "s", b"x", headers)
+    async with serving(tmp_path) as jetstream:
+        answer = await publish(jetstream, "s", b"x", headers)
+        assert answer == {"stream": "S", "seq": 1, "duplicate": True}
+
+
+async def test_what_became_too_old_meanwhile_is_gone(tmp_path: Path) -> None:
+    async with serving(tmp_path) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"])
+        await publish(jetstream, "s", b"x")
+        asset = StreamAsset(
+            config=stream.config.model_copy(update={"max_age": 1}), created=stream.created_ns
+        )
+    write_asset(disk, directory_of(tmp_path, "S"), asset)
+    async with serving(tmp_path) as jetstream:
+        state = (await account_of(jetstream).stream("S").info()).state
+        assert (state.messages, state.last_seq) == (0, 1)
+
+
+async def test_a_delete_is_finished(tmp_path: Path) -> None:
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "S", subjects=["s"])
+        await publish(jetstream, "s", b"x")
+    directory = directory_of(tmp_path, "S")
+    (directory / ASSET_FILE).rename(directory / DELETED_FILE)
+    async with serving(tmp_path) as jetstream:
+        assert account_of(jetstream).streams == {}
+        assert not directory.exists()
+
+
+async def test_a_create_is_undone(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path, "S")
+    directory.mkdir(parents=True)
+    (directory / f"{ASSET_FILE}.new").write_bytes(b"half")
+    async with serving(tmp_path) as jetstream:
+        assert not directory.exists()
+        await create(jetstream, "S")
+
+
+async def test_damage_costs_one_stream_and_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as jetstream:
+        for name in ("A", "B", "C"):
+            await create(jetstream, name)
+            await publish(jetstream, name, b"x")
+    (directory_of(tmp_path, "B") / ASSET_FILE).write_bytes(b"garbage")
+    (directory_of(tmp_path, "C") / ASSET_FILE).unlink()
+    with caplog.at_level(logging.ERROR):
+        async with serving(tmp_path) as jetstream:
+            assert list(account_of(jetstream).streams) == ["A"]
+            await create(jetstream, "B")
+    aside = tmp_path / "jetstream" / ACCOUNT / "damaged"
+    assert sorted(path.name for path in aside.iterdir()) == ["B", "C"]
+    assert (aside / "B" / ASSET_FILE).read_bytes() == b"garbage"
+    assert list((aside / "C" / "msgs").iterdir())
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert all("set aside" in line for line in lines)
+
+
+async def test_damage_a_second_time_is_set_aside_too(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with serving(tmp_path) as jetstream:
+            await create(jetstream, "S")
+        (directory_of(tmp_path, "S") / ASSET_FILE).write_bytes(b"garbage")
+    async with serving(tmp_path):
+        aside = tmp_path / "jetstream" / ACCOUNT / "damaged"
+        assert sorted(path.name for path in aside.iterdir()) == ["S", "S.1"]
+
+
+async def test_a_later_versions_stream_is_offline(tmp_path: Path) -> None:
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "S", subjects=["s"])
+    directory = directory_of(tmp_path, "S")
+    asset = read_asset(disk, directory, StreamAsset)
+    config = asset.config.model_copy(update={"metadata": {"_nats.req.level": "99"}})
+    write_asset(disk, directory, asset.model_copy(update={"config": config}))
+    async with serving(tmp_path) as jetstream:
+        account = account_of(jetstream)
+        with pytest.raises(ApiError, match=r"unsupported - required API level: 99") as error:
+            account.stream("S")
+        assert error.value.error_id is ErrorId.JSStreamOfflineReasonErrF
+        with pytest.raises(ApiError) as error:
+            await create(jetstream, "S", subjects=["s"])
+        assert error.value.error_id is ErrorId.JSStreamNameExistErr
+        await account.delete_stream("S")
+        assert not directory.exists()
+        await create(jetstream, "S", subjects=["s"])
+
+
+async def test_a_stream_that_cannot_be_opened_is_offline(tmp_path: Path) -> None:
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "S", subjects=["s"])
+    messages = directory_of(tmp_path, "S") / "msgs"
+    for path in messages.iterdir():
+        path.unlink()
+    messages.rmdir()
+    messages.write_bytes(b"a file")
+    async with serving(tmp_path) as jetstream:
+        assert list(account_of(jetstream).offline) == ["S"]
+        assert messages.read_bytes() == b"a file"
+
+
+async def test_a_key_that_opens_nothing_stops_the_start(tmp_path: Path) -> None:
+    async with serving(tmp_path, key="one") as jetstream:
+        await create(jetstream, "S", subjects=["s"])
+        await publish(jetstream, "s", b"secret")
+    with pytest.raises(KeyWrong):
+        async with serving(tmp_path, key="other"):
+            pass
+    async with serving(tmp_path, key="other", prev_key="one") as jetstream:
+        message = await account_of(jetstream).stream("S").get_message(StreamMsgGetRequest(seq=1))
+        assert message.data == b"secret"
