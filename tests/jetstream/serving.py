@@ -1,8 +1,8 @@
 """JetStream on its own: a reactor, one account and a directory; no sockets.
 
-    async with serving(tmp_path) as jetstream:
-        stream, _ = await create(jetstream, "ORDERS", subjects=["orders.>"])
-        assert (await publish(jetstream, "orders.new", b"7"))["seq"] == 1
+async with serving(tmp_path) as jetstream:
+    stream, _ = await create(jetstream, "ORDERS", subjects=["orders.>"])
+    assert (await publish(jetstream, "orders.new", b"7"))["seq"] == 1
 """
 
 from __future__ import annotations

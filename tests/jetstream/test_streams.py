@@ -346,9 +346,7 @@ async def test_messages_expire_of_themselves(
     assert (await stream.info()).state.last_seq == 2
 
 
-async def test_an_age_can_come_and_go_with_an_update(
-    jetstream: JetStream, eventually: Any
-) -> None:
+async def test_an_age_can_come_and_go_with_an_update(jetstream: JetStream, eventually: Any) -> None:
     stream = await create(jetstream, "S", subjects=["s"], max_age=3_600_000_000_000)
     await publish(jetstream, "s", b"x")
     await update(stream, max_age=100_000_000, duplicate_window=100_000_000)
@@ -359,9 +357,7 @@ async def test_an_age_can_come_and_go_with_an_update(
 
 
 async def test_discard_new_refuses(jetstream: JetStream) -> None:
-    stream = await create(
-        jetstream, "S", subjects=["s"], max_msgs=1, discard=DiscardPolicy.NEW
-    )
+    stream = await create(jetstream, "S", subjects=["s"], max_msgs=1, discard=DiscardPolicy.NEW)
     await publish(jetstream, "s", b"x")
     answer = await publish(jetstream, "s", b"y")
     assert answer["error"]["description"] == "maximum messages exceeded"

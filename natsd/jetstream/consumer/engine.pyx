@@ -233,7 +233,7 @@ cdef class ConsumerEngine(Reader):
     def start(self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0) -> None:
         """Deliver from there on."""
         if not self.is_stopped:
-            self.core.remove_reader(self, is_gone=False)
+            self.core.remove_reader(self, recheck=False)
         self.backlog.begin(next_sequence, resume, last_per_subject)
         self.redelivery.restore()
         self.is_stopped = False
