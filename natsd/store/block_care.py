@@ -152,7 +152,7 @@ class BlockCare:
         """Have the block's file hold these bytes, compressed and encrypted as is due."""
         encrypt = self._blocks.data_key is not None
         # What is compressed stays so, whatever was said since.
-        compress = stored.block.sealed and (self.compress or stored.is_wrapped and not encrypt)
+        compress = stored.block.sealed and (self.compress or (stored.is_wrapped and not encrypt))
         size = await self._volume.read(self._write_file, stored, logical, compress, wipe)
         stored.close()
         stored.is_wrapped = compress or encrypt

@@ -1,4 +1,4 @@
-"""A consumer and its stream: retention, blocks that are not in memory, what comes back to itself."""
+"""A consumer and its stream: retention, blocks not in memory, what comes back to itself."""
 
 from __future__ import annotations
 
