@@ -29,6 +29,7 @@ from natsd.jetstream.account import ApiCounters, JetStreamAccount
 from natsd.jetstream.api.router import Router
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import recover_account
 from natsd.jetstream.scheduler import Alarm, Scheduler
 from natsd.jetstream.usage import Usage
@@ -53,14 +54,16 @@ class JetStream:
         reactor: Reactor,
         loop: asyncio.AbstractEventLoop,
         *,
+        server_name: str = "",
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
     ) -> None:
         self.options = options
+        self.server_name = server_name
         self.reactor = reactor
         self.loop = loop
-        self.random_bytes = random_bytes
+        self.random_bytes = RandomPool(random_bytes)
         self.directory: Path = options.directory.absolute()
         self.keys = operator_keys(options)
         self.scheduler = Scheduler(reactor, None if clock is time.time_ns else clock)

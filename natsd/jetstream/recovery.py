@@ -110,18 +110,24 @@ def _take_offline(account: JetStreamAccount, name: str, reason: str) -> None:
 
 async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None:
     config = asset.config
-    store = await open_store(account, config)
-    stream = Stream(account, config, asset.created, store)
     now_ns = account.jetstream.scheduler.now_ns()
+    store = await open_store(account, config)
     await store.expire(now_ns)
-    await lifecycle.recover_all(stream)
-    await stream.ingest.rebuild_duplicates(now_ns)
-    stream.ingest.count_usage()
+    stream = Stream(account, config, asset.created, store)
+    try:
+        await lifecycle.recover_all(stream)
+        await stream.ingest.rebuild_duplicates(now_ns)
+    except BaseException:
+        stream.ingest.release_usage()
+        await stream.close()
+        raise
     reserve(account.usage, config)
     account.claims.claim(config.name, config.subjects)
     account.streams[config.name] = stream
     stream.begin()
-    state = store.state()
-    _logger.info(
-        "  Restored %s messages for stream '%s > %s'", f"{state.msgs:,}", account.name, config.name
+    _logger.debug(
+        "JetStream: %s messages for stream '%s > %s'",
+        f"{store.state().msgs:,}",
+        account.name,
+        config.name,
     )

@@ -125,4 +125,4 @@ def _read_copy(magic: bytes, data: bytes, at: int, copy: int) -> bytes | None:
 
 def _is_padded(half_bytes: bytes, body_length: int, half: int) -> bool:
     padding = half_bytes[OVERHEAD_BYTES + body_length :]
-    return len(half_bytes) == half and not padding.strip(b"\0")
+    return len(half_bytes) == half and padding == bytes(len(padding))

@@ -14,69 +14,14 @@ from pathlib import Path
 
 import pytest
 
-DEADLINE_S = 15.0
-
-LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[([A-Z]{3})\] (.*)")
-
-
-class Daemon:
-    """A natsd process and the lines of its log so far."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "natsd", *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.lines: list[str] = []
-
-    def read_until(self, text: str) -> str:
-        """The first line from here on that contains the text."""
-        assert self.process.stderr
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip("\n"))
-            if text in line:
-                return line
-        raise AssertionError(f"never logged: {text}; but {self.lines}")
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        """Send the signal, read the rest of the log, give the exit code."""
-        self.process.send_signal(number)
-        return self.wait()
-
-    def wait(self) -> int:
-        """Read the rest of the log, give the exit code."""
-        _, rest = self.process.communicate(timeout=DEADLINE_S)
-        self.lines += rest.splitlines()
-        return self.process.returncode
-
-    @property
-    def texts(self) -> list[str]:
-        """The log without times: `INF Server is ready`."""
-        matches = [LINE.fullmatch(line) for line in self.lines]
-        assert all(matches), self.lines
-        assert {match[1] for match in matches if match} == {str(self.process.pid)}
-        return [f"{match[2]} {match[3]}" for match in matches if match]
-
-
-Start = Callable[..., Daemon]
+from tests.cli.daemon import DEADLINE_S, Daemon, Start, running_daemons
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Starts daemons on free ports of the loopback; none outlives the test."""
-    daemons: list[Daemon] = []
-
-    def start_one(*arguments: str) -> Daemon:
-        daemons.append(Daemon("-a", "127.0.0.1", "-p", "-1", *arguments))
-        return daemons[-1]
-
-    yield start_one
-    for daemon in daemons:
-        if daemon.process.poll() is None:
-            daemon.process.kill()
-        daemon.process.communicate()
+    with running_daemons() as start_one:
+        yield start_one
 
 
 @contextmanager

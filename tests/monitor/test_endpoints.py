@@ -1,19 +1,16 @@
 """The monitoring endpoints of a real server, asked over HTTP (reference section 8)."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import nats
 import pytest
 from aiohttp import ClientSession
-from nats.aio.client import Client as NatsClient
 
 from natsd import Server, __version__, monitor
 from natsd.clients import ClosedClient
 from natsd.clients.listener import ListenError
+from tests.monitor.probing import Probe, probing
 
 # What nats-server 2.14.5 answers, key by key; natsd has no feature flags, and adds its own version.
 KEYS = {
@@ -42,55 +39,6 @@ KEYS = {
 def assert_keys(answer: dict[str, Any], kind: str) -> None:
     """The keys of nats-server, in its order."""
     assert list(answer) == KEYS[kind].split()
-
-
-class Probe:
-    """A server, its monitor, and a way to ask it."""
-
-    def __init__(self, server: Server, port: int, session: ClientSession) -> None:
-        self.server = server
-        self._url = f"http://127.0.0.1:{port}"
-        self._session = session
-
-    async def ask(self, path: str) -> tuple[int, Any, dict[str, str]]:
-        """Status, body (decoded if JSON) and headers."""
-        async with self._session.get(self._url + path) as response:
-            text = await response.text()
-            is_json = response.content_type == "application/json"
-            headers = dict(response.headers)
-            return response.status, json.loads(text) if is_json else text, headers
-
-    async def get(self, path: str) -> dict[str, Any]:
-        """The JSON answer of a request that must succeed."""
-        status, body, _ = await self.ask(path)
-        assert status == 200, body
-        assert isinstance(body, dict)
-        return body
-
-    async def connections(self, query: str) -> list[dict[str, Any]]:
-        """The rows of `/connz`."""
-        rows = (await self.get(f"/connz?{query}"))["connections"]
-        assert isinstance(rows, list)
-        return rows
-
-    @asynccontextmanager
-    async def client(self, name: str = "", **options: Any) -> AsyncIterator[NatsClient]:
-        """A connected client."""
-        client = await nats.connect(self.server.client_url, name=name, **options)
-        try:
-            yield client
-        finally:
-            await client.close()
-
-
-@asynccontextmanager
-async def probing(**settings: Any) -> AsyncIterator[Probe]:
-    async with Server(host="127.0.0.1", port=-1, **settings) as server, ClientSession() as session:
-        watcher = monitor.start(server)
-        try:
-            yield Probe(server, watcher.port, session)
-        finally:
-            await watcher.stop()
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from natsd.jetstream.models.responses import (
     StreamPurgeResponse,
     StreamUpdateResponse,
 )
-from natsd.jetstream.models.stream import StreamInfo
+from natsd.jetstream.models.stream import ClusterInfo, StreamInfo
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT, SUBJECT_DETAILS_LIMIT
 from natsd.jetstream.stream.metadata import with_shown_metadata
 from natsd.jetstream.stream.stream import names_one_message
@@ -77,13 +77,15 @@ async def info(request: Request[StreamInfoRequest]) -> StreamInfoResponse:
         deleted_details=body.deleted_details, subjects_filter=body.subjects_filter, offset=offset
     )
     page = Paged(total=total, offset=offset, limit=SUBJECT_DETAILS_LIMIT) if total else Paged()
-    return StreamInfoResponse(page=page, info=with_shown_metadata(found))
+    leader = ClusterInfo(leader=request.account.jetstream.server_name)
+    found = with_shown_metadata(found).model_copy(update={"cluster": leader})
+    return StreamInfoResponse(page=page, info=found)
 
 
 async def names(request: Request[StreamNamesRequest]) -> StreamNamesResponse:
     """Names in order."""
     chosen, page = page_of(_names(request, request.body.subject), request.body.offset, NAMES_LIMIT)
-    return StreamNamesResponse(page=page, streams=list(chosen))
+    return StreamNamesResponse(page=page, streams=list(chosen) or None)
 
 
 async def infos(request: Request[StreamListRequest]) -> StreamListResponse:

@@ -62,7 +62,7 @@ def short_hash(data: bytes) -> str:
 
 
 class Consumer:
-    """`begin` makes it deliver; `directory` is None for one that lives in memory."""
+    """`begin`, then `begin_watching` make it deliver; `directory` is None for one in memory."""
 
     def __init__(
         self,
@@ -98,6 +98,7 @@ class Consumer:
             ),
         )
         self._subscriptions: list[Subscription] = []
+        self.is_bound = False  # push: somebody listens
         self._watched = ("", "")  # the deliver subject and group whose listeners are told of
         self._used_ns = 0
         self._threshold = Threshold(0)
@@ -109,12 +110,15 @@ class Consumer:
     # Life
 
     def begin(self, start: StartPosition) -> None:
-        """Deliver, and take requests and acknowledgements."""
+        """Take requests and acknowledgements, and answer them."""
         self._subscribe()
         self.engine.start(start.sequence, start.last_per_subject, start.resume)
         self._pause_until(self.config.pause_until)
-        self._watch()
+
+    def begin_watching(self) -> None:
+        """Push to who listens, soon: who made the consumer hears of it first. Note disuse."""
         self._begin_counting_disuse()
+        self._watch()
 
     async def delete(self) -> None:
         """It is gone, on disk too; waiting requests are told. Raises ApiError."""
@@ -203,7 +207,7 @@ class Consumer:
     async def _replace(self, config: ConsumerConfig) -> None:
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerDoesNotExist)
-        check_update(self.config, config, is_bound=self._is_bound())
+        check_update(self.config, config, is_bound=self._is_wanted())
         config = with_threshold(config)
         if config == self.config:
             return
@@ -240,7 +244,8 @@ class Consumer:
 
     # Interest in the deliver subject, and disuse
 
-    def _is_bound(self) -> bool:
+    def _is_wanted(self) -> bool:
+        """Somebody would get what is sent to the deliver subject, by a wildcard too."""
         subject = self.config.deliver_subject
         return bool(subject) and self._sublist.has_interest(subject)
 
@@ -252,8 +257,9 @@ class Consumer:
         self._unwatch()
         self._watched = watched
         subject, group = watched
-        is_there = self._sublist.watch(subject, self._listened_to, queue=group or None)
-        self._listened_to(is_there)
+        self.is_bound = self._sublist.watch(subject, self._listened_to, queue=group or None)
+        asyncio.get_running_loop().call_soon(self._tell_engine)
+        self._count_disuse()
 
     def _unwatch(self) -> None:
         subject, group = self._watched
@@ -263,28 +269,31 @@ class Consumer:
 
     def _listened_to(self, is_there: bool) -> None:
         """Called by the SubList: the first listener has come, or the last one has gone."""
-        self.engine.set_push_interest(is_there)
-        if is_there:
-            self._alarm.cancel()
-        else:
-            self._count_disuse()
+        self.is_bound = is_there
+        self._tell_engine()
+        self._count_disuse()
+
+    def _tell_engine(self) -> None:
+        if not self._is_ended:
+            self.engine.set_push_interest(self.is_bound)
 
     def _begin_counting_disuse(self) -> None:
         """It is new, or its threshold is."""
         chance = int.from_bytes(self._random_bytes(4))
         self._threshold = Threshold.of(self.config, chance)
-        self._alarm.cancel()
-        if not is_push(self.config) or not self.engine.is_active:
-            self._count_disuse()
+        self._count_disuse()
 
     def _count_disuse(self) -> None:
+        """It begins now, unless somebody listens."""
         self._used_ns = self._scheduler.now_ns()
-        if self._threshold.span_ns > 0:
+        if self.is_bound or self._threshold.span_ns == 0:
+            self._alarm.cancel()
+        else:
             self._alarm.set(self._used_ns + self._threshold.span_ns)
 
     def _look_for_use(self, now_ns: int) -> None:
         """The threshold is over since the last look."""
-        if self._is_ended or (is_push(self.config) and self.engine.is_active):
+        if self._is_ended or self.is_bound:
             return
         busy_ns = 0 if is_push(self.config) else busy_until_ns(self.store.state(), self.config)
         due_ns = looks_again_at(self._threshold, self._used_ns, self.engine, busy_ns, now_ns=now_ns)

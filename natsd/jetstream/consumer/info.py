@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from natsd.jetstream.consumer.config import is_push
 from natsd.jetstream.models.consumer import ConsumerInfo, SequenceInfo
 from natsd.jetstream.names import API_LEVEL, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
 from natsd.version import NATS_VERSION
@@ -35,7 +34,7 @@ def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
         num_redelivered=0 if config.max_deliver == 1 else engine.num_redelivered,
         num_waiting=engine.num_waiting,
         num_pending=engine.num_pending,
-        push_bound=is_push(config) and engine.is_active,
+        push_bound=consumer.is_bound,
         paused=pause_ns > 0,
         pause_remaining=pause_ns,
         ts=now_ns,

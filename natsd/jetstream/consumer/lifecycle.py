@@ -140,6 +140,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     stream.consumers[new.name] = consumer
     consumer.begin(new.start)
     await consumer.counted()
+    consumer.begin_watching()
     return consumer
 
 
@@ -169,7 +170,11 @@ async def _create_files(
 
 
 async def recover_all(stream: "Stream") -> None:
-    """Bring back the consumers that the stream's directory holds; some at a time."""
+    """Bring back the consumers that the stream's directory holds; some at a time.
+
+    Raises StoreError, OSError, with none of them delivering, where to go on without one of them
+    would lose what waits for it.
+    """
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, volume.disk, stream.directory)
     turns = asyncio.Semaphore(RECOVERED_AT_ONCE)
@@ -178,13 +183,21 @@ async def recover_all(stream: "Stream") -> None:
         async with turns:
             await recover(stream, consumer)
 
-    await asyncio.gather(*(bring_back(consumer) for consumer in found))
+    try:
+        async with asyncio.TaskGroup() as recovering:
+            for one in found:
+                recovering.create_task(bring_back(one))
+    except BaseExceptionGroup as several:
+        for consumer in list(stream.consumers.values()):
+            await consumer.close()
+        raise several.exceptions[0] from None
 
 
 async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
     """The consumer as it was, delivering; None: it cannot be served, which is reported.
 
-    A damaged configuration is set aside. Without one, a damaged state begins anew, where the
+    An interest stream would let go of what waits for it: that raises StoreError, OSError. A damaged
+    configuration is set aside. Without one, a damaged state begins anew, where the
     consumer began when it was created: what it delivers twice was never lost.
     """
     if found.asset is None:
@@ -193,6 +206,8 @@ async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
     try:
         store, start = await _open_files(stream, found, found.asset)
     except (StoreError, OSError) as error:
+        if stream.config.retention is Retention.INTEREST:
+            raise
         _logger.error("JetStream: %s cannot be opened: %s", found.directory, error)
         return None
     consumer = Consumer(stream, found.name, found.asset, store, found.directory)
@@ -200,6 +215,7 @@ async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
     _fit(consumer)
     stream.consumers[found.name] = consumer
     consumer.begin(start or await _continued(consumer, found.asset.resume))
+    consumer.begin_watching()
     return consumer
 
 

@@ -47,6 +47,8 @@ cdef class Redelivery:
     cdef int forget_through(self, uint64_t sequence) except -1
     # Queue it now, unless it is queued.
     cdef int enqueue(self, uint64_t sequence) except -1
+    # Queue all that is pending: it goes to somebody else.
+    cdef int enqueue_all(self) except -1
     cdef int dequeue(self, uint64_t sequence) except -1
     # The next to be delivered again, or 0; it stays the next until `dequeue`.
     cdef uint64_t next_queued(self) except? 0

@@ -330,6 +330,13 @@ cdef class Redelivery:
         self.queue_tail += 1
         return 0
 
+    cdef int enqueue_all(self) except -1:
+        cdef Py_ssize_t index
+        for index in range(self.tracker.head, self.tracker.tail):
+            if self.tracker.items[index].consumer:
+                self.enqueue(self.tracker.items[index].stream)
+        return 0
+
     cdef int dequeue(self, uint64_t sequence) except -1:
         if len(self.queued):
             self.queued.pop(sequence, None)

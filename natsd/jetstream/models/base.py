@@ -121,6 +121,7 @@ class Model(BaseModel):
     go_name: ClassVar[str]
     """Of the struct, in Go's errors; the class's own name unless it says otherwise."""
 
+    _names: ClassVar[frozenset[str]]
     _zero_values: ClassVar[dict[str, object]]
     _embedded: ClassVar[frozenset[str]]
     _enums: ClassVar[dict[str, type[GoEnum]]]
@@ -131,6 +132,7 @@ class Model(BaseModel):
         if "go_name" not in cls.__dict__:
             cls.go_name = cls.__name__
         fields = cls.model_fields
+        cls._names = frozenset(fields)
         cls._zero_values = {
             name: field.get_default(call_default_factory=True)
             for name, field in fields.items()
@@ -155,8 +157,8 @@ class Model(BaseModel):
             return value
         members: dict[str, object] = {}
         for key, member in value.items():
-            name = key if key in cls.model_fields else _folded(key)
-            if name not in cls.model_fields:
+            name = key if key in cls._names else _folded(key)
+            if name not in cls._names:
                 if info.context is None or info.context.get("strict", True):
                     raise GoError.saying(f"json: unknown field {quoted(key)}")
             elif name in cls._enums:

@@ -1,6 +1,8 @@
 """Answers: the envelope with what was asked for.
 
-An answer that is an error is the same model with nothing but its defaults in it.
+An answer that is an error is the same model with nothing but its defaults in it. (So the lists'
+empty members stand there too, as nats-server writes them; the published schemas, read to the
+letter, take such an answer for a list and an error at once.)
 
 Source: reference §6.2; `io.nats.jetstream.api.v1.*_response` are the types' names.
 """
@@ -55,11 +57,11 @@ class StreamInfoResponse(Response):
 
 
 class StreamNamesResponse(Response):
-    """`STREAM.NAMES`."""
+    """`STREAM.NAMES`; None, not an empty list, where there are none: as nats-server has it."""
 
     type: str = TYPE_PREFIX + "stream_names_response"
     page: Embedded[Paged] = Paged()
-    streams: list[str] = Field(default_factory=list)
+    streams: list[str] | None = None
 
 
 class StreamListResponse(Response):

@@ -59,12 +59,12 @@ _UNLIMITED: Final = (
     "max_msg_size",
     "max_consumers",
 )
+_SPACES: Final = frozenset("\t\n\f\r ")
 _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 
 LATER: Final = (
     ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
     ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
-    ("allow_msg_ttl", ErrorId.JSMessageTTLDisabledErr, ""),
     ("subject_delete_marker_ttl", ErrorId.JSMessageTTLDisabledErr, ""),
     ("allow_msg_counter", ErrorId.JSMessageIncrDisabledErr, ""),
     ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
@@ -143,6 +143,10 @@ def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         (old.sealed and not new.sealed, f"{change} unseal a sealed stream"),
         (old.deny_delete and not new.deny_delete, f"{change} cancel deny message deletes"),
         (old.deny_purge and not new.deny_purge, f"{change} cancel deny purge"),
+        (
+            old.allow_msg_ttl and not new.allow_msg_ttl,
+            "message TTL status can not be disabled",
+        ),
         (old.persist_mode is not new.persist_mode, f"{change} change persist mode"),
     )
     for is_broken, text in forbidden:
@@ -308,9 +312,7 @@ def _check_transform(config: StreamConfig) -> None:
     if not transform.dest:
         return
     try:
-        if not is_valid(transform.dest):
-            raise InvalidMapping("invalid mapping destination: invalid transform")
-        parse_mapping(transform.src, transform.dest)
+        _parse_mapping(transform.src, transform.dest)
     except InvalidMapping as error:
         raise api_error(ErrorId.JSStreamTransformInvalidDestination, err=error) from None
 
@@ -338,12 +340,21 @@ def _check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
 
 def _check_republish_transform(republish: RePublish) -> None:
     try:
-        parse_mapping(republish.src, republish.dest)
+        _parse_mapping(republish.src, republish.dest)
     except InvalidMapping:
         _refuse(
             "stream configuration for republish with transform"
             f" from '{republish.src}' to '{republish.dest}' not valid"
         )
+
+
+def _parse_mapping(source: str, destination: str) -> None:
+    """Raises InvalidMapping, for spaces too: they may stand in a function, but not on the wire."""
+    for token in destination.split("."):
+        is_function = token.startswith("{{") and token.endswith("}}")
+        if not is_function and not _SPACES.isdisjoint(token):
+            raise InvalidMapping("invalid mapping destination: invalid transform")
+    parse_mapping(source, destination)
 
 
 def _check_placement(config: StreamConfig) -> StreamConfig:

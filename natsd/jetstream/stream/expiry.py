@@ -31,11 +31,17 @@ class Expiry:
         self._alarm = Alarm(scheduler, self._due)
         self._work: asyncio.Task[None] | None = None
         self._is_open = False
+        self._next_ns = 0
 
     def begin(self) -> None:
         """Look now, and whenever something expires; after a change of limits, again."""
         self._is_open = True
         self._set(self._scheduler.now_ns(), 0)
+
+    def note(self, expires_ns: int) -> None:
+        """A message came that goes then: perhaps before everything that was there."""
+        if self._is_open and not 0 < self._next_ns <= expires_ns:
+            self._wake(expires_ns)
 
     def close(self) -> None:
         """Never again."""
@@ -47,11 +53,17 @@ class Expiry:
         next_ns = self._store.next_expiry_ns()
         if next_ns is None and not max_age_ns:
             self._alarm.cancel()
+            self._next_ns = 0
             return
         latest = now_ns + max_age_ns if next_ns is None else next_ns
-        self._alarm.set(max(latest, now_ns + wait_ns))
+        self._wake(max(latest, now_ns + wait_ns))
+
+    def _wake(self, at_ns: int) -> None:
+        self._next_ns = at_ns
+        self._alarm.set(at_ns)
 
     def _due(self, now_ns: int) -> None:
+        self._next_ns = 0
         next_ns = self._store.next_expiry_ns()
         if next_ns is not None and next_ns <= now_ns:
             self._work = asyncio.ensure_future(self._expire(now_ns))

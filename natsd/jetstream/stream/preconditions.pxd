@@ -1,6 +1,6 @@
 """What a publisher's headers demand of the stream, for compiled callers."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.headers cimport HeaderValue, PublishHeaders
@@ -16,6 +16,7 @@ cdef class Preconditions:
     cdef StreamCore stream
     cdef bytes name
     cdef bint allows_rollup
+    cdef bint allows_lifetimes
     cdef dict refusals          # ErrorId -> the answer, where it is always the same
     cdef object fetching        # the task that brings in the block that a check needs, or None
 
@@ -25,6 +26,8 @@ cdef class Preconditions:
     )
     cdef bytes check_late(self, PublishHeaders* headers, const char* last_id, size_t last_id_len)
     cdef bytes check_lifetime(self, PublishHeaders* headers)    # of one that is to be stored
+    # When it goes: 0, as the stream's age says; -1: never.
+    cdef int64_t expiry_of(self, PublishHeaders* headers, int64_t time_ns) except? -2
     cdef bytes refuse(self, object error_id)
     cdef int fetch(self, object block) except -1
 

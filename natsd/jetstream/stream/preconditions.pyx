@@ -36,13 +36,17 @@ from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, MessageLog, Outcome
 from natsd.core.quoting import quoted
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.stream.answers import refusal
-from natsd.jetstream.stream.lifetimes import InvalidLifetime, parse_lifetime
+from natsd.jetstream.stream.lifetimes import NEVER, InvalidLifetime, parse_lifetime
 from natsd.store.errors import ColdBlock, StoreError
 from natsd.store.search import LastMatch
 
 cdef enum:
     SEARCH_STEPS_MAX = 4        # of about a millisecond each, for a pattern
     SEARCH_STEP = 400_000
+
+
+SECOND_NS = 1_000_000_000
+LATEST_NS = 2**63 - 1
 
 
 cdef inline bytes text_of(HeaderValue* value):
@@ -64,10 +68,13 @@ cdef bint is_integer(bytes text):
 
 
 cdef class Preconditions:
-    def __init__(self, StreamCore stream not None, bint allows_rollup):
+    def __init__(
+        self, StreamCore stream not None, bint allows_rollup, bint allows_lifetimes=False
+    ):
         self.stream = stream
         self.name = stream.name.encode("utf-8", "surrogateescape")
         self.allows_rollup = allows_rollup
+        self.allows_lifetimes = allows_lifetimes
         self.refusals = {}
 
     cdef bytes refuse(self, error_id):
@@ -88,8 +95,9 @@ cdef class Preconditions:
             value = &headers.values[<int> EXPECTED_STREAM]
             if not equals(value, self.name, len(self.name)):
                 return self.refuse(ErrorId.JSStreamNotMatchErr)
-        if header_given(headers, TTL) and self.lifetime_of(headers) == LIFETIME:
-            return self.refuse(ErrorId.JSMessageTTLDisabledErr)
+        if header_given(headers, TTL) and not self.allows_lifetimes:
+            if self.lifetime_of(headers) == LIFETIME:
+                return self.refuse(ErrorId.JSMessageTTLDisabledErr)
         if header_given(headers, EXPECTED_LAST_SUBJECT_SEQUENCE):
             answer = self.check_subject_sequence(headers, subject, subject_len)
         elif header_given(headers, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT):
@@ -119,6 +127,14 @@ cdef class Preconditions:
         if header_given(headers, TTL) and self.lifetime_of(headers) == BAD_LIFETIME:
             return self.refuse(ErrorId.JSMessageTTLInvalidErr)
         return None
+
+    cdef int64_t expiry_of(self, PublishHeaders* headers, int64_t time_ns) except? -2:
+        if not header_given(headers, TTL) or not self.allows_lifetimes:
+            return 0
+        seconds = parse_lifetime(text_of(&headers.values[<int> TTL]))
+        if seconds == NEVER:
+            return -1
+        return min(time_ns + seconds * SECOND_NS, LATEST_NS)
 
     cdef bytes check_schedule(
         self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len

@@ -53,6 +53,7 @@ cdef class Ingest(Actor):
     cdef SubjectTransform transform     # None: subjects stay as they are
     cdef Republisher republisher        # None: nothing is republished
     cdef bytes prefix                   # of every ack
+    cdef public object expiring         # told when a message with a lifetime goes; or None
     cdef readonly bint is_paused        # nothing is taken: the stream is not ready, or going away
 
     # State

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from natsd.jetstream.scheduler import Actor
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.settings import IngestSettings
@@ -6,6 +8,7 @@ from natsd.jetstream.usage import Usage
 class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
+    expiring: Callable[[int], None] | None
 
     def __init__(self, stream: StreamCore, settings: IngestSettings, usage: Usage) -> None: ...
     def configure(self, settings: IngestSettings) -> None: ...

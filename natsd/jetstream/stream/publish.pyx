@@ -31,7 +31,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from natsd.core.match_result cimport MatchResult
-from natsd.core.subject cimport wire_bytes
+from natsd.core.subject cimport subject_is_literal, wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
@@ -134,7 +134,9 @@ cdef class Ingest(Actor):
         self.transform = transform
         self.republisher = republisher
         stream.republisher = republisher
-        self.preconditions = Preconditions(stream, settings.allows_rollup)
+        self.preconditions = Preconditions(
+            stream, settings.allows_rollup, settings.allows_lifetimes
+        )
         self.is_memory = settings.is_memory
         self.no_ack = settings.no_ack
         self.is_sealed = settings.sealed
@@ -371,6 +373,8 @@ cdef class Ingest(Actor):
         refused = self.check_account(entry)
         if refused is None and headers.found:
             refused = self.preconditions.check_lifetime(headers)
+            if refused is None:
+                entry.expires_ns = self.preconditions.expiry_of(headers, entry.time_ns)
         if refused is None and self.log.limit.discard_new:
             refused = self.check_room(entry, header_given(headers, ROLLUP))
         return refused
@@ -427,6 +431,8 @@ cdef class Ingest(Actor):
         self.remember_id(entry)
         if entry.rollup != NO_ROLLUP:
             self.roll_up(entry)
+        if entry.expires_ns > 0 and self.expiring is not None:
+            self.expiring(entry.expires_ns)
         return self.count_bytes()
 
     cdef uint64_t previous_of(self, Entry* entry) noexcept:
@@ -513,7 +519,11 @@ cdef class Ingest(Actor):
     # Rollups
 
     cdef int roll_up(self, Entry* entry) except -1:
-        if self.remove_before(entry):
+        """A subject that is a pattern, which nobody forbids, replaces all that it matches."""
+        cdef bint is_one = (
+            entry.rollup == ROLLUP_ALL or subject_is_literal(entry.subject, entry.subject_len)
+        )
+        if is_one and self.remove_before(entry):
             if self.log.needs_care or not self.log.is_told:
                 self.log.tell()
             return 0

@@ -42,6 +42,7 @@ class IngestSettings:
     sealed: bool = False
     max_msg_size: int = -1
     allows_rollup: bool = False  # allow_rollup_hdrs, and not deny_purge
+    allows_lifetimes: bool = False  # allow_msg_ttl
     duplicate_window_ns: int = 0
     subject_transform: Mapping | None = None
     republish: RepublishSettings | None = None

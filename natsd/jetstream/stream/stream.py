@@ -12,6 +12,8 @@ Promise
 Source: nats-server 2.14 reference 6.2, 6.4, 6.6, 6.7.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +28,13 @@ from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
-from natsd.jetstream.models.stream import Storage, StoredMessage, StreamConfig, StreamInfo
+from natsd.jetstream.models.stream import (
+    Retention,
+    Storage,
+    StoredMessage,
+    StreamConfig,
+    StreamInfo,
+)
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.expiry import Expiry
@@ -36,7 +44,7 @@ from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.storage import open_store
-from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
+from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, StoreFull
 from natsd.store.file_store import FileStore
 from natsd.store.found_damage import FoundDamage
 from natsd.store.log_store import LogStore
@@ -46,6 +54,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+TURNS_TO_TELL: Final = 2
+"""Turns of the loop from a commit until its acknowledgements are sent."""
+EVERYTHING: Final = ">"
 _SID: Final = b"0"
 
 
@@ -62,8 +73,7 @@ class Stream:
         self.created_ns = created_ns
         self.store = store
         self.consumers: dict[str, Consumer] = {}
-        self.core = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
-        self.core.set_retention(config.retention.value)
+        self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         settings = ingest_settings(config, jetstream.options)
         self.ingest = Ingest(self.core, settings, account.usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
@@ -101,6 +111,8 @@ class Stream:
         volume, directory = account.jetstream.volume, account.files.stream(config.name)
         if config.storage is Storage.MEMORY:
             return cls(account, config, created_ns, await open_store(account, config))
+        if await volume.read(lambda: volume.is_low_on_space):
+            raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
         await volume.read(create_stream, volume.disk, directory, asset)
         try:
@@ -110,7 +122,11 @@ class Stream:
             raise
 
     def begin(self) -> None:
-        """Receive messages and requests."""
+        """Receive messages and requests; what all consumers that there are have acknowledged goes,
+        where the retention says so."""
+        self.core.set_retention(self.config.retention.value)
+        if self.config.retention is not Retention.LIMITS:
+            self.core.recheck_soon()
         self._expiry.begin()
         self._subscribe(self.config.subjects)
         if self.config.allow_direct:
@@ -138,12 +154,17 @@ class Stream:
     async def close(self) -> None:
         """All that was acknowledged is on disk, with everything else that is known."""
         self._end()
+        with contextlib.suppress(StoreError):  # it was said before, or is said below
+            await self.store.synced()
+        for _ in range(TURNS_TO_TELL):  # publishers and consumers
+            await asyncio.sleep(0)
         for consumer in list(self.consumers.values()):
             await consumer.close()
-        await self._stop_writing()
+        self.ingest.close()
+        self.core.close()
         try:
             await self.store.close()
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
     async def destroy(self) -> None:
@@ -153,16 +174,11 @@ class Stream:
             await consumer.abandon()
         self.consumers.clear()
         self.ingest.release_usage()
-        await self._stop_writing()
+        self.ingest.close()
+        self.core.close()
         await self.store.destroy()
         if self.is_filed:
             await self.jetstream.volume.remove_tree(self.directory)
-
-    async def _stop_writing(self) -> None:
-        self.ingest.close()
-        removing = self.core.close()
-        if removing is not None:
-            await removing
 
     # Changes: decided and applied
 
@@ -199,10 +215,15 @@ class Stream:
             raise api_error(ErrorId.JSStreamPurgeFailedF, err="stream purge not permitted")
         if sequence and keep:
             raise api_error(ErrorId.JSBadRequestErr)
-        pattern = filter_subject or None
         try:
-            removed = await self.store.purge(pattern=pattern, up_to_sequence=sequence, keep=keep)
+            if sequence > 1 and filter_subject in ("", EVERYTHING):
+                removed = await self.store.compact(sequence)  # which may lie past the end
+            else:
+                removed = await self.store.purge(
+                    pattern=filter_subject or None, up_to_sequence=sequence, keep=keep
+                )
             await self.store.synced()
+            self.core.durable(self.store.durable_sequence)
         except InvalidSubject:  # which no message has
             return 0
         except StoreError as error:
@@ -232,12 +253,12 @@ class Stream:
         if self.config.deny_delete:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err="message delete not permitted")
         remove = self.store.erase if erase else self.store.delete
+        log = self.core.log
+        is_within = log.first_sequence <= sequence <= log.last_sequence
         try:
-            if sequence < self.core.log.first_sequence:
-                raise MessageNotFound
-            if sequence > self.core.log.last_sequence:
-                raise StoreEOF
-            was_there = await remove(sequence)
+            if self.is_filed and not is_within:  # as nats-server's file store has it, and only that
+                raise MessageNotFound if sequence < log.first_sequence else StoreEOF
+            was_there = is_within and await remove(sequence)
             await self.store.synced()
         except StoreError as error:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err=error.text) from error

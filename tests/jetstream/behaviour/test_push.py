@@ -59,12 +59,16 @@ class TestInterest:
         assert await sequences(listener, 3) == [1, 2, 3]
         assert (await api.consumer_info("S", "C"))["push_bound"] is True
 
-    @pytest.mark.natsd_only
-    async def test_wildcards_listen_too(self, api: Api) -> None:
-        """nats-server waits for a subscription to the very subject."""
+    async def test_a_wildcard_is_no_listener(self, api: Api) -> None:
+        """Who looks at everything (`nats sub '>'`) takes no messages from those they are for."""
         await stream(api, 3)
         await api.create_consumer("S", "C", deliver_subject="d.1")
-        listener = await api.nc.subscribe("d.*")
+        await api.nc.subscribe("d.*")
+        await api.nc.flush()
+        info = await api.consumer_info("S", "C")
+        assert "push_bound" not in info
+        assert info["num_pending"] == 3
+        listener = await api.nc.subscribe("d.1")
         assert await sequences(listener, 3) == [1, 2, 3]
 
     async def test_pauses_while_nobody_listens(self, api: Api) -> None:

@@ -3,6 +3,8 @@
 The table was recorded from nats-server 2.14.5.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,19 +16,23 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
 
+Fields = dict[str, Any]
+
 SECOND = 1_000_000_000
 TIME = "2020-01-01T00:00:00Z"
-STREAM = {"name": "S", "subjects": ["a.>", "b"], "num_replicas": 1}
-LIMITED = STREAM | {"consumer_limits": {"max_ack_pending": 50, "inactive_threshold": 10 * SECOND}}
-WORK_QUEUE = STREAM | {"retention": "workqueue"}
-PULL = {"durable_name": "C", "ack_policy": "explicit"}
-PUSH = PULL | {"deliver_subject": "d.x"}
-FLOW = {"durable_name": "C", "deliver_subject": "d.x", "ack_policy": "flow_control"}
+STREAM: Fields = {"name": "S", "subjects": ["a.>", "b"], "num_replicas": 1}
+LIMITED: Fields = STREAM | {
+    "consumer_limits": {"max_ack_pending": 50, "inactive_threshold": 10 * SECOND}
+}
+WORK_QUEUE: Fields = STREAM | {"retention": "workqueue"}
+PULL: Fields = {"durable_name": "C", "ack_policy": "explicit"}
+PUSH: Fields = PULL | {"deliver_subject": "d.x"}
+FLOW: Fields = {"durable_name": "C", "deliver_subject": "d.x", "ack_policy": "flow_control"}
 
 
 def complete(
-    fields: dict[str, object],
-    stream: dict[str, object] = STREAM,
+    fields: Fields,
+    stream: Fields = STREAM,
     *,
     ceilings: Ceilings | None = None,
     pedantic: bool = False,
@@ -46,7 +52,7 @@ def start_error(text: str) -> tuple[int, str]:
 
 NAMES = "can not contain '.', '*', '>', '\\', '/'"
 POLICY = "deliver_policy"
-REFUSED: list[tuple[dict[str, object], tuple[int, str]]] = [
+REFUSED: list[tuple[Fields, tuple[int, str]]] = [
     # Names and sizes
     (PULL | {"name": "a.b"}, (10052, f"consumer name {NAMES}")),
     (PULL | {"durable_name": "a*"}, (10052, f"consumer durable name {NAMES}")),
@@ -216,7 +222,7 @@ REFUSED: list[tuple[dict[str, object], tuple[int, str]]] = [
 
 
 @pytest.mark.parametrize(("fields", "error"), REFUSED, ids=lambda value: str(value)[-60:])
-def test_a_rule_that_is_broken_is_named(fields: dict[str, object], error: tuple[int, str]) -> None:
+def test_a_rule_that_is_broken_is_named(fields: Fields, error: tuple[int, str]) -> None:
     with pytest.raises(ApiError) as refused:
         complete(fields)
     assert (refused.value.err_code, refused.value.description) == error
@@ -228,7 +234,7 @@ def test_priority_groups_are_refused_until_they_are_there() -> None:
     assert refused.value.err_code == 10094
 
 
-PEDANTIC: list[tuple[dict[str, object], dict[str, object], str]] = [
+PEDANTIC: list[tuple[Fields, Fields, str]] = [
     (PULL | {"max_deliver": -5}, STREAM, "max_deliver must be set to -1"),
     (PULL | {"max_waiting": -1}, STREAM, "max_waiting must not be negative"),
     (PULL | {"max_ack_pending": -5}, STREAM, "max_ack_pending must be set to -1"),
@@ -250,7 +256,7 @@ PEDANTIC: list[tuple[dict[str, object], dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("fields", "stream", "text"), PEDANTIC, ids=lambda value: str(value)[-40:])
 def test_who_is_pedantic_is_told_what_would_be_changed(
-    fields: dict[str, object], stream: dict[str, object], text: str
+    fields: Fields, stream: Fields, text: str
 ) -> None:
     with pytest.raises(ApiError) as refused:
         complete(fields, stream, pedantic=True)
@@ -339,7 +345,7 @@ def test_any_sample_frequency_is_read_or_refused(text: str) -> None:
 
 # Updates
 
-FIXED: list[tuple[dict[str, object], dict[str, object], str]] = [
+FIXED: list[tuple[Fields, Fields, str]] = [
     (PULL, PULL | {POLICY: "new"}, "deliver policy can not be updated"),
     (PULL, PULL | {"mem_storage": True}, "storage type can not be updated"),
     (
@@ -367,9 +373,7 @@ FIXED: list[tuple[dict[str, object], dict[str, object], str]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "text"), FIXED, ids=lambda value: str(value)[-40:])
-def test_what_an_update_may_not_change(
-    old: dict[str, object], new: dict[str, object], text: str
-) -> None:
+def test_what_an_update_may_not_change(old: Fields, new: Fields, text: str) -> None:
     with pytest.raises(ApiError) as refused:
         check_update(complete(old), complete(new), is_bound=False)
     assert (refused.value.code, refused.value.err_code) == (500, 10012)
@@ -385,7 +389,7 @@ def test_a_deliver_subject_changes_while_nobody_listens() -> None:
 
 
 def test_everything_else_an_update_may_change() -> None:
-    fields: dict[str, object] = {
+    fields: Fields = {
         "max_deliver": 5,
         "ack_wait": SECOND,
         "backoff": [SECOND, SECOND],
@@ -411,7 +415,7 @@ def test_everything_else_an_update_may_change() -> None:
 @pytest.mark.parametrize(
     ("fields", "level"), [(PULL, "0"), (PULL | {"pause_until": TIME}, "1"), (FLOW, "4")]
 )
-def test_a_configuration_names_the_level_it_needs(fields: dict[str, object], level: str) -> None:
+def test_a_configuration_names_the_level_it_needs(fields: Fields, level: str) -> None:
     asked = fields | {"metadata": {"_nats.ver": "9", "_nats.level": "9", "k": "v"}}
     config = with_required_level(complete(asked))
     assert config.metadata == {"k": "v", "_nats.req.level": level}

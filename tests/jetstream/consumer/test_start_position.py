@@ -1,5 +1,7 @@
 """Where a new consumer begins (§6.5, deliver policies), among what is visible."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,7 +76,7 @@ async def test_a_time_is_that_of_the_first_message_at_or_after_it() -> None:
 
 async def test_last_per_subject_is_a_list_and_what_comes_behind_it() -> None:
     store = stored("a", "b", "a", "c", "b")
-    fields = {"deliver_policy": "last_per_subject", "filter_subjects": ["a", "b"]}
+    fields: dict[str, Any] = {"deliver_policy": "last_per_subject", "filter_subjects": ["a", "b"]}
     assert await start(store, **fields) == StartPosition(3, (3, 5), 5)
     assert await start(store, 4, **fields) == StartPosition(2, (2, 3), 4)
     assert await start(MemStore(), **fields) == StartPosition(1, (), 0)

@@ -74,8 +74,8 @@ async def test_an_ephemeral_push_consumer_goes_with_its_listener(
     await served.publish("b")
     assert consumer.name in stream.consumers
     served.clock.advance(1.2)
-    await eventually(lambda: not stream.consumers)
-    assert not found(stream.directory, "obs/*")
+    await eventually(lambda: not found(stream.directory, "obs/*"))
+    assert not stream.consumers
 
 
 async def test_a_listener_that_comes_back_saves_it(

@@ -1,0 +1,28 @@
+"""Random bytes, drawn from the system many at a time.
+
+A call of the system lets other threads have their turn, and waits for the next one of its own: ten
+thousand consumers that draw four bytes each would spend most of a start on that.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+DRAWN_BYTES: Final = 4096
+
+
+class RandomPool:
+    """`pool(n)` gives n bytes of `source`, each once; from any thread."""
+
+    def __init__(self, source: Callable[[int], bytes]) -> None:
+        self._source = source
+        self._rest = b""
+        self._at = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, n: int) -> bytes:
+        with self._lock:
+            if self._at + n > len(self._rest):
+                self._rest, self._at = self._source(max(n, DRAWN_BYTES)), 0
+            self._at += n
+            return self._rest[self._at - n : self._at]

@@ -1,0 +1,82 @@
+"""The rows and goals are those that were agreed, and who is measured in them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from natsd.bench.arms import ArmError
+from natsd.bench.jetstream.arms import SERVED, JetStreamArm, Sync, jetstream_arms
+from natsd.bench.jetstream.rows import QUICK, Scale, all_rows, by_sync
+
+AGREED = """
+async publish 128 B, memory                                    ≥ 2.0
+async publish 128 B, file, as each syncs by default            ≥ 1.5
+async publish 128 B, file, both always synced                  ≥ 10.0
+sync publish, memory, p50                                      ≤ 0.8
+sync publish, file, both synced each 2m, p50                   ≤ 0.8
+pull, batches of 500, explicit ack, 128 B                      ≥ 1.5
+ordered push replay of 1,000,000                               ≥ 1.5
+KV put, 16 clients, both synced each 2m                        ≥ 1.5
+KV put, 16 clients, as each syncs by default
+KV get, 16 clients                                             ≥ 1.5
+1,000,000-key KV, keys                                         ≥ 1.0
+1,000,000-key KV, watch                                        ≥ 1.0
+restart with a 10,000,000 message stream                       ≤ 1.0
+restart with a 10,000,000 message stream, after kill -9
+round-robin over 1,000 file streams, as each syncs by default  ≥ 0.5
+"""
+
+
+def test_the_rows_are_the_agreed_ones() -> None:
+    shown = [f"{row.title:<63}{row.goal_text}" for row in all_rows(Scale())]
+    assert [line.rstrip() for line in shown] == AGREED.strip().splitlines()
+
+
+@pytest.mark.parametrize("scale", [Scale(), QUICK])
+def test_keys_are_unique_and_rows_are_grouped_by_how_servers_sync(scale: Scale) -> None:
+    rows = all_rows(scale)
+    assert len({row.key for row in rows}) == len(rows)
+    groups = by_sync(rows)
+    assert [sync for sync, _ in groups] == [Sync.DEFAULT, Sync.ALWAYS, Sync.INTERVAL]
+    assert sum(len(group) for _, group in groups) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("sync", "settings"),
+    [(Sync.DEFAULT, {}), (Sync.INTERVAL, {"sync_interval": "2m"})],
+)
+def test_natsd_is_told_when_to_sync(sync: Sync, settings: dict[str, str], tmp_path: Path) -> None:
+    [arm] = jetstream_arms(["natsd"], sync, None)
+    python, _, module, options = arm._command(tmp_path)
+    assert (python, module) == (sys.executable, SERVED)
+    assert json.loads(options)["jetstream"] == {"store_dir": str(tmp_path), **settings}
+
+
+@pytest.mark.parametrize(
+    ("sync", "text"),
+    [
+        (Sync.DEFAULT, 'jetstream {{ store_dir: "{place}" }}\n'),
+        (Sync.INTERVAL, 'jetstream {{ store_dir: "{place}" }}\n'),  # is its default
+        (Sync.ALWAYS, 'jetstream {{ store_dir: "{place}", sync_interval: "always" }}\n'),
+    ],
+)
+def test_nats_server_is_told_in_a_file(sync: Sync, text: str, tmp_path: Path) -> None:
+    arm = JetStreamArm("nats-server", "/bin/nats-server", sync)
+    command = arm._command(tmp_path)
+    assert command[:3] == ("/bin/nats-server", "-a", "127.0.0.1")
+    assert Path(command[-1]).read_text() == text.format(place=tmp_path)
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(ArmError, match="no such program: no-such-program"):
+        jetstream_arms(["natsd", "no-such-program"], Sync.DEFAULT, None)
+
+
+def test_a_program_that_knows_no_such_setting_is_void_there() -> None:
+    """Like nats-server before 2.10: `-t` refuses the configuration."""
+    with JetStreamArm("old", "/bin/false", Sync.ALWAYS).running() as server:
+        assert server.unsupported == "it has no sync_interval: always"
+    [always] = [row for row in all_rows(QUICK) if row.key == "js-always"]
+    assert always.scenario.run(server, 1).problem == server.unsupported

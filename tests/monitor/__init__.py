@@ -1,0 +1,1 @@
+"""The server as a part of someone's program."""

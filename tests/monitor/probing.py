@@ -1,0 +1,68 @@
+"""A server whose monitoring endpoints are asked over HTTP."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import nats
+from aiohttp import ClientSession
+from nats.aio.client import Client as NatsClient
+
+from natsd import Server, monitor
+
+
+class Probe:
+    """A server, its monitor, and a way to ask it."""
+
+    def __init__(self, server: Server, port: int, session: ClientSession) -> None:
+        self.server = server
+        self._url = f"http://127.0.0.1:{port}"
+        self._session = session
+
+    async def ask(self, path: str) -> tuple[int, Any, dict[str, str]]:
+        """Status, body (decoded if JSON) and headers."""
+        async with self._session.get(self._url + path) as response:
+            text = await response.text()
+            is_json = response.content_type == "application/json"
+            headers = dict(response.headers)
+            return response.status, json.loads(text) if is_json else text, headers
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """The JSON answer of a request that must succeed."""
+        status, body, _ = await self.ask(path)
+        assert status == 200, body
+        assert isinstance(body, dict)
+        return body
+
+    async def connections(self, query: str) -> list[dict[str, Any]]:
+        """The rows of `/connz`."""
+        rows = (await self.get(f"/connz?{query}"))["connections"]
+        assert isinstance(rows, list)
+        return rows
+
+    @asynccontextmanager
+    async def client(self, name: str = "", **options: Any) -> AsyncIterator[NatsClient]:
+        """A connected client."""
+        client = await nats.connect(self.server.client_url, name=name, **options)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+@asynccontextmanager
+async def probing(**settings: Any) -> AsyncIterator[Probe]:
+    async with Server(host="127.0.0.1", port=-1, **settings) as server, ClientSession() as session:
+        watcher = monitor.start(server)
+        try:
+            yield Probe(server, watcher.port, session)
+        finally:
+            await watcher.stop()
+
+
+@asynccontextmanager
+async def probing_own(server: Server) -> AsyncIterator[Probe]:
+    """The endpoints that the server itself has started, or is about to."""
+    async with ClientSession() as session:
+        yield Probe(server, server.http_port, session)
