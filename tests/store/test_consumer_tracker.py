@@ -85,7 +85,7 @@ def test_what_was_delivered_too_often_is_pending_no_more() -> None:
     tracker.update_delivered(4, 1, 3, 0)
     assert tracker.pending(1) is None
     assert tracker.redelivered == {1: 2}
-    assert floor(tracker) == (0, 0)
+    assert floor(tracker) == (1, 1)
 
 
 def test_old_news_is_ignored() -> None:

@@ -14,6 +14,7 @@ Promise
   clock and checks nothing, so that replicas do the same.
 - Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
   ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
+- What is stored as headers is no shorter than an empty header block; what is, is left away.
 - A rollup that removes more than ROLLED_MAX messages goes on in a task; its publisher, and those
   behind it, are answered when it is durable.
 
@@ -57,6 +58,7 @@ from natsd.jetstream.stream.answers import BUSY_HEADERS, ack_prefix, refusal, st
 from natsd.store.errors import ColdBlock, DamagedEncoding, LimitExceeded, StoreError
 
 cdef enum:
+    EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest block
     HEADERS_MAX = 65_535
     ROLLED_MAX = 64             # removals of a rollup before it is left to a task
     ACKS_PER_SLICE = 512
@@ -213,6 +215,8 @@ cdef class Ingest(Actor):
                 return self.answer_busy(reply, reply_len)
         entry.subject = subject
         entry.subject_len = subject_len
+        if headers_len < EMPTY_HEADERS:     # no header block: who reads a stream need not care
+            headers_len = 0
         entry.headers = headers
         entry.headers_len = headers_len
         entry.data = data
@@ -554,9 +558,11 @@ cdef class Ingest(Actor):
         try:
             while self.rollups:
                 subject, sequence = self.rollups.popleft()
-                await self._remove_all_before(subject, sequence)
-                self.acks.release(sequence)
-                self.stream.scheduler.submit(self)
+                try:
+                    await self._remove_all_before(subject, sequence)
+                finally:
+                    self.acks.release(sequence)
+                    self.stream.scheduler.submit(self)
         finally:
             self.rolling = None
 
