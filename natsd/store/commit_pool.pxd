@@ -20,6 +20,8 @@ cdef struct Step:
     size_t size
     int64_t offset            # where to write or allocate; the size to truncate to
     int part                  # of the job, from 1 on; 0: it is not done unless all parts were
+    Py_buffer held            # keeps what is written in place
+    bint is_held
     int error                 # 0: it was done, or passed by; an errno; -1: it wrote too little
     size_t written
 
@@ -57,7 +59,7 @@ cdef class PoolJob:
     cdef bint is_submitted
     cdef int part             # that the next steps belong to; 0: none
     cdef int parts
-    cdef list buffers         # memoryviews that keep what is written in place
+    cdef list paths           # of directories, encoded
     cdef list files           # what each step works on, for its error
     cdef readonly object token
     cdef readonly object error
@@ -65,6 +67,7 @@ cdef class PoolJob:
 
     cdef Step* add(self, int kind, object target) except NULL
     cdef int finish(self) except -1
+    cdef void let_go(self) noexcept
     cdef object error_of(self, int at)
 
 

@@ -22,6 +22,7 @@ Promise
 import errno
 import os
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -141,12 +142,21 @@ cdef class PoolJob:
     def __cinit__(self, token):
         self.token = token
         self.state.failed_step = -1
-        self.buffers = []
+        self.paths = []
         self.files = []
         self.failures = []
 
     def __dealloc__(self):
+        self.let_go()
         free(self.state.steps)
+
+    cdef void let_go(self) noexcept:
+        """Nothing is written from those buffers any more."""
+        cdef int at
+        for at in range(self.state.count):
+            if self.state.steps[at].is_held:
+                self.state.steps[at].is_held = False
+                PyBuffer_Release(&self.state.steps[at].held)
 
     def begin_part(self) -> None:
         """The steps that follow fail alone."""
@@ -166,13 +176,14 @@ cdef class PoolJob:
 
     def write(self, file, data, int64_t offset) -> None:
         """Write all of `data`, which must not change until the job is taken."""
-        cdef const unsigned char[::1] view = data
+        cdef int fd = file.fileno()
         cdef Step* step = self.add(WRITE, file)
-        step.fd = file.fileno()
+        PyObject_GetBuffer(data, &step.held, PyBUF_SIMPLE)
+        step.is_held = True
+        step.fd = fd
         step.offset = offset
-        step.size = view.shape[0]
-        step.data = <const char*>&view[0] if view.shape[0] else NULL
-        self.buffers.append(view)
+        step.size = <size_t>step.held.len
+        step.data = <const char*>step.held.buf
 
     def datasync(self, file) -> None:
         """Have what was written so far on disk."""
@@ -182,7 +193,7 @@ cdef class PoolJob:
         """Have what was created, renamed and removed in that directory on disk."""
         cdef bytes encoded = os.fsencode(path)
         self.add(SYNC_DIRECTORY, path).data = PyBytes_AS_STRING(encoded)
-        self.buffers.append(encoded)
+        self.paths.append(encoded)
 
     def truncate(self, file, int64_t size) -> None:
         """Cut the file, or extend it by zeros."""
@@ -208,13 +219,14 @@ cdef class PoolJob:
         grown.kind = kind
         grown.part = self.part
         grown.error = 0
+        grown.is_held = False
         grown.written = 0
         return grown
 
     cdef int finish(self) except -1:
         """The job is back: let its buffers go, and say what went wrong."""
         cdef int at
-        self.buffers = []
+        self.let_go()
         if self.state.failed_step >= 0:
             self.error = self.error_of(self.state.failed_step)
             for at in range(self.state.failed_step, self.state.count):

@@ -29,17 +29,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import cast
 
+from natsd.store.attached import Attached, Round, State, idle_sources, write_extent
 from natsd.store.disk import CommitJob, Disk, DiskFile, is_out_of_space
-from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
+from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
 from natsd.store.journal import Journal
 from natsd.store.journal_driver import JournalDriver
@@ -61,51 +60,6 @@ BUFFERED_MSGS_MAX = 100_000
 _logger = logging.getLogger(__name__)
 JobDone = Callable[[CommitJob], None]
 Soon = Callable[[Callable[[], None]], object]
-
-
-class State(enum.Enum):
-    """Where a source stands."""
-
-    IDLE = enum.auto()
-    OUT = enum.auto()  # an extent of it is under way
-    FULL = enum.auto()  # space is being looked for
-    DEAD = enum.auto()  # nothing will be written any more
-
-
-@dataclass(slots=True, eq=False)
-class Attached:
-    """One source, and what is known about it."""
-
-    source: CommitSource
-    is_synced_at_once: bool
-    buffered_bytes_max: int
-    buffered_msgs_max: int
-    state: State = State.IDLE
-    error: StoreError | None = None  # why it is FULL or DEAD
-    commits: int = 0
-    probe: tuple[DiskFile, int, int] | None = None  # where how many bytes found no space
-    is_probing: bool = False
-    waiters: list[asyncio.Future[None]] = field(default_factory=list)
-
-    @property
-    def is_over_limit(self) -> bool:
-        return (
-            self.source.buffered_bytes > self.buffered_bytes_max
-            or self.source.buffered_msgs > self.buffered_msgs_max
-        )
-
-
-@dataclass(slots=True, eq=False)
-class Round:
-    """Many extents on their way to their files and, those that are not large, the journal."""
-
-    taken: Sequence[tuple[Attached, Extent]]
-    is_in_journal: bool = False
-
-
-def is_for_journal(extent: Extent) -> bool:
-    """What is larger is synced in its file, not written twice."""
-    return len(extent.data) <= JOURNAL_EXTENT_BYTES_MAX
 
 
 class Committer:
@@ -167,16 +121,16 @@ class Committer:
     def detach(self, source: CommitSource) -> None:
         """Forget the source; it must have nothing under way, and its files be settled."""
         attached = self._attached.pop(source)
-        assert attached.state is not State.OUT
+        assert attached.state != State.OUT
         attached.state = State.DEAD
         self._dirty.pop(source, None)
-        self._wake(attached)
+        attached.wake()
 
     def dirty(self, source: CommitSource) -> None:
         """The source has something to write. Cheap to say again."""
         if source not in self._dirty:
             attached = self._attached[source]
-            if attached.state is not State.DEAD:
+            if attached.state != State.DEAD:
                 self._dirty[source] = attached
                 self._schedule()
 
@@ -198,12 +152,12 @@ class Committer:
         Raises StoreFull (space may be there at the next call) or StoreReadOnly.
         """
         attached = self._attached[source]
-        if attached.state is State.FULL:
+        if attached.state == State.FULL:
             self._look_for_space(attached)
         self._run_until(
             lambda: (
                 source not in self._dirty
-                and attached.state is not State.OUT
+                and attached.state != State.OUT
                 and not attached.is_probing
             )
         )
@@ -245,9 +199,9 @@ class Committer:
         """Take what stores have to write, as far as threads and the journal are free."""
         self._is_scheduled = False
         if self._round is None:
-            ready = [a for a in self._dirty.values() if a.state is State.IDLE]
-            self._begin_unsynced([a for a in ready if not a.is_synced_at_once])
-            self._begin_synced([a for a in ready if a.is_synced_at_once])
+            at_once, later = idle_sources(self._dirty)
+            self._begin_unsynced(later)
+            self._begin_synced(at_once)
         for sync_pass in (self._timer_pass, self._journal):
             if sync_pass is not None:
                 sync_pass.go_on()
@@ -269,26 +223,16 @@ class Committer:
     def _take(self, attached: Attached) -> Extent | None:
         self._dirty.pop(attached.source, None)
         try:
-            extent = attached.source.take_extent()
+            return attached.take()
         except Exception as error:
             _logger.exception("a store failed to say what it has to write")
             self._kill(attached, error)
             return None
-        if extent is not None:
-            attached.state = State.OUT
-        return extent
 
     def _writing_job(self, extent: Extent, done: JobDone) -> CommitJob:
         job = self._workers.job(done)
-        self._add_writing(job, extent)
+        write_extent(job, extent)
         return job
-
-    def _add_writing(self, job: CommitJob, extent: Extent) -> None:
-        if extent.allocate_to > extent.offset:
-            job.allocate(extent.file, extent.offset, extent.allocate_to - extent.offset)
-        job.write(extent.file, extent.data, extent.offset)
-        if extent.new_in is not None:
-            job.sync_directory(extent.new_in)
 
     # ---- few are dirty: each file is synced
 
@@ -318,7 +262,7 @@ class Committer:
         if job.error is not None:
             self._fail(attached, extent, job.error, job.failed_sync)
         else:
-            self._commit(attached, is_on_disk=True)
+            attached.commit(True)
 
     # ---- many are dirty: one sync of the journal
 
@@ -327,19 +271,16 @@ class Committer:
         taken = [(a, extent) for a in ready if (extent := self._take(a)) is not None]
         if not taken:
             return
-        current = Round(taken)
+        current = Round(taken, JOURNAL_EXTENT_BYTES_MAX)
         job = self._workers.job(partial(self._round_done, current))
-        for _, extent in taken:
-            job.begin_part()
-            self._add_writing(job, extent)
-        job.end_parts()
+        current.add_writing(job)
         self._add_journal(job, current)
         self._round = current
         self._workers.submit(job)
 
     def _add_journal(self, job: CommitJob, current: Round) -> None:
         assert self._journal is not None
-        small = [each for each in current.taken if is_for_journal(each[1])]
+        small = current.small()
         if not small or not self._journal.add_write(job, [extent for _, extent in small]):
             return
         current.is_in_journal = True
@@ -353,11 +294,8 @@ class Committer:
             self._round_failed(current, job)
             return
         is_in_journal = current.is_in_journal and self._journal.written(job)
-        for attached, extent in current.taken:
-            if is_in_journal and is_for_journal(extent):
-                self._commit(attached, is_on_disk=True)
-            else:
-                self._sync_written(attached, extent)
+        for attached, extent in current.commit_journaled() if is_in_journal else current.taken:
+            self._sync_written(attached, extent)
 
     def _round_failed(self, current: Round, job: CommitJob) -> None:
         """Some files could not be written, so the journal was not: it is for the others."""
@@ -369,9 +307,9 @@ class Committer:
         for index, (attached, extent) in enumerate(current.taken):
             if index in failed:
                 self._fail(attached, extent, *failed[index])
-            elif attached.state is State.OUT:  # else a sync of its file failed meanwhile
+            elif attached.state == State.OUT:  # else a sync of its file failed meanwhile
                 others.append((attached, extent))
-        again = Round(others)
+        again = Round(others, JOURNAL_EXTENT_BYTES_MAX)
         job = self._workers.job(partial(self._round_done, again))
         self._add_journal(job, again)
         if again.is_in_journal:
@@ -381,7 +319,7 @@ class Committer:
             self._round_done(again, job)
 
     def _sync_written(self, attached: Attached, extent: Extent) -> None:
-        if attached.state is State.OUT:
+        if attached.state == State.OUT:
             job = self._workers.job(partial(self._direct_done, attached, extent))
             self._submit_sync(extent.file, job)
 
@@ -401,7 +339,7 @@ class Committer:
         """A few kilobytes into the page cache take less time than to wake a thread and the loop.
         Nothing that reserves space, names a file or is much; not while the disk is behind."""
         return (
-            len(extent.data) <= HERE_BYTES_MAX
+            extent.size <= HERE_BYTES_MAX
             and extent.allocate_to <= extent.offset
             and extent.new_in is None
             and extent.file.fileno() is not None
@@ -428,7 +366,7 @@ class Committer:
 
     def _written_unsynced(self, attached: Attached, extent: Extent) -> None:
         self._unsynced[extent.file.path] = (extent.file, attached)
-        self._commit(attached, is_on_disk=False)
+        attached.commit(False)
         if self._timer is None and self._loop is not None:
             self._timer = self._loop.call_later(self._sync_interval_s, self._sync_unsynced)
 
@@ -455,23 +393,12 @@ class Committer:
         self._timer_pass = None
         self._passing = {}
         for attached, count in commits:
-            if attached.state is not State.DEAD:
-                self._answer(attached, attached.source.on_disk, count)
+            if attached.state != State.DEAD:
+                attached.answer(attached.source.on_disk, count)
         if self._unsynced and self._timer is None and self._loop is not None:
             self._timer = self._loop.call_later(self._sync_interval_s, self._sync_unsynced)
 
     # ---- how it went
-
-    def _commit(self, attached: Attached, *, is_on_disk: bool) -> None:
-        if attached.state is not State.OUT:
-            return  # a sync of its file failed meanwhile, and it knows
-        attached.state = State.IDLE
-        attached.commits += 1
-        self._answer(attached, attached.source.committed)
-        if is_on_disk:
-            self._answer(attached, attached.source.on_disk, attached.commits)
-        if attached.waiters:
-            self._wake(attached)
 
     def _fail(self, attached: Attached, extent: Extent, error: OSError, failed_sync: bool) -> None:
         if not is_out_of_space(error) or failed_sync:
@@ -486,12 +413,12 @@ class Committer:
     def _cut(self, attached: Attached, extent: Extent, error: OSError, job: CommitJob) -> None:
         if job.error is not None:
             self._kill(attached, job.error)
-        elif attached.state is State.OUT:
+        elif attached.state == State.OUT:
             attached.state = State.FULL
-            attached.probe = extent.file, extent.offset, len(extent.data)
+            attached.probe = extent.file, extent.offset, extent.size
             attached.error = StoreFull(str(error))
-            self._answer(attached, attached.source.failed, attached.error)
-            self._wake(attached)
+            attached.answer(attached.source.failed, attached.error)
+            attached.wake()
             if self._loop is not None:
                 self._loop.call_later(PROBE_S, self._look_for_space, attached)
 
@@ -499,7 +426,7 @@ class Committer:
         """Try to reserve what could not be written."""
         if self._is_closed or attached.is_probing:
             return
-        if attached.state is State.FULL and attached.probe is not None:
+        if attached.state == State.FULL and attached.probe is not None:
             attached.is_probing = True
             job = self._workers.job(partial(self._looked_for_space, attached))
             job.allocate(*attached.probe)
@@ -507,12 +434,12 @@ class Committer:
 
     def _looked_for_space(self, attached: Attached, job: CommitJob) -> None:
         attached.is_probing = False
-        if attached.state is not State.FULL:
+        if attached.state != State.FULL:
             return
         if job.error is None:
             attached.state = State.IDLE
             attached.error = attached.probe = None
-            self._answer(attached, attached.source.resumed)
+            attached.answer(attached.source.resumed)
         elif is_out_of_space(job.error):
             if self._loop is not None:
                 self._loop.call_later(PROBE_S, self._look_for_space, attached)
@@ -531,30 +458,14 @@ class Committer:
             self._kill(attached, error)
 
     def _kill(self, attached: Attached, error: Exception) -> None:
-        if attached.state is State.DEAD:
+        if attached.state == State.DEAD:
             return
         _logger.error("a store is read-only until it is opened again: %s", error)
         attached.state = State.DEAD
         attached.error = StoreReadOnly(str(error))
         self._dirty.pop(attached.source, None)
-        self._answer(attached, attached.source.failed, attached.error)
-        self._wake(attached)
-
-    def _answer(self, attached: Attached, callback: Callable[..., None], *what: object) -> None:
-        """A store that cannot take its answer must not keep others from theirs."""
-        try:
-            callback(*what)
-        except Exception:
-            _logger.exception("a store failed to take the answer to its commit")
-            attached.state = State.DEAD
-
-    def _wake(self, attached: Attached) -> None:
-        if attached.is_over_limit and attached.state in (State.IDLE, State.OUT):
-            return
-        waiters, attached.waiters = attached.waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        attached.answer(attached.source.failed, attached.error)
+        attached.wake()
 
     # ---- files that change
 
@@ -689,7 +600,7 @@ class Committer:
 
     def _is_idle(self) -> bool:
         return not any(
-            a.state is State.OUT or (a.state is State.IDLE and a.source in self._dirty)
+            a.state == State.OUT or (a.state == State.IDLE and a.source in self._dirty)
             for a in self._attached.values()
         )
 

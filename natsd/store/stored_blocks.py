@@ -33,7 +33,6 @@ from natsd.store.envelope import (
     wrap,
     wrap_block,
 )
-from natsd.store.extent import Extent, grown_allocation
 from natsd.store.keys import DataKey
 from natsd.store.record import checksum
 from natsd.store.scan import Scan
@@ -179,31 +178,15 @@ class StoredBlocks:
         """Open the file for writing, made where it is missing. Blocks."""
         return self.disk.open(stored.path, create=True)
 
-    def extent(self, stored: StoredBlock, extent: BlockExtent) -> Extent:
-        """What is to be written to the file for a commit."""
-        assert stored.file is not None
-        data = memoryview(extent)
-        if stored.is_wrapped:
-            data = memoryview(self._wrapped(stored, extent, data))
-        offset = stored.physical_end
-        end = offset + data.nbytes
-        allocate_to = grown_allocation(end, self.block_bytes_max) if end > stored.allocated else 0
-        new_in = None if stored.is_named else self.directory
-        return Extent(stored.file, offset, data, allocate_to, new_in)
-
-    def _wrapped(self, stored: StoredBlock, extent: BlockExtent, data: memoryview) -> bytes:
+    def wrapped(self, stored: StoredBlock, extent: BlockExtent) -> bytes:
+        """What is written to the file of a wrapped block for these logical bytes."""
         block = stored.block
+        data = memoryview(extent)
         clear = data[: max(0, HEADER_BYTES - extent.offset)]
         records = data[clear.nbytes :]
         seal = self.seal(block.seed, block.block_id)
         wrapped = wrap(records, extent.offset + clear.nbytes, block.seed, seal)
         return bytes(clear) + wrapped
-
-    def written(self, stored: StoredBlock, extent: Extent) -> None:
-        """That extent is committed."""
-        stored.physical_end = extent.offset + memoryview(extent.data).nbytes
-        stored.allocated = max(stored.allocated, extent.allocate_to, stored.physical_end)
-        stored.is_named = True
 
     # Reading
 

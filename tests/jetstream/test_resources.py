@@ -169,3 +169,10 @@ async def test_a_stream_that_finds_no_space_is_not_there(disk: FaultyDisk, on_di
         assert account_of(jetstream).streams == {}
         assert await error_of(jetstream, "S") is None
         await publish(jetstream, "S", b"x")
+
+
+async def test_a_disk_that_is_nearly_full_takes_no_new_streams(tmp_path: Path) -> None:
+    disk = FaultyDisk(capacity_bytes=1 << 20)
+    async with serving(Path("/data"), disk=disk) as jetstream:
+        assert await error_of(jetstream, "S") is NO_ROOM[FILE]
+        assert await error_of(jetstream, "M", storage=MEMORY) is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.commit_pool import CommitPool
+from natsd.store.commit_pool import CommitPool, PoolJob
 from natsd.store.disk import RealDisk, RealFile, ShortWrite, is_out_of_space
 from tests.waiting import Eventually
 
@@ -88,6 +88,49 @@ def test_a_failed_sync_is_known_as_such(pool: CommitPool, tmp_path: Path) -> Non
     pool.take_completed()
     assert isinstance(job.error, FileNotFoundError)
     assert job.failed_sync
+
+
+def run(pool: CommitPool, job: PoolJob) -> None:
+    pool.submit(job)
+    pool.wait()
+    pool.take_completed()
+
+
+def test_parts_fail_alone_and_what_follows_needs_them_all(pool: CommitPool, tmp_path: Path) -> None:
+    """A round of a committer: many files, then one for all of them."""
+    files = [new_file(tmp_path / str(i)) for i in range(4)]
+    readonly = RealDisk().open(tmp_path / "1", write=False)
+    last = new_file(tmp_path / "last")
+    job = pool.job()
+    for i, file in enumerate([files[0], readonly, files[2], readonly]):
+        job.begin_part()
+        job.write(file, b"%d" % i, 0)
+        job.write(files[i], b"rest", 1)
+    job.end_parts()
+    job.write(last, b"all went well", 0)
+    run(pool, job)
+    assert [(part, error.errno, is_sync) for part, error, is_sync in job.failures] == [
+        (1, errno.EBADF, False),
+        (3, errno.EBADF, False),
+    ]
+    assert job.error is not None
+    assert [file.pread(9, 0) for file in files] == [b"0rest", b"", b"2rest", b""]
+    assert last.size() == 0
+    for file in (*files, readonly, last):
+        file.close()
+
+
+def test_what_follows_the_parts_is_done(pool: CommitPool, tmp_path: Path) -> None:
+    file, last = new_file(tmp_path / "f"), new_file(tmp_path / "last")
+    job = pool.job()
+    job.begin_part()
+    job.write(file, b"x", 0)
+    job.end_parts()
+    job.write(last, b"all went well", 0)
+    run(pool, job)
+    assert (job.error, job.failures, last.pread(99, 0)) == (None, [], b"all went well")
+    file.close()
+    last.close()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

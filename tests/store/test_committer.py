@@ -127,6 +127,60 @@ async def test_with_an_interval_the_ack_comes_first(tmp_path: Path, eventually: 
     close_files([*sources, logs])
 
 
+async def test_without_a_sync_the_loop_writes_what_is_small(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """No thread between an append and its acknowledgement; never what reserves space or is much."""
+    committer = new_committer(tmp_path, sync_interval_s=60)
+    (source,) = open_pieces(committer, DISK, tmp_path, 1)
+
+    def written_at_once(count: int) -> bool:
+        before = source.written
+        source.append(count)
+        committer.dirty(source)
+        committer.begin_round()
+        return source.written == before + count
+
+    async def settled() -> None:
+        await eventually(lambda: source.written == source.appended)
+
+    assert not written_at_once(1)  # its file is new
+    await settled()
+    assert written_at_once(1)
+    assert not written_at_once(5_000)  # 80 KB
+    await settled()
+    assert written_at_once(1)
+    assert source.acknowledged == 0  # by the timer's sync only
+    await committer.close()
+    assert count_whole(DISK, tmp_path, 0) == source.acknowledged == 5_003
+    close_files([source])
+
+
+async def test_a_slow_disk_is_left_to_threads(tmp_path: Path, eventually: Eventually) -> None:
+    """A write on the loop that took over a millisecond is the last one for a second."""
+    now_ns = 0
+
+    def clock_ns() -> int:
+        nonlocal now_ns
+        now_ns += 2_000_000
+        return now_ns
+
+    committer = Committer(
+        DISK, sync_interval_s=60, loop=asyncio.get_running_loop(), clock_ns=clock_ns
+    )
+    (source,) = open_pieces(committer, DISK, tmp_path, 1)
+    at_once = []
+    for _ in range(4):
+        source.append()
+        committer.dirty(source)
+        committer.begin_round()
+        at_once.append(source.written == source.appended)
+        await eventually(lambda: source.written == source.appended)
+    assert at_once == [False, True, False, False]
+    await committer.close()
+    close_files([source])
+
+
 async def test_what_is_buffered_is_bounded(tmp_path: Path) -> None:
     """`max_buffered_msgs`: publishers wait for room."""
     committer = new_committer(tmp_path)

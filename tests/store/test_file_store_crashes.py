@@ -345,7 +345,8 @@ async def test_out_of_space_takes_back_and_goes_on(tmp_path: Path) -> None:
     with pytest.raises(StoreFull):
         store.append("a", None, b"refused at once", 3000)
     machine.disk.capacity_bytes = None
-    store._commits._committer._look_for_space(store._commits._committer._attached[store._commits])
+    committer = store._volume.committer
+    committer._look_for_space(committer._attached[store._commits])
     while store._commits.error is not None:  # noqa: ASYNC110 - a few turns
         await asyncio.sleep(0)
     assert store.state() == before

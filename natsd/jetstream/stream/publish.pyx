@@ -31,7 +31,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from natsd.core.match_result cimport MatchResult
-from natsd.core.subject cimport wire_bytes
+from natsd.core.subject cimport subject_is_literal, wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
@@ -519,7 +519,11 @@ cdef class Ingest(Actor):
     # Rollups
 
     cdef int roll_up(self, Entry* entry) except -1:
-        if self.remove_before(entry):
+        """A subject that is a pattern, which nobody forbids, replaces all that it matches."""
+        cdef bint is_one = (
+            entry.rollup == ROLLUP_ALL or subject_is_literal(entry.subject, entry.subject_len)
+        )
+        if is_one and self.remove_before(entry):
             if self.log.needs_care or not self.log.is_told:
                 self.log.tell()
             return 0

@@ -23,31 +23,41 @@ Promise
   a sync on the timer or a checkpoint failed.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+cimport cython
+from libc.stdint cimport int64_t
 
-from natsd.store.disk import Buffer, DiskFile
-from natsd.store.errors import StoreError
+from typing import Protocol
 
 ALLOCATION_BYTES_MIN = 4096
 ALLOCATION_STEP_BYTES_MAX = 1 << 20
 
 
-@dataclass(slots=True, eq=False)
-class Extent:
-    """Bytes for one place in one file; `data` has one dimension, of bytes.
+@cython.no_gc           # it is part of no cycle, and there is one for each commit
+@cython.freelist(64)
+cdef class Extent:
+    """Bytes for one place in one file; `data` has one dimension, of bytes, `size` of them.
 
     `allocate_to`: the size up to which the file is to be reserved first, 0 for no reservation.
     `new_in`: the directory to be synced along, where the file has just been created or renamed.
     A store that begins a new block writes the last bytes of the old one in a commit before.
     """
 
-    file: DiskFile
-    offset: int
-    data: Buffer
-    allocate_to: int = 0
-    new_in: Path | None = None
+    def __init__(self, file, int64_t offset, data, int64_t allocate_to=0, new_in=None):
+        self.file = file
+        self.offset = offset
+        self.data = data
+        self.size = len(data)
+        self.allocate_to = allocate_to
+        self.new_in = new_in
+
+
+cdef int add_writing(object job, Extent extent) except -1:
+    if extent.allocate_to > extent.offset:
+        job.allocate(extent.file, extent.offset, extent.allocate_to - extent.offset)
+    job.write(extent.file, extent.data, extent.offset)
+    if extent.new_in is not None:
+        job.sync_directory(extent.new_in)
+    return 0
 
 
 class CommitSource(Protocol):
@@ -57,13 +67,13 @@ class CommitSource(Protocol):
     buffered_bytes: int = 0
     buffered_msgs: int = 0
 
-    def take_extent(self) -> Extent | None:
+    def take_extent(self):
         """What is to be written now; None if there is nothing."""
 
     def committed(self) -> None:
         """The extent is written: what it holds may be acknowledged."""
 
-    def failed(self, error: StoreError) -> None:
+    def failed(self, error) -> None:
         """The extent is not written: StoreFull (roll back, go on later) or StoreReadOnly."""
 
     def on_disk(self, commits: int) -> None:

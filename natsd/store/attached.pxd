@@ -1,0 +1,29 @@
+"""See attached.pyx."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+
+cpdef enum State:
+    IDLE = 0
+    OUT = 1                     # an extent of it is under way
+    FULL = 2                    # space is being looked for
+    DEAD = 3                    # nothing will be written any more
+
+
+cdef class Attached:
+    cdef readonly object source
+    cdef readonly bint is_synced_at_once
+    cdef readonly int64_t buffered_bytes_max
+    cdef readonly int64_t buffered_msgs_max
+    cdef public State state
+    cdef public object error    # StoreError: why it is FULL or DEAD
+    cdef readonly uint64_t commits
+    cdef public object probe    # (file, offset, size): where how many bytes found no space
+    cdef public bint is_probing
+    cdef public list waiters
+
+
+cdef class Round:
+    cdef readonly list taken
+    cdef readonly int64_t journal_bytes_max
+    cdef public bint is_in_journal

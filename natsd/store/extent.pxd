@@ -1,0 +1,16 @@
+"""See extent.pyx."""
+
+from libc.stdint cimport int64_t
+
+
+cdef class Extent:
+    cdef readonly object file
+    cdef readonly object data
+    cdef readonly object new_in
+    cdef readonly int64_t offset
+    cdef readonly int64_t allocate_to
+    cdef readonly int64_t size
+
+
+# Add the steps that write it to a CommitJob.
+cdef int add_writing(object job, Extent extent) except -1
