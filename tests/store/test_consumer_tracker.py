@@ -204,8 +204,8 @@ class Model:
     def update_starting(self, stream: int) -> str:
         if stream > self.delivered[1]:
             self.delivered[1] = stream
-            if self.policy is AckPolicy.NONE:
-                self.floor[1] = stream
+            if self.policy is AckPolicy.NONE or not (self.pending or self.redelivered):
+                self.floor = [self.delivered[0], stream]
         return ""
 
     def remove_redelivered_below(self, stream: int) -> str:
