@@ -3,6 +3,14 @@
 from typing import NamedTuple
 
 
+def covers(first_sequence: int, last_sequence: int, sequence: int) -> bool:
+    """Whether a sequence is among those missing. 0 as the first: none is; as the last: no end is
+    known."""
+    if not first_sequence or sequence < first_sequence:
+        return False
+    return not last_sequence or sequence <= last_sequence
+
+
 class Damage(NamedTuple):
     """One damaged stretch of a block: logical offset and length, and the messages it may have cost.
 
@@ -19,6 +27,4 @@ class Damage(NamedTuple):
 
     def covers(self, sequence: int) -> bool:
         """Whether a message of that sequence may have been here."""
-        if not self.first_sequence or sequence < self.first_sequence:
-            return False
-        return not self.last_sequence or sequence <= self.last_sequence
+        return covers(self.first_sequence, self.last_sequence, sequence)

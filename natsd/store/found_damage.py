@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from natsd.store.damage import covers
 from natsd.store.errors import DamagedEncoding
 
 
@@ -25,9 +26,7 @@ class FoundDamage:
 
     def covers(self, sequence: int) -> bool:
         """Whether a message of that sequence may have been here."""
-        if not self.first_sequence or sequence < self.first_sequence:
-            return False
-        return not self.last_sequence or sequence <= self.last_sequence
+        return covers(self.first_sequence, self.last_sequence, sequence)
 
     def __str__(self) -> str:
         where = f"{self.path}: {self.what} at byte {self.offset} ({self.length} bytes)"

@@ -30,7 +30,7 @@ from natsd.store.rebuild import (
     set_slots,
     unnote_removed,
 )
-from natsd.store.recovery import Recovered, cut_torn, read_block, stored_block
+from natsd.store.recovery import Recovered, cut_torn, drop_empty, read_block, stored_block
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import (
     WRAPPED,
@@ -295,7 +295,8 @@ class _ByIndex:
             found.first_sequence = found.dead.next_absent(start) or start
             found.dead.discard_range(0, found.first_sequence - 1)
         found.first_time_ns = image.first_time_ns if image.message_count and found.msgs else 0
-        self._drop_empty()
+        drop_empty(self._blocks, found)
+        self._let_go()
         if found.blocks:
             set_slots(found.blocks[-1].block, found.subjects)
         cut_torn(self._blocks, found)
@@ -319,18 +320,9 @@ class _ByIndex:
         if upto > image.last_sequence:
             dead.add_range(image.last_sequence + 1, upto)
 
-    def _drop_empty(self) -> None:
-        found = self._found
-        keep = 0
-        while keep + 1 < len(found.blocks) and (
-            found.blocks[keep + 1].block.base_sequence <= found.first_sequence
-        ):
-            keep += 1
-        for stored in found.blocks[:keep]:
-            self._blocks.drop(stored)
-            found.empty.append(stored.path)
-        del found.blocks[:keep]
-        for stored in found.blocks[:-1]:
+    def _let_go(self) -> None:
+        """All but the last block are out of memory until they are read."""
+        for stored in self._found.blocks[:-1]:
             if stored.block.has_cache:
                 stored.block.seal()
                 stored.block.clear_cache()

@@ -259,15 +259,7 @@ class _Recovery:
         if found.msgs == 0:
             found.first_sequence = max(found.last_sequence + 1, self._floor)
             found.last_sequence = found.first_sequence - 1
-        keep = 0
-        while keep + 1 < len(found.blocks) and (
-            found.blocks[keep + 1].block.base_sequence <= found.first_sequence
-        ):
-            keep += 1
-        for stored in found.blocks[:keep]:
-            self._blocks.drop(stored)
-            found.empty.append(stored.path)
-        del found.blocks[:keep]
+        drop_empty(self._blocks, found)
         if found.blocks:
             found.dead.discard_range(0, found.first_sequence - 1)
             if found.msgs == 0:
@@ -308,6 +300,19 @@ def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:
         allocated=TO_BE_CUT if is_torn else end,
         is_named=True,
     )
+
+
+def drop_empty(blocks: StoredBlocks, found: Recovered) -> None:
+    """Blocks that end before the first message are `empty`; the last one stays."""
+    keep = 0
+    while keep + 1 < len(found.blocks) and (
+        found.blocks[keep + 1].block.base_sequence <= found.first_sequence
+    ):
+        keep += 1
+    for stored in found.blocks[:keep]:
+        blocks.drop(stored)
+        found.empty.append(stored.path)
+    del found.blocks[:keep]
 
 
 def cut_torn(blocks: StoredBlocks, found: Recovered) -> None:

@@ -155,7 +155,7 @@ cdef class Acks:
         self.tracker.update_delivered(
             self.tracker.items[index].consumer, sequence, 1, self.scheduler.now()
         )
-        if not self.redelivery.queued.has(sequence):
+        if sequence not in self.redelivery.queued:
             self.redelivery.moved(sequence)
         return 0
 

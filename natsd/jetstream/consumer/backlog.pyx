@@ -13,7 +13,7 @@ How the number stays right, whatever is removed in whatever order:
   delivered until it is counted.
 - The start list's entries that are removed are marked; a consumer with a start list hears of every
   removal until the list is read.
-- Where the search comes to the end, nothing is pending: an error, if there ever was one, ends there.
+- Where the search comes to the end nothing is pending: an error, if there was one, ends there.
 
 Memory: 8 bytes for each entry of the start list until it is read; a bit for each subject, and one
 for each that lies in the range with only a part of its messages, while it counts.

@@ -155,8 +155,8 @@ cdef class StreamCore(Actor):
             self.filters.insert(subscription)
         self.known.forget()
 
-    def remove_reader(self, Reader reader not None, *, recheck=True) -> None:
-        """It hears no more. `recheck`: it is gone for good, so what only it needed may go."""
+    def remove_reader(self, Reader reader not None, *, is_gone=True) -> None:
+        """It hears no more. `is_gone`: for good, so what only it needed may go."""
         if reader.stream is not self:
             return
         reader.stream = None
@@ -170,7 +170,7 @@ cdef class StreamCore(Actor):
             self.known.forget()
         else:
             del self.unfiltered[reader]
-        if recheck and self.retention == INTEREST:
+        if is_gone and self.retention == INTEREST:
             self.recheck_soon()
 
     def change_filters(self, Reader reader not None, filters) -> None:

@@ -14,6 +14,7 @@ Promise
   clock and checks nothing, so that replicas do the same.
 - Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
   ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
+- What is stored as headers is no shorter than an empty header block; what is, is left away.
 - A rollup that removes more than ROLLED_MAX messages goes on in a task; its publisher, and those
   behind it, are answered when it is durable.
 
@@ -30,7 +31,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from natsd.core.match_result cimport MatchResult
-from natsd.core.subject cimport wire_bytes
+from natsd.core.subject cimport subject_is_literal, wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
@@ -57,6 +58,7 @@ from natsd.jetstream.stream.answers import BUSY_HEADERS, ack_prefix, refusal, st
 from natsd.store.errors import ColdBlock, DamagedEncoding, LimitExceeded, StoreError
 
 cdef enum:
+    EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest block
     HEADERS_MAX = 65_535
     ROLLED_MAX = 64             # removals of a rollup before it is left to a task
     ACKS_PER_SLICE = 512
@@ -213,6 +215,8 @@ cdef class Ingest(Actor):
                 return self.answer_busy(reply, reply_len)
         entry.subject = subject
         entry.subject_len = subject_len
+        if headers_len < EMPTY_HEADERS:     # no header block: who reads a stream need not care
+            headers_len = 0
         entry.headers = headers
         entry.headers_len = headers_len
         entry.data = data
@@ -515,7 +519,11 @@ cdef class Ingest(Actor):
     # Rollups
 
     cdef int roll_up(self, Entry* entry) except -1:
-        if self.remove_before(entry):
+        """A subject that is a pattern, which nobody forbids, replaces all that it matches."""
+        cdef bint is_one = (
+            entry.rollup == ROLLUP_ALL or subject_is_literal(entry.subject, entry.subject_len)
+        )
+        if is_one and self.remove_before(entry):
             if self.log.needs_care or not self.log.is_told:
                 self.log.tell()
             return 0
@@ -554,9 +562,11 @@ cdef class Ingest(Actor):
         try:
             while self.rollups:
                 subject, sequence = self.rollups.popleft()
-                await self._remove_all_before(subject, sequence)
-                self.acks.release(sequence)
-                self.stream.scheduler.submit(self)
+                try:
+                    await self._remove_all_before(subject, sequence)
+                finally:
+                    self.acks.release(sequence)
+                    self.stream.scheduler.submit(self)
         finally:
             self.rolling = None
 

@@ -253,12 +253,12 @@ class Stream:
         if self.config.deny_delete:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err="message delete not permitted")
         remove = self.store.erase if erase else self.store.delete
+        log = self.core.log
+        is_within = log.first_sequence <= sequence <= log.last_sequence
         try:
-            if sequence < self.core.log.first_sequence:
-                raise MessageNotFound
-            if sequence > self.core.log.last_sequence:
-                raise StoreEOF
-            was_there = await remove(sequence)
+            if self.is_filed and not is_within:  # as nats-server's file store has it, and only that
+                raise MessageNotFound if sequence < log.first_sequence else StoreEOF
+            was_there = is_within and await remove(sequence)
             await self.store.synced()
         except StoreError as error:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err=error.text) from error
