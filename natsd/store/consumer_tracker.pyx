@@ -180,8 +180,9 @@ cdef class ConsumerTracker:
             return
         self.log(SKIPPED, 0, 0, stream, 0, 0)
         self.delivered_stream = stream
-        if self.ack_policy == POLICY_NONE:
+        if self.ack_policy == POLICY_NONE or (self.pending_count == 0 and not self.redelivered):
             self.floor_stream = stream
+            self.floor_consumer = self.delivered_consumer
 
     def remove_redelivered_below(self, uint64_t stream) -> None:
         """Forget how often messages were delivered that the stream no longer holds."""

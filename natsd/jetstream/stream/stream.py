@@ -19,11 +19,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from natsd.core.subject import InvalidSubject
+from natsd.core.subject import InvalidSubject, is_subset
 from natsd.core.subscription import Subscription
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.consumer import lifecycle
+from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig
@@ -215,8 +216,10 @@ class Stream:
             raise api_error(ErrorId.JSStreamPurgeFailedF, err="stream purge not permitted")
         if sequence and keep:
             raise api_error(ErrorId.JSBadRequestErr)
+        is_whole = filter_subject in ("", EVERYTHING)
+        last = self.core.log.last_sequence
         try:
-            if sequence > 1 and filter_subject in ("", EVERYTHING):
+            if sequence > 1 and is_whole:
                 removed = await self.store.compact(sequence)  # which may lie past the end
             else:
                 removed = await self.store.purge(
@@ -228,7 +231,18 @@ class Stream:
             return 0
         except StoreError as error:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
+        if is_whole:
+            self._pass_over("", self.core.log.first_sequence - 1)
+        elif not (sequence or keep):
+            self._pass_over(filter_subject, last)
         return removed
+
+    def _pass_over(self, purged: str, upto: int) -> None:
+        """Consumers that have nothing left up to there stand behind it, as nats-server has them."""
+        for consumer in self.consumers.values():
+            wanted = filters_of(consumer.config)
+            if not purged or (wanted and all(is_subset(each, purged) for each in wanted)):
+                consumer.store.update_starting(upto)
 
     async def get_message(self, request: StreamMsgGetRequest) -> StoredMessage:
         """The message asked for. Raises ApiError 10003, 10037."""
