@@ -78,6 +78,7 @@ class Stream:
         settings = ingest_settings(config, jetstream.options)
         self.ingest = Ingest(self.core, settings, account.usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
+        self.ingest.expiring = self._expiry.note
         self._direct = DirectGets(self)
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
