@@ -1,5 +1,6 @@
 # docker build -t natsd .
 # docker run -p 4222:4222 -p 8222:8222 natsd
+# docker run -p 4222:4222 -p 8222:8222 -v nats:/data natsd -js
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim-bookworm AS build
@@ -18,11 +19,11 @@ ENV PATH=/opt/natsd/bin:$PATH \
     PYTHONUNBUFFERED=1
 USER natsd
 WORKDIR /data
-# JetStream's store belongs in here.
 VOLUME /data
 # Clients, routes, monitoring.
 EXPOSE 4222 6222 8222
 HEALTHCHECK --interval=10s --timeout=3s --start-period=2s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8222/healthz', timeout=2)"]
-# Further flags go behind the image's name; the health check needs the monitoring port.
-ENTRYPOINT ["natsd", "-m", "8222"]
+# Further flags go behind the image's name, such as -js, whose data is in the volume; the health check
+# needs the monitoring port.
+ENTRYPOINT ["natsd", "-m", "8222", "-sd", "/data"]

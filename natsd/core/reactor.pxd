@@ -63,7 +63,7 @@ cdef class Reactor:
     cdef list stalled
     cdef dict lingering        # file descriptor -> timer that closes it
     cdef object stall_timer
-    cdef int64_t stall_timer_ns # what it is set for
+    cdef int64_t stall_timer_ns  # what it is set for
     cdef object sweep_timer
     cdef object tasks          # deque of (callable, arguments) to run at the end of the turn
     cdef bint tasks_scheduled

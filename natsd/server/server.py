@@ -113,7 +113,10 @@ class Server:
             await self._stopped.wait()
 
     async def start_here(self) -> None:
-        """Start on the running loop."""
+        """Start on the running loop.
+
+        Who connects while JetStream recovers waits in the backlog and is not refused.
+        """
         if self._stopped is not None and not self._stopped.is_set():
             raise RuntimeError("the server is running")
         self._begin_afresh()
@@ -121,8 +124,13 @@ class Server:
         self._stopped, self._started = asyncio.Event(), asyncio.Event()
         try:
             self._presence.open()
-            await self._jetstream.start(self.reactor, list(self.accounts.values()))
-            self._serve_clients(self._listen())
+            listener = self._listen()
+            try:
+                await self._jetstream.start(self.reactor, list(self.accounts.values()))
+            except BaseException:
+                listener.close()
+                raise
+            self._serve_clients(listener)
             self._presence.complete()
         except BaseException:
             await self._undo_start()

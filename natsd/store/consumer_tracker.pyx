@@ -180,8 +180,9 @@ cdef class ConsumerTracker:
             return
         self.log(SKIPPED, 0, 0, stream, 0, 0)
         self.delivered_stream = stream
-        if self.ack_policy == POLICY_NONE:
+        if self.ack_policy == POLICY_NONE or (self.pending_count == 0 and not self.redelivered):
             self.floor_stream = stream
+            self.floor_consumer = self.delivered_consumer
 
     def remove_redelivered_below(self, uint64_t stream) -> None:
         """Forget how often messages were delivered that the stream no longer holds."""
@@ -437,14 +438,14 @@ cdef class ConsumerTracker:
 
     cdef void remove(self, Py_ssize_t index) noexcept nogil:
         self.items[index].consumer = 0
-        self.pending_count -= 1
+        self.pending_count = self.pending_count - 1
         if self.pending_count == 0:
             self.head = self.tail = 0
             return
         while self.items[self.head].consumer == 0:
-            self.head += 1
+            self.head = self.head + 1
         while self.items[self.tail - 1].consumer == 0:
-            self.tail -= 1
+            self.tail = self.tail - 1
         if self.tail - self.head > COMPACT_MIN + 2 * self.pending_count:
             self.compact()
 

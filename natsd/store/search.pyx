@@ -15,7 +15,6 @@ Promise
 - If the log is emptied at once meanwhile, an operation begins anew.
 """
 
-cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.core.subject cimport subject_is_literal, wire_bytes, wire_text
@@ -178,7 +177,9 @@ cdef class NumPending(Operation):
         elif not self.is_scanning:
             self.partial_count -= 1
         elif self.is_below:     # all were counted; those before the range are taken off again
-            self.found -= sequence >= self.first or sequence >= self.scan.at and not self.scan.is_done
+            self.found -= (
+                sequence >= self.first or sequence >= self.scan.at and not self.scan.is_done
+            )
         elif sequence >= self.first and (self.scan.is_done or sequence < self.scan.at):
             self.found -= 1
         return 0

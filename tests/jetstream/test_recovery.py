@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
 from natsd.jetstream.asset_file import ASSET_FILE, DELETED_FILE, read_asset, write_asset
 from natsd.jetstream.errors import ApiError, ErrorId
+from natsd.jetstream.jetstream import JetStream
+from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
-from natsd.jetstream.models.stream import Storage
+from natsd.jetstream.models.stream import Retention, Storage
 from natsd.jetstream.stream.files import StreamAsset
 from natsd.store.disk import RealDisk
 from natsd.store.errors import KeyWrong
-from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving, update
+from tests.jetstream.serving import ACCOUNT, account_of, ask, create, publish, serving, update
+from tests.waiting import DEADLINE_S, Eventually
 
 disk = RealDisk()
 
@@ -171,3 +176,69 @@ async def test_a_key_that_opens_nothing_stops_the_start(tmp_path: Path) -> None:
     async with serving(tmp_path, key="other", prev_key="one") as jetstream:
         message = await account_of(jetstream).stream("S").get_message(StreamMsgGetRequest(seq=1))
         assert message.data == b"secret"
+
+
+# Consumers and retention (§6.4)
+
+
+async def take(jetstream: JetStream, count: int) -> None:
+    """Consumer C of stream S gets so many messages, and acknowledges them; on disk on return."""
+    client, replies = account_of(jetstream).account.internal_client, list[str]()
+    enough = asyncio.Event()
+
+    def received(_subject: str, reply: str | None, _headers: bytes, _data: bytes) -> None:
+        replies.append(reply or "")
+        if len(replies) == count:
+            enough.set()
+
+    subscription = client.subscribe("_INBOX.take", received)
+    client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", str(count).encode(), reply="_INBOX.take")
+    async with asyncio.timeout(DEADLINE_S):
+        await enough.wait()
+    client.unsubscribe(subscription)
+    for reply in replies:
+        await ask(jetstream, reply, b"+ACK")
+
+
+@pytest.mark.parametrize("retention", [Retention.WORKQUEUE, Retention.INTEREST])
+async def test_what_was_acknowledged_goes_though_its_removal_was_lost(
+    tmp_path: Path, retention: Retention, eventually: Eventually
+) -> None:
+    """A crash may take back that a message was removed, but not that it was acknowledged."""
+    async with serving(tmp_path) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"], retention=retention)
+        await stream.create_consumer(
+            ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT), ""
+        )
+        for _ in range(3):
+            await publish(jetstream, "s", b"x")
+    messages, kept = directory_of(tmp_path, "S") / "msgs", tmp_path / "kept"
+    shutil.copytree(messages, kept)
+    async with serving(tmp_path) as jetstream:
+        await take(jetstream, 2)
+        stream = account_of(jetstream).stream("S")
+        await eventually(lambda: stream.store.state().msgs == 1)
+    shutil.rmtree(messages)
+    kept.rename(messages)
+    async with serving(tmp_path) as jetstream:
+        stream = account_of(jetstream).stream("S")
+        await eventually(lambda: stream.store.state().msgs == 1)
+        assert stream.store.state().first_sequence == 3
+        assert (await publish(jetstream, "s", b"x"))["seq"] == 4
+        await take(jetstream, 2)
+        await eventually(lambda: stream.store.state().msgs == 0)
+
+
+async def test_interest_that_is_not_served_yet_keeps_messages(tmp_path: Path) -> None:
+    """Consumers come back before anything is judged unneeded."""
+    async with serving(tmp_path) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"], retention=Retention.INTEREST)
+        await stream.create_consumer(
+            ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT), ""
+        )
+        for _ in range(3):
+            await publish(jetstream, "s", b"x")
+    async with serving(tmp_path) as jetstream:
+        await publish(jetstream, "s", b"x")
+        assert (await account_of(jetstream).stream("S").info()).state.messages == 4
+        await take(jetstream, 4)

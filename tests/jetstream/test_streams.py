@@ -235,6 +235,17 @@ async def test_a_purge_takes_what_it_says(
     assert (await publish(jetstream, "s.a", b"x"))["seq"] == 5
 
 
+@STORAGES
+async def test_a_purge_may_go_past_the_end(jetstream: JetStream, storage: Storage) -> None:
+    stream = await create(jetstream, "S", subjects=["s"], storage=storage)
+    await publish(jetstream, "s", b"x")
+    assert await stream.purge(sequence=100) == 1
+    state = (await stream.info()).state
+    assert (state.messages, state.first_seq, state.last_seq) == (0, 100, 99)
+    assert (await publish(jetstream, "s", b"x"))["seq"] == 100
+    assert (await stream.info()).state.first_seq == 100
+
+
 async def test_keep_and_sequence_exclude_each_other(jetstream: JetStream) -> None:
     stream = await create(jetstream, "S")
     with refused(ErrorId.JSBadRequestErr):
@@ -324,6 +335,25 @@ async def test_subjects_are_counted(jetstream: JetStream) -> None:
     assert (info.state.subjects, total) == ({"s.b": 1}, 2)
     info, total = await stream.info_page(subjects_filter="not..one")
     assert (info.state.subjects, total) == ({}, 0)
+
+
+async def test_subjects_come_in_pages(
+    jetstream: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("natsd.jetstream.stream.info.SUBJECTS_MAX", 7)
+    monkeypatch.setattr("natsd.jetstream.stream.info.SKIPPED_AT_ONCE", 3)
+    stream = await create(jetstream, "S", subjects=["s.>"])
+    subjects = sorted({f"s.{number % 13}.{number * 7919 % 101}" for number in range(40)})
+    for subject in reversed(subjects):
+        await publish(jetstream, subject)
+    pages: list[str] = []
+    while len(pages) < len(subjects):
+        info, total = await stream.info_page(subjects_filter="s.>", offset=len(pages))
+        assert (total, len(info.state.subjects)) == (len(subjects), min(7, total - len(pages)))
+        pages += info.state.subjects
+    assert pages == subjects
+    beyond, total = await stream.info_page(subjects_filter="s.>", offset=1000)
+    assert (beyond.state.subjects, total) == ({}, len(subjects))
 
 
 async def test_a_first_sequence_is_begun_with(jetstream: JetStream) -> None:

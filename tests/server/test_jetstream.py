@@ -3,8 +3,12 @@
 import asyncio
 import json
 import logging
+import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,11 @@ import nats
 import pytest
 from nats.js import JetStreamContext
 
+import natsd
 from natsd import Server
 from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.clients.listener import ListenError
+from natsd.config.jetstream_options import JetStreamLimits, JetStreamOptions
 from natsd.server.banner import friendly_bytes
 from natsd.server.jetstream import JetStreamError
 from tests.server.leftovers import leftovers
@@ -141,6 +147,38 @@ async def test_who_waits_is_told_that_the_server_ends(tmp_path: Path) -> None:
         await stopping
         await watcher.close()
     assert b"409 Server Shutdown" in received
+
+
+ROOT = Path(__file__).parents[2]
+
+
+async def test_the_readmes_example_works() -> None:
+    section = (ROOT / "README.md").read_text().partition("## JetStream")[2]
+    match = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert match is not None
+    body = "".join(f"    {line}\n" for line in match[1].splitlines())
+    names: dict[str, Any] = {"nats": nats, "natsd": natsd}
+    exec(f"async def main():\n{body}        await client.close()\n", names)
+    await names["main"]()
+
+
+def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
+    match = re.search(
+        r"```python\n(.*?)```", (ROOT / "docs" / "jetstream.md").read_text(), re.DOTALL
+    )
+    assert match is not None
+    program = tmp_path / "example.py"
+    program.write_text(match[1])
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    assert done.stdout == "orders.new two apples\n"
+
+
+def test_the_documentation_names_every_setting() -> None:
+    text = (ROOT / "docs" / "jetstream.md").read_text()
+    for settings, prefix in ((JetStreamOptions, ""), (JetStreamLimits, "limits.")):
+        for setting in fields(settings):
+            if setting.name != "limits":
+                assert f"`{prefix}{setting.name}`" in text
 
 
 # ---- what keeps it from starting

@@ -85,7 +85,7 @@ def test_what_was_delivered_too_often_is_pending_no_more() -> None:
     tracker.update_delivered(4, 1, 3, 0)
     assert tracker.pending(1) is None
     assert tracker.redelivered == {1: 2}
-    assert floor(tracker) == (0, 0)
+    assert floor(tracker) == (1, 1)
 
 
 def test_old_news_is_ignored() -> None:
@@ -204,8 +204,8 @@ class Model:
     def update_starting(self, stream: int) -> str:
         if stream > self.delivered[1]:
             self.delivered[1] = stream
-            if self.policy is AckPolicy.NONE:
-                self.floor[1] = stream
+            if self.policy is AckPolicy.NONE or not (self.pending or self.redelivered):
+                self.floor = [self.delivered[0], stream]
         return ""
 
     def remove_redelivered_below(self, stream: int) -> str:

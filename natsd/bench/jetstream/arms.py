@@ -12,6 +12,7 @@ anyway, and void elsewhere.
 
 import enum
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -54,7 +55,7 @@ class JetStreamServer(Server):
         """End the server and start it again; seconds from its start to its INFO."""
         assert self.arm is not None
         if kill and self.pid is not None:
-            subprocess.run(["kill", f"-{signal.SIGKILL}", str(self.pid)], check=True)
+            os.kill(self.pid, signal.SIGKILL)
         self.stack.close()
         now = self.stack.enter_context(self.arm.running())
         self.port, self.info, self.pid = now.port, now.info, now.pid

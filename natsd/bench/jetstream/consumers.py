@@ -3,6 +3,7 @@
 What arrives must be in the consumer's order, each message once and none left out.
 """
 
+import contextlib
 import socket
 import time
 from dataclasses import dataclass, field
@@ -102,9 +103,9 @@ class Puller:
                 time.sleep(SETTLE_POLL_SECONDS)
 
     def close(self) -> None:
-        """Give up the connection, and the consumer."""
+        """Give up the connection, and the consumer; if that fails, the next run says so."""
         wire.close_with_reset(self._sock)
-        with Api(self.host, self.port) as api:
+        with contextlib.suppress(OSError, wire.LoadError), Api(self.host, self.port) as api:
             api.request(f"CONSUMER.DELETE.{self.stream}.{self.consumer}")
 
 

@@ -72,7 +72,8 @@ def consumer_rows(scale: Scale) -> list[Row]:
 
 def bucket_rows(scale: Scale) -> list[Row]:
     """Key-value."""
-    clients, keys = f"{scale.clients} clients", f"{scale.keys:,}-key KV"
+    clients, many = f"{scale.clients} clients", f"{scale.keys:,}-key KV"
+    keys = Keys(scale.keys)
     put = Bucket(scale.clients, True, INTERVAL)
     put_default = Bucket(scale.clients, True, DEFAULT)
     get = Bucket(scale.clients, False, DEFAULT)
@@ -80,8 +81,8 @@ def bucket_rows(scale: Scale) -> list[Row]:
         rate("kv-put", f"KV put, {clients}, both synced each 2m", put, 1.5),
         rate("kv-put-default", f"KV put, {clients}, as each syncs by default", put_default),
         rate("kv-get", f"KV get, {clients}", get, 1.5),
-        rate("kv-keys", f"{keys}, keys", Keys(scale.keys, values=False), 1.0),
-        rate("kv-watch", f"{keys}, watch", Keys(scale.keys, values=True), 1.0),
+        Row("kv-keys", f"{many}, keys", keys, "keys", RATE, 1.0),
+        Row("kv-watch", f"{many}, watch", keys, "watch", RATE, 1.0),
     ]
 
 
@@ -89,10 +90,10 @@ def large_rows(scale: Scale) -> list[Row]:
     """A large stream, and many."""
     restart = f"restart with a {scale.restarted:,} message stream"
     many = f"round-robin over {scale.streams:,} file streams, as each syncs by default"
-    stopped, killed = Restart(scale.restarted, False), Restart(scale.restarted, True)
+    restarts = Restart(scale.restarted)
     return [
-        Row("js-restart", restart, stopped, "start_ms", TIME, 1.0),
-        Row("js-kill", f"{restart}, after kill -9", killed, "start_ms", TIME),
+        Row("js-restart", restart, restarts, "stopped_ms", TIME, 1.0),
+        Row("js-kill", f"{restart}, after kill -9", restarts, "killed_ms", TIME),
         rate("js-streams", many, WindowPublish("file", DEFAULT, scale.streams), 0.5),
     ]
 

@@ -195,19 +195,29 @@ class Bucket(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Keys(JetStreamScenario):
-    """A client learns all keys of a bucket, with their values (watch) or without (keys)."""
+    """A client learns all keys of a bucket: without their values (keys), then with them (watch)."""
 
     keys: int
-    values: bool
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """From the request to the last key."""
         filled(server, bucket_config(), b"$KV.bench.%07d", self.keys, self.keys)
+        keys, watch = self._replay(server, values=False), self._replay(server, values=True)
+        rates = {"keys": keys.values["rate"], "watch": watch.values["rate"]}
+        return Measurement(
+            rates,
+            keys.seconds + watch.seconds,
+            keys.missing + watch.missing,
+            keys.problem or watch.problem,
+            max(keys.load_share, watch.load_share),
+        )
+
+    def _replay(self, server: JetStreamServer, *, values: bool) -> Measurement:
         config = {
             "deliver_policy": "last_per_subject",
             "filter_subject": "$KV.bench.>",
-            "headers_only": not self.values,
+            "headers_only": not values,
         }
         role = Replayer(server.host, server.port, BUCKET, self.keys, config)
         return measured(server, role, self.keys)
@@ -215,22 +225,28 @@ class Keys(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Restart(JetStreamScenario):
-    """A server with a large stream is stopped, or killed, and started again."""
+    """A server with a large stream is stopped, then killed, and started again each time."""
 
     messages: int
-    kill: bool
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """From the start of the process until it tells how many messages there are."""
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
-        seconds = server.restart(kill=self.kill)
+        values = {
+            "stopped_ms": 1e3 * self._restart(server, kill=False),
+            "killed_ms": 1e3 * self._restart(server, kill=True),
+        }
+        return Measurement(values, sum(values.values()) / 1e3)
+
+    def _restart(self, server: JetStreamServer, *, kill: bool) -> float:
+        seconds = server.restart(kill=kill)
         began = time.monotonic()
         with Api(server.host, server.port) as api:
             found = api.messages(NAME)
-        seconds += time.monotonic() - began
-        missing = max(0, self.messages - found)
-        return Measurement({"start_ms": seconds * 1e3}, seconds, missing)
+        if found != self.messages:
+            raise LoadError(f"{found:,} of {self.messages:,} messages came back")
+        return seconds + time.monotonic() - began
 
 
 def filled(

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
+from natsd.core.quoting import quoted
 from natsd.core.subject import InvalidSubject
 from natsd.core.subscription import Subscription
 from natsd.jetstream.api.answer import encode_answer
@@ -36,7 +37,7 @@ from natsd.jetstream.models.go_json import (
     is_empty_object,
     is_object_or_array,
 )
-from natsd.jetstream.models.response import ErrorBody, Response
+from natsd.jetstream.models.response import ErrorBody
 from natsd.jetstream.names import API_LEVEL, API_PREFIX, domain_api_prefix
 
 if TYPE_CHECKING:
@@ -165,34 +166,30 @@ class Router:
 
     async def _answer(self, received: _Received) -> None:
         """Carry it out and send the answer; never raises."""
-        try:
-            response = await self._carry_out(received)
-            text = await encode_answer(response)
-            self._count(received, is_error=response.error is not None)
-            if received.reply is not None:
-                _publish(received.account.account, received.reply, text)
-        finally:
-            self._jetstream.api_counters.inflight -= 1
+        account, reply = received.account.account, received.reply
+        text, is_error = await self._carry_out(received)
+        for counters in (received.account.api, self._jetstream.api_counters):
+            counters.total += 1
+            counters.errors += is_error
+        self._jetstream.api_counters.inflight -= 1
+        if reply is not None:
+            _publish(account, reply, text)
 
-    async def _carry_out(self, received: _Received) -> Response:
+    async def _carry_out(self, received: _Received) -> tuple[bytes, bool]:
+        """The answer, and whether it is an error."""
         route = received.route
         assert route.handler is not None
         try:
             _check_level(received.headers)
-            body = _read_body(route, received.data, strict=self._jetstream.options.strict)
+            body = read_body(route, received.data, strict=self._jetstream.options.strict)
             request = Request(received.account, received.subject, received.arguments, body)
-            return await route.handler(request)
+            return await encode_answer(await route.handler(request)), False
         except ApiError as error:
-            return route.response(error=ErrorBody.of(error))
+            return encode(route.response(error=ErrorBody.of(error))), True
         except Exception:
-            _logger.exception("JetStream: request on %s failed", received.subject)
+            _logger.exception("JetStream: request on %s failed", quoted(received.subject))
             failure = api_error(ErrorId.JSStreamGeneralErrorF, err="internal error")
-            return route.response(error=ErrorBody.of(failure))
-
-    def _count(self, received: _Received, *, is_error: bool) -> None:
-        for counters in (received.account.api, self._jetstream.api_counters):
-            counters.total += 1
-            counters.errors += is_error
+            return encode(route.response(error=ErrorBody.of(failure))), True
 
 
 def _check_level(headers: bytes) -> None:
@@ -206,7 +203,7 @@ def _check_level(headers: bytes) -> None:
     raise api_error(ErrorId.JSRequiredApiLevelErr)
 
 
-def _read_body(route: Route, data: bytes, *, strict: bool) -> Model:
+def read_body(route: Route, data: bytes, *, strict: bool) -> Model:
     """The body as the route's model; raises ApiError."""
     match route.body:
         case Body.EMPTY if not is_empty_object(data):

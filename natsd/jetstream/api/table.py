@@ -8,6 +8,7 @@
 Source: reference §6.2; nats-server 2.14, tried.
 """
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -75,10 +76,7 @@ class Route:
 
     @property
     def response(self) -> type[Response]:
-        if self.handler is None:
-            return SystemResponse
-        response: type[Response] = inspect.get_annotations(self.handler)["return"]
-        return response
+        return SystemResponse if self.handler is None else _response_of(self.handler)
 
     def arguments(self, subject: str) -> tuple[str, ...]:
         """What stands for the wildcards in a subject (without the prefix) that matches."""
@@ -88,6 +86,12 @@ class Route:
         return tuple(
             token for token, wild in zip(tokens, pattern, strict=True) if wild in ("*", ">")
         )
+
+
+@functools.cache
+def _response_of(handler: Handler) -> type[Response]:
+    response: type[Response] = inspect.get_annotations(handler, eval_str=True)["return"]
+    return response
 
 
 ANY, EMPTY, MAYBE, MUST = Body.ANY, Body.EMPTY, Body.MAYBE, Body.MUST

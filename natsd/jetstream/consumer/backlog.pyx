@@ -13,7 +13,7 @@ How the number stays right, whatever is removed in whatever order:
   delivered until it is counted.
 - The start list's entries that are removed are marked; a consumer with a start list hears of every
   removal until the list is read.
-- Where the search comes to the end, nothing is pending: an error, if there ever was one, ends there.
+- Where the search comes to the end nothing is pending: an error, if there was one, ends there.
 
 Memory: 8 bytes for each entry of the start list until it is read; a bit for each subject, and one
 for each that lies in the range with only a part of its messages, while it counts.
@@ -206,3 +206,21 @@ cdef class Backlog:
     @property
     def memory_bytes(self):
         return self.start_count * sizeof(uint64_t)
+
+    # For tests
+
+    def begin_at(self, uint64_t next_sequence, filters) -> None:
+        self.set_filter(Filter(filters) if filters else None)
+        self.begin(next_sequence, 0, None)
+
+    def count_slice(self, uint64_t visible, uint64_t budget) -> bool:
+        return self.count_some(visible, budget)
+
+    def tell_appeared(self, uint64_t sequence) -> None:
+        self.appeared(sequence)
+
+    def tell_vanished(self, uint64_t sequence) -> None:
+        self.vanished(sequence)
+
+    def num_pending(self, uint64_t visible) -> int:
+        return self.size(visible)

@@ -35,7 +35,6 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
 from natsd.core.match_result cimport MatchResult
-from natsd.core.outlet cimport Outlet
 from natsd.core.subscription cimport Message, Sink, Subscription
 from natsd.jetstream.consumer.ack_message cimport (
     NEXT, AckMessage, parse_ack_body, parse_ack_subject,
@@ -49,8 +48,7 @@ from natsd.jetstream.consumer.push cimport PushSubject
 from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.stream.core cimport LIMITS, Reader, StreamCore
 from natsd.store.block cimport MsgBlock
-from natsd.store.consumer_tracker cimport ConsumerTracker
-from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, PENDING, MessageLog, Outcome
+from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
 
 from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, REQUIRED_API_LEVEL, header_value
@@ -208,6 +206,8 @@ cdef class ConsumerEngine(Reader):
         if settings.filters != before.filters and not self.is_stopped:
             self.core.change_filters(self, self._filters())
             self._count_first()
+        if settings.deliver_subject != before.deliver_subject:
+            self.redelivery.enqueue_all()
         self.wake()
 
     def _take(self, settings) -> None:
@@ -353,7 +353,7 @@ cdef class ConsumerEngine(Reader):
         now_ns = self.core.scheduler.now()
         if not self.requests.take(reply, reply_len, body, body_len, now_ns, -1):
             pending = self.backlog.size(self.core.visible)
-            pending += <int64_t> self.redelivery.queued.count
+            pending += len(self.redelivery.queued)
             self.requests.take(reply, reply_len, body, body_len, now_ns, pending)
         return 0
 
@@ -432,7 +432,8 @@ cdef class ConsumerEngine(Reader):
 
     cdef int serve_deadlines(self, int64_t now_ns) except -1:
         if self.requests.due_ns and now_ns >= self.requests.due_ns:
-            self.sweep_requests(now_ns, False)
+            # One that takes what there is, and has some of it, does not wait for acknowledgements.
+            self.sweep_requests(now_ns, 0 < self.max_ack_pending <= self.tracker.pending_count)
         if self.push.heartbeat_ns and self.push.is_active and now_ns >= self.push.heartbeat_due_ns:
             self.push.heartbeat_due_ns = now_ns + self.push.heartbeat_ns
             self.push.send_heartbeat(self.tracker.delivered_consumer, self.last_read())
@@ -600,7 +601,7 @@ cdef class ConsumerEngine(Reader):
         return SENT
 
     cdef int64_t replay_due(self, RecordView* view, int64_t now_ns) noexcept:
-        """When the message goes out, if that is not now: as long after the one before as it came."""
+        """When the message goes out if not now: as long after the one before as it came."""
         cdef int64_t gap_ns = view.time_ns - self.replay_time_ns
         if not self.is_replaying or self.replay_time_ns == 0 or gap_ns <= REPLAY_NS_MIN:
             return 0
@@ -609,7 +610,9 @@ cdef class ConsumerEngine(Reader):
             self.replay_due_ns = now_ns + gap_ns
         return self.replay_due_ns if now_ns < self.replay_due_ns else 0
 
-    cdef int sent(self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns) except -1:
+    cdef int sent(
+        self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns
+    ) except -1:
         """Somebody took it: it is delivered."""
         cdef uint64_t sequence = view.sequence
         cdef Py_ssize_t wire_size
@@ -723,10 +726,13 @@ cdef class ConsumerEngine(Reader):
 
     @property
     def num_ack_pending(self) -> int:
+        cdef Py_ssize_t before = self.tracker.pending_count
         if not self.is_stopped:
             self.acks.lose_front(self.log, LOST_PER_SLICE)
             if not self.is_filtered:
                 self.acks.lose_inside(self.log, LOST_PER_SLICE)
+            if self.tracker.pending_count < before:
+                self.wake()
         return self.tracker.pending_count
 
     @property

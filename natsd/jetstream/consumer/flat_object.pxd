@@ -1,7 +1,8 @@
-"""The usual small JSON object, `{"batch":500,"expires":30000000000,"no_wait":true}`, read in place.
+"""The usual small JSON object, `{"batch":500,"expires":3000000000,"no_wait":true}`, read in place.
 
-Only what clients really send: one level, plain keys, whole numbers of up to 18 digits, texts without
-escapes, true and false. Anything else, right or wrong, is UNUSUAL, and for the slow reader to judge.
+Only what clients really send: one level, plain keys, whole numbers of up to 18 digits, texts
+without escapes, true and false. Anything else, right or wrong, is UNUSUAL, and for the slow reader
+to judge.
 """
 
 from libc.stdint cimport int64_t

@@ -79,7 +79,6 @@ cdef inline bint is_hexadecimal(unsigned char c) noexcept nogil:
 
 cdef bint skip_escape(Scanner* scan) noexcept nogil:
     """What follows a backslash."""
-    cdef int at
     if scan.at == scan.end:
         return False
     if scan.at[0] != c"u":
@@ -90,7 +89,7 @@ cdef bint skip_escape(Scanner* scan) noexcept nogil:
         return True
     scan.at += 1
     scan.place = b"in \\u hexadecimal character escape"
-    for at in range(4):
+    for _ in range(4):
         if scan.at == scan.end or not is_hexadecimal(scan.at[0]):
             return False
         scan.at += 1

@@ -1,6 +1,6 @@
 """A message as a consumer sends it: see outgoing.pyx."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from natsd.store.record cimport RecordView
 

@@ -11,7 +11,7 @@ The subject is copied because recipients of a send may change the log that it st
 Source: reference §6.8 (v1 of the reply subject).
 """
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 

@@ -17,7 +17,7 @@ said when.
 """
 
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -173,7 +173,9 @@ cdef class PullRequests:
         """Looked up once a slice: nothing that is sent meanwhile can add a listener, and one that
         goes takes nothing any more."""
         cdef MatchResult to
-        if request.to == NULL or request.slice != self.slice and not (<MatchResult> request.to).live:
+        if request.to == NULL or (
+            request.slice != self.slice and not (<MatchResult> request.to).live
+        ):
             to = self.outlet.resolve(request.reply, request.reply_len)
             Py_INCREF(to)
             Py_XDECREF(request.to)
@@ -266,7 +268,8 @@ cdef class PullRequests:
                 if request.heartbeat_ns and now_ns >= request.heartbeat_due_ns:
                     request.heartbeat_due_ns = after(now_ns, request.heartbeat_ns)
                     self.tell(request, (
-                        f"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: {consumer_sequence}\r\n"
+                        "NATS/1.0 100 Idle Heartbeat\r\n"
+                        f"Nats-Last-Consumer: {consumer_sequence}\r\n"
                         f"Nats-Last-Stream: {stream_sequence}\r\n\r\n"
                     ).encode())
                 self.note_due(request)

@@ -11,8 +11,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memset
 
 from natsd.jetstream.consumer.flat_object cimport (
-    FLAT_END, FLAT_FALSE, FLAT_NUMBER, FLAT_PAIR, FLAT_TEXT, FLAT_TRUE, FLAT_UNUSUAL, FlatObject,
-    FlatPair, FlatStep, flat_next,
+    FLAT_END, FLAT_NUMBER, FLAT_PAIR, FLAT_TEXT, FLAT_TRUE, FlatObject, FlatPair, FlatStep,
+    flat_next,
 )
 
 from natsd.jetstream.consumer.slow_json import WrongRequest, read_pull_request

@@ -100,8 +100,7 @@ cdef class PushSubject:
     cdef int ask_control(self) except -1:
         cdef uint64_t drawn = self.outlet.reactor.random(CONTROL_TAGS)
         cdef bytearray tag = bytearray()
-        cdef int at
-        for at in range(CONTROL_CHARS):
+        for _ in range(CONTROL_CHARS):
             tag.append(CHARS[drawn % 62])
             drawn //= 62
         self.asked_about = self.under_way

@@ -3,12 +3,15 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.store.consumer_tracker cimport ConsumerTracker
-from natsd.store.sequence_set cimport SequenceSet
 
 
 cdef struct Hint:               # look at that message at that time
     int64_t due_ns
     uint64_t sequence
+
+cdef struct Due:                # a place in the queue; valid if `queued` has the same stamp
+    uint64_t sequence
+    uint64_t stamp
 
 
 cdef class Redelivery:
@@ -26,11 +29,12 @@ cdef class Redelivery:
     cdef Py_ssize_t sweep_at
     cdef dict hinted                    # stream sequence -> due_ns of its one valid hint
 
-    cdef uint64_t* queue                # head .. tail; those not in `queued` left it meanwhile
+    cdef Due* queue                     # head .. tail
     cdef Py_ssize_t queue_head
     cdef Py_ssize_t queue_tail
     cdef Py_ssize_t queue_capacity
-    cdef readonly SequenceSet queued
+    cdef dict queued                    # stream sequence -> stamp
+    cdef uint64_t stamps
 
     cdef int configure(self, int64_t ack_wait_ns, tuple backoff_ns) except -1
     cdef int restore(self) except -1
@@ -43,9 +47,11 @@ cdef class Redelivery:
     cdef int forget_through(self, uint64_t sequence) except -1
     # Queue it now, unless it is queued.
     cdef int enqueue(self, uint64_t sequence) except -1
+    # Queue all that is pending: it goes to somebody else.
+    cdef int enqueue_all(self) except -1
     cdef int dequeue(self, uint64_t sequence) except -1
     # The next to be delivered again, or 0; it stays the next until `dequeue`.
-    cdef uint64_t next_queued(self) noexcept
+    cdef uint64_t next_queued(self) except? 0
     # Queue what is due, some of it. True: there is more.
     cdef bint collect(self, int64_t now_ns, Py_ssize_t budget) except -1
     # When `collect` should next be called, never later than something is due; 0: nothing waits.
@@ -63,4 +69,5 @@ cdef class Redelivery:
     cdef void remove_hint(self, Py_ssize_t at) noexcept nogil
     cdef void sift_up(self, Py_ssize_t at) noexcept nogil
     cdef void sift_down(self, Py_ssize_t at) noexcept nogil
+    cdef bint is_valid(self, Due* due) except -1
     cdef int make_queue_room(self) except -1

@@ -23,10 +23,8 @@ Knows no clock. Source: reference §6.8; checkPending for what is due (in what o
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
-from libc.string cimport memmove
 
 from natsd.store.consumer_tracker cimport ConsumerTracker
-from natsd.store.sequence_set cimport SequenceSet
 
 cdef extern from *:
     """
@@ -48,7 +46,7 @@ cdef inline int64_t later(int64_t time_ns, int64_t wait_ns) noexcept nogil:
 
 
 cdef int by_sequence(const void* a, const void* b) noexcept nogil:
-    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
+    cdef uint64_t x = (<const Due*> a).sequence, y = (<const Due*> b).sequence
     return (x > y) - (x < y)
 
 
@@ -58,7 +56,7 @@ cdef class Redelivery:
         self.tracker = tracker
         self.exceeded = exceeded
         self.hinted = {}
-        self.queued = SequenceSet()
+        self.queued = {}
 
     def __dealloc__(self):
         free(self.hints)
@@ -88,7 +86,7 @@ cdef class Redelivery:
         cdef int64_t latest = 0
         self.hint_count = self.queue_head = self.queue_tail = 0
         self.hinted.clear()
-        self.queued.empty()
+        self.queued.clear()
         self.front = 0
         for at in range(self.tracker.head, self.tracker.tail):
             if self.tracker.items[at].consumer == 0:
@@ -119,17 +117,16 @@ cdef class Redelivery:
     cdef int forget(self, uint64_t sequence) except -1:
         if len(self.hinted):
             self.hinted.pop(sequence, None)
-        if self.queued.count:
-            self.queued.discard_run(sequence, sequence)
+        if len(self.queued):
+            self.queued.pop(sequence, None)
         return 0
 
     cdef int forget_through(self, uint64_t sequence) except -1:
         """None up to that one is pending."""
-        if len(self.hinted):
-            for known in [known for known in self.hinted if known <= sequence]:
-                del self.hinted[known]
-        if self.queued.count and sequence:
-            self.queued.discard_run(1, sequence)
+        for known in [known for known in self.hinted if known <= sequence]:
+            del self.hinted[known]
+        for known in [known for known in self.queued if known <= sequence]:
+            del self.queued[known]
         return 0
 
     # Waiting
@@ -143,7 +140,7 @@ cdef class Redelivery:
         return self.backoff_ns[min(redeliveries, <uint64_t> self.backoff_count - 1)]
 
     cdef bint collect(self, int64_t now_ns, Py_ssize_t budget) except -1:
-        cdef Py_ssize_t index, added = -<Py_ssize_t> self.queued.count
+        cdef Py_ssize_t index, added = -len(self.queued)
         cdef uint64_t sequence
         while budget > 0 and self.hint_count and self.hints[0].due_ns <= now_ns:
             budget -= 1
@@ -169,9 +166,9 @@ cdef class Redelivery:
                 break
             self.front = sequence + 1
             self.expire(index)
-        added += self.queued.count
+        added += len(self.queued)
         if added > 1:
-            qsort(&self.queue[self.queue_tail - added], added, sizeof(uint64_t), by_sequence)
+            qsort(&self.queue[self.queue_tail - added], added, sizeof(Due), by_sequence)
         return budget == 0
 
     cdef int64_t next_due_ns(self) except -1:
@@ -230,7 +227,7 @@ cdef class Redelivery:
             sequence = self.tracker.items[at].stream
             if self.tracker.items[at].consumer:
                 if not (len(self.hinted) and sequence in self.hinted) and not (
-                    self.queued.count and self.queued.has(sequence)
+                    len(self.queued) and sequence in self.queued
                 ):
                     return at
                 self.front = sequence + 1
@@ -265,16 +262,15 @@ cdef class Redelivery:
         cdef uint64_t sequence = self.hints[at].sequence
         if self.hinted.get(sequence) != self.hints[at].due_ns:
             return True
-        if self.tracker.find(sequence) < 0 or self.queued.has(sequence):
+        if self.tracker.find(sequence) < 0 or sequence in self.queued:
             del self.hinted[sequence]
             return True
         return False
 
     cdef int sweep_hints(self) except -1:
-        cdef int looks
         if self.hint_count <= STALE_MIN + 2 * len(self.hinted):
             return 0
-        for looks in range(SWEPT_PER_HINT + 1):
+        for _ in range(SWEPT_PER_HINT + 1):
             if self.sweep_at >= self.hint_count:
                 self.sweep_at = 0
             if self.hint_count and self.is_stale(self.sweep_at):
@@ -323,24 +319,36 @@ cdef class Redelivery:
     # The queue
 
     cdef int enqueue(self, uint64_t sequence) except -1:
-        if self.queued.has(sequence):
+        if sequence in self.queued:
             return 0
         if self.queue_tail == self.queue_capacity:
             self.make_queue_room()
-        self.queued.add_run(sequence, sequence)
-        self.queue[self.queue_tail] = sequence
+        self.stamps += 1
+        self.queued[sequence] = self.stamps
+        self.queue[self.queue_tail].sequence = sequence
+        self.queue[self.queue_tail].stamp = self.stamps
         self.queue_tail += 1
         return 0
 
-    cdef int dequeue(self, uint64_t sequence) except -1:
-        if self.queued.count:
-            self.queued.discard_run(sequence, sequence)
+    cdef int enqueue_all(self) except -1:
+        cdef Py_ssize_t index
+        for index in range(self.tracker.head, self.tracker.tail):
+            if self.tracker.items[index].consumer:
+                self.enqueue(self.tracker.items[index].stream)
         return 0
 
-    cdef uint64_t next_queued(self) noexcept:
-        while self.queued.count and self.queue_head < self.queue_tail:
-            if self.queued.has(self.queue[self.queue_head]):
-                return self.queue[self.queue_head]
+    cdef int dequeue(self, uint64_t sequence) except -1:
+        if len(self.queued):
+            self.queued.pop(sequence, None)
+        return 0
+
+    cdef bint is_valid(self, Due* due) except -1:
+        return self.queued.get(due.sequence, 0) == due.stamp
+
+    cdef uint64_t next_queued(self) except? 0:
+        while len(self.queued) and self.queue_head < self.queue_tail:
+            if self.is_valid(&self.queue[self.queue_head]):
+                return self.queue[self.queue_head].sequence
             self.queue_head += 1
         self.queue_head = self.queue_tail = 0
         return 0
@@ -348,18 +356,16 @@ cdef class Redelivery:
     cdef int make_queue_room(self) except -1:
         """For one more: without those that left, or in twice the room."""
         cdef Py_ssize_t at, to = 0, capacity
-        cdef uint64_t* grown
-        if self.queue_tail < self.queue_capacity:
-            return 0
+        cdef Due* grown
         for at in range(self.queue_head, self.queue_tail):
-            if self.queued.has(self.queue[at]):
+            if self.is_valid(&self.queue[at]):
                 self.queue[to] = self.queue[at]
                 to += 1
         self.queue_head, self.queue_tail = 0, to
         if 2 * to <= self.queue_capacity and to < self.queue_capacity:
             return 0
         capacity = max(<Py_ssize_t> CAPACITY_MIN, 2 * self.queue_capacity)
-        grown = <uint64_t*> realloc(self.queue, capacity * sizeof(uint64_t))
+        grown = <Due*> realloc(self.queue, capacity * sizeof(Due))
         if grown == NULL:
             raise MemoryError
         self.queue = grown

@@ -68,6 +68,8 @@ cdef class StreamCore(Actor):
     cdef uint64_t recheck_from          # whom messages interest is asked from here on; 0: it is not
     cdef SequenceSet unsettled          # perhaps to be removed, in blocks that are not in memory
     cdef object settling                # the task that looks at them, or None
+    cdef bint has_retention             # it was said which
+    cdef bint may_remove                # all readers are there
     cdef bint is_closed
 
     # Called by the store's listener, or by who knows that all is durable at once: shows messages,

@@ -13,6 +13,8 @@ Promise
   it has to count anew (`recount`).
 - A message that nobody needs any more is removed; where that needs a block that is not in memory,
   one task fetches it. Looking at a whole stream again (a reader went away) goes in slices.
+- Nothing is removed before all readers are there, nor when they go because the stream ends
+  (`allow_removals`): what is to go meanwhile is remembered.
 
 Source: nats-server 2.14 reference 6.4 (retention), "Durability" of the design.
 """
@@ -139,11 +141,11 @@ cdef class StreamCore(Actor):
     def add_reader(self, Reader reader not None, filters=()) -> None:
         """From now on `reader` hears of what appears; what is visible already it has to count
         itself. No filter is all messages."""
-        cdef list wanted = [wire_bytes(text) for text in filters if text and text != ">"]
+        cdef list wanted = [wire_bytes(text) for text in filters if text]
         assert reader.stream is None
         reader.stream = self
         reader.is_hungry = False
-        reader.is_filtered = len(wanted) > 0 and len(wanted) == len(filters)
+        reader.is_filtered = len(wanted) > 0
         if not reader.is_filtered:
             self.unfiltered[reader] = None
             return
@@ -154,7 +156,7 @@ cdef class StreamCore(Actor):
         self.known.forget()
 
     def remove_reader(self, Reader reader not None, *, is_gone=True) -> None:
-        """It hears no more. `is_gone`: for good, so that what only it was interested in may go."""
+        """It hears no more. `is_gone`: for good, so what only it needed may go."""
         if reader.stream is not self:
             return
         reader.stream = None
@@ -180,11 +182,22 @@ cdef class StreamCore(Actor):
             self.scheduler.submit(reader)
 
     def set_retention(self, str retention not None) -> None:
-        """`limits`, `interest` or `workqueue`."""
+        """`limits`, `interest` or `workqueue`. A change to interest removes what nobody needs; what
+        the stream has when it begins is not looked at."""
         cdef Retention before = self.retention
+        cdef bint is_first = not self.has_retention
         self.retention = RETENTIONS[retention]
-        if self.retention == INTEREST and before != INTEREST:
+        self.has_retention = True
+        if self.retention == INTEREST and before != INTEREST and not is_first:
             self.recheck_soon()
+
+    def allow_removals(self, bint allowed) -> None:
+        """All readers are there; or, from now on they go because the stream ends."""
+        self.may_remove = allowed
+        if allowed and self.recheck_from:
+            self.scheduler.submit(self)
+        if allowed and self.unsettled.count:
+            self.settle_soon()
 
     def has_interest(self, subject) -> bool:
         """Does any reader's filter match that subject?"""
@@ -315,7 +328,7 @@ cdef class StreamCore(Actor):
     cdef int acked(self, Reader by, uint64_t sequence) except -1:
         if self.retention == LIMITS or sequence > self.visible or not self.log.is_here(sequence):
             return 0
-        if self.settle(sequence, by) == UNKNOWN:
+        if not self.may_remove or self.settle(sequence, by) == UNKNOWN:
             self.put_off(sequence)
         return 0
 
@@ -363,14 +376,14 @@ cdef class StreamCore(Actor):
 
     def settle_soon(self) -> None:
         """Have what was put off looked at, by one task."""
-        if self.settling is None and not self.is_closed and self.log.refusal is None:
+        if self.settling is None and self.may_remove and self.log.refusal is None:
             self.settling = self.scheduler.reactor.loop.create_task(self._settle_all())
 
     async def _settle_all(self) -> None:
         """Until nothing is left, or the store takes no changes: it is tried again when it does."""
         left = SETTLED_PER_SLICE
         try:
-            while self.unsettled and self.log.refusal is None:
+            while self.unsettled and self.may_remove and self.log.refusal is None:
                 block = self.cold_block()
                 if block is not None:
                     await self.store.fetch(block)
@@ -418,8 +431,9 @@ cdef class StreamCore(Actor):
         """A slice; True: there is more."""
         cdef int left = RECHECKED_PER_SLICE
         cdef uint64_t sequence = self.recheck_from
-        if self.retention == LIMITS or self.is_closed:
+        if self.retention == LIMITS:
             self.recheck_from = 0
+        if self.recheck_from == 0 or not self.may_remove:
             return False
         while left > 0 and self.log.next_live(sequence, &sequence) and sequence <= self.visible:
             if self.settle(sequence, None) == UNKNOWN:
@@ -441,10 +455,11 @@ cdef class StreamCore(Actor):
                 reader.recount()
         return self.recheck_from > 0 and self.recheck()
 
-    def close(self) -> None:
-        """The stream goes away: nothing is shown or removed any more."""
+    def close(self) -> asyncio.Task | None:
+        """The stream goes away: nothing is shown or removed any more. What is still to end, if
+        anything is."""
         self.is_closed = True
+        self.may_remove = False
         self.log.set_observer(None)
         self.store.set_durability_listener(None)
-        if self.settling is not None:
-            self.settling.cancel()
+        return self.settling

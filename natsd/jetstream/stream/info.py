@@ -3,6 +3,9 @@
 Source: nats-server 2.14 reference 6.2, 6.6.
 """
 
+import asyncio
+from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from natsd.core.subject import InvalidSubject
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 
 SUBJECTS_MAX: Final = 100_000
 """Subjects of one answer."""
+SKIPPED_AT_ONCE: Final = 50_000
+"""Of the pages before, between two turns of the loop."""
 LOST_MAX: Final = 10_000
 """Sequences of lost messages that are told one by one."""
 
@@ -68,7 +73,11 @@ async def subject_counts(stream: "Stream", pattern: str, offset: int) -> tuple[d
         totals = await stream.store.subject_totals(pattern)
     except InvalidSubject:
         return {}, 0
-    if offset == 0 and len(totals) <= SUBJECTS_MAX:
+    if offset <= 0 and len(totals) <= SUBJECTS_MAX:
         return totals, len(totals)
-    page = sorted(totals)[offset : offset + SUBJECTS_MAX]
-    return {subject: totals[subject] for subject in page}, len(totals)
+    counts = iter(totals.items())  # in order, as they stand in the index
+    for _ in range(max(offset, 0) // SKIPPED_AT_ONCE):
+        deque(islice(counts, SKIPPED_AT_ONCE), maxlen=0)
+        await asyncio.sleep(0)
+    deque(islice(counts, max(offset, 0) % SKIPPED_AT_ONCE), maxlen=0)
+    return dict(islice(counts, SUBJECTS_MAX)), len(totals)

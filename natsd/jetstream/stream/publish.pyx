@@ -14,6 +14,7 @@ Promise
   clock and checks nothing, so that replicas do the same.
 - Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
   ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
+- What is stored as headers is no shorter than an empty header block; what is, is left away.
 - A rollup that removes more than ROLLED_MAX messages goes on in a task; its publisher, and those
   behind it, are answered when it is durable.
 
@@ -30,7 +31,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from natsd.core.match_result cimport MatchResult
-from natsd.core.subject cimport wire_bytes
+from natsd.core.subject cimport subject_is_literal, wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
@@ -57,6 +58,7 @@ from natsd.jetstream.stream.answers import BUSY_HEADERS, ack_prefix, refusal, st
 from natsd.store.errors import ColdBlock, DamagedEncoding, LimitExceeded, StoreError
 
 cdef enum:
+    EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest block
     HEADERS_MAX = 65_535
     ROLLED_MAX = 64             # removals of a rollup before it is left to a task
     ACKS_PER_SLICE = 512
@@ -65,6 +67,7 @@ cdef enum:
     EXPIRED_PER_ID = 2
     EXPIRED_PER_SLICE = 4096
     RECOLLECTED_PER_SLICE = 4096
+    RECOLLECTED_AT_ONCE = 100_000       # more messages than that are looked at in the background
 
 cdef int64_t SLICE_PAUSE_NS = 1_000_000
 
@@ -148,11 +151,14 @@ cdef class Ingest(Actor):
         )
 
     def pause(self) -> None:
-        """Take nothing from now on."""
+        """Take nothing from now on: the stream ends."""
         self.is_paused = True
+        self.stream.allow_removals(False)
 
     def resume(self) -> None:
+        """All of the stream is there, its readers as well."""
         self.is_paused = False
+        self.stream.allow_removals(True)
 
     def close(self) -> None:
         """The stream goes away: nothing is taken or answered any more."""
@@ -164,8 +170,9 @@ cdef class Ingest(Actor):
         self.busy = AckQueue()
         self.backlog.acks = self.acks
         self.stream.scheduler.set_deadline(self, 0)
-        if self.rolling is not None:
-            self.rolling.cancel()
+        for task in (self.rolling, self.recollecting):
+            if task is not None:
+                task.cancel()
         if self.republisher is not None:
             self.republisher.close()
 
@@ -210,6 +217,8 @@ cdef class Ingest(Actor):
                 return self.answer_busy(reply, reply_len)
         entry.subject = subject
         entry.subject_len = subject_len
+        if headers_len < EMPTY_HEADERS:     # no header block: who reads a stream need not care
+            headers_len = 0
         entry.headers = headers
         entry.headers_len = headers_len
         entry.data = data
@@ -224,6 +233,8 @@ cdef class Ingest(Actor):
             if has_status(headers, headers_len) or found.found >> <int> REQUEST_INFO & 1:
                 self.strip(&entry)
                 find_publish_headers(entry.headers, entry.headers_len, &found)
+            if self.is_recollecting and header_given(&found, MESSAGE_ID):
+                return self.answer_busy(reply, reply_len)
         return self.admit(&entry, &found, reply, reply_len)
 
     cdef int strip(self, Entry* entry) except -1:
@@ -347,7 +358,7 @@ cdef class Ingest(Actor):
         return None
 
     cdef bytes check_account(self, Entry* entry):
-        cdef int64_t size = <int64_t> self.size_of(entry)
+        cdef int64_t size = <int64_t> (self.size_of(entry) - self.log.limit.uncounted_bytes)
         if self.usage.exceeds(self.is_memory, size):
             self.count_bytes()
             if self.usage.exceeds(self.is_memory, size):
@@ -439,7 +450,7 @@ cdef class Ingest(Actor):
 
     cdef int count_bytes(self) except -1:
         """Tell the account how much more, or less, there is."""
-        cdef int64_t change = <int64_t> self.log.live_bytes - self.counted_bytes
+        cdef int64_t change = <int64_t> self.log.counted_bytes() - self.counted_bytes
         if change:
             self.counted_bytes += change
             self.usage.add(self.is_memory, change)
@@ -512,7 +523,11 @@ cdef class Ingest(Actor):
     # Rollups
 
     cdef int roll_up(self, Entry* entry) except -1:
-        if self.remove_before(entry):
+        """A subject that is a pattern, which nobody forbids, replaces all that it matches."""
+        cdef bint is_one = (
+            entry.rollup == ROLLUP_ALL or subject_is_literal(entry.subject, entry.subject_len)
+        )
+        if is_one and self.remove_before(entry):
             if self.log.needs_care or not self.log.is_told:
                 self.log.tell()
             return 0
@@ -551,9 +566,11 @@ cdef class Ingest(Actor):
         try:
             while self.rollups:
                 subject, sequence = self.rollups.popleft()
-                await self._remove_all_before(subject, sequence)
-                self.acks.release(sequence)
-                self.stream.scheduler.submit(self)
+                try:
+                    await self._remove_all_before(subject, sequence)
+                finally:
+                    self.acks.release(sequence)
+                    self.stream.scheduler.submit(self)
         finally:
             self.rolling = None
 
@@ -700,24 +717,40 @@ cdef class Ingest(Actor):
 
     async def rebuild_duplicates(self, now_ns: int) -> None:
         """Find the ids of the messages within the window that `restore_duplicates` did not bring,
-        and the id of the last message; before anything is published. In slices."""
+        and the id of the last message; before anything is published. Where that means to look at
+        very many messages it goes on in the background: until it is done, a publish with an id is
+        told to come again (429)."""
         store = self.stream.store
         upto = self.log.last_sequence
+        block = self.log.block_with(upto)
+        if block is not None and self.log.has(upto):
+            await store.fetch(block)
+            self.find_last_id()
         sequence = self.ids_upto + 1
         if self.window_ns and sequence <= upto:
             sequence = max(sequence, await store.sequence_at(now_ns - self.window_ns + 1))
+            self.is_recollecting = True
+            self.recollecting = asyncio.get_running_loop().create_task(
+                self._recollect(sequence, upto)
+            )
+            if upto - sequence < RECOLLECTED_AT_ONCE:
+                await self.recollecting
+
+    async def _recollect(self, sequence, upto) -> None:
+        store = self.stream.store
+        try:
             while sequence <= upto:
                 try:
                     sequence = self.recollect(sequence, upto)
                 except ColdBlock as cold:
                     await store.fetch(cold.block)
                 await asyncio.sleep(0)
-        self.ids_upto = upto
-        self.watch_window(now_ns)
-        block = self.log.block_with(upto)
-        if block is not None and self.log.has(upto):
-            await store.fetch(block)
-            self.find_last_id()
+        except StoreError as error:
+            self.stream.scheduler.reactor.log_failure(f"message ids cannot be read: {error}")
+        finally:
+            self.ids_upto = upto
+            self.is_recollecting = False
+            self.watch_window(self.stream.scheduler.now())
 
     cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0:
         """Note the ids of some messages; the sequence to go on with."""

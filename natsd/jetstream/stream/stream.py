@@ -19,11 +19,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from natsd.core.subject import InvalidSubject
+from natsd.core.subject import InvalidSubject, is_subset
 from natsd.core.subscription import Subscription
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.consumer import lifecycle
+from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig
@@ -44,7 +45,7 @@ from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.storage import open_store
-from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
+from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, StoreFull
 from natsd.store.file_store import FileStore
 from natsd.store.found_damage import FoundDamage
 from natsd.store.log_store import LogStore
@@ -56,6 +57,7 @@ _logger = logging.getLogger(__name__)
 
 TURNS_TO_TELL: Final = 2
 """Turns of the loop from a commit until its acknowledgements are sent."""
+EVERYTHING: Final = ">"
 _SID: Final = b"0"
 
 
@@ -76,6 +78,7 @@ class Stream:
         settings = ingest_settings(config, jetstream.options)
         self.ingest = Ingest(self.core, settings, account.usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
+        self.ingest.expiring = self._expiry.note
         self._direct = DirectGets(self)
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
@@ -110,6 +113,8 @@ class Stream:
         volume, directory = account.jetstream.volume, account.files.stream(config.name)
         if config.storage is Storage.MEMORY:
             return cls(account, config, created_ns, await open_store(account, config))
+        if await volume.read(lambda: volume.is_low_on_space):
+            raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
         await volume.read(create_stream, volume.disk, directory, asset)
         try:
@@ -212,15 +217,33 @@ class Stream:
             raise api_error(ErrorId.JSStreamPurgeFailedF, err="stream purge not permitted")
         if sequence and keep:
             raise api_error(ErrorId.JSBadRequestErr)
-        pattern = filter_subject or None
+        is_whole = filter_subject in ("", EVERYTHING)
+        last = self.core.log.last_sequence
         try:
-            removed = await self.store.purge(pattern=pattern, up_to_sequence=sequence, keep=keep)
+            if sequence > 1 and is_whole:
+                removed = await self.store.compact(sequence)  # which may lie past the end
+            else:
+                removed = await self.store.purge(
+                    pattern=filter_subject or None, up_to_sequence=sequence, keep=keep
+                )
             await self.store.synced()
+            self.core.durable(self.store.durable_sequence)
         except InvalidSubject:  # which no message has
             return 0
         except StoreError as error:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
+        if is_whole:
+            self._pass_over("", self.core.log.first_sequence - 1)
+        elif not (sequence or keep):
+            self._pass_over(filter_subject, last)
         return removed
+
+    def _pass_over(self, purged: str, upto: int) -> None:
+        """Consumers that have nothing left up to there stand behind it, as nats-server has them."""
+        for consumer in self.consumers.values():
+            wanted = filters_of(consumer.config)
+            if not purged or (wanted and all(is_subset(each, purged) for each in wanted)):
+                consumer.store.update_starting(upto)
 
     async def get_message(self, request: StreamMsgGetRequest) -> StoredMessage:
         """The message asked for. Raises ApiError 10003, 10037."""
@@ -245,12 +268,12 @@ class Stream:
         if self.config.deny_delete:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err="message delete not permitted")
         remove = self.store.erase if erase else self.store.delete
+        log = self.core.log
+        is_within = log.first_sequence <= sequence <= log.last_sequence
         try:
-            if sequence < self.core.log.first_sequence:
-                raise MessageNotFound
-            if sequence > self.core.log.last_sequence:
-                raise StoreEOF
-            was_there = await remove(sequence)
+            if self.is_filed and not is_within:  # as nats-server's file store has it, and only that
+                raise MessageNotFound if sequence < log.first_sequence else StoreEOF
+            was_there = is_within and await remove(sequence)
             await self.store.synced()
         except StoreError as error:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err=error.text) from error

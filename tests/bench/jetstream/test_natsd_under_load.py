@@ -40,8 +40,7 @@ def server() -> Iterator[JetStreamServer]:
         Replay(3_000),
         Bucket(4, True, Sync.DEFAULT),
         Bucket(4, False, Sync.DEFAULT),
-        Keys(10_000, values=False),
-        Keys(10_000, values=True),
+        Keys(10_000),
     ],
     ids=str,
 )
@@ -49,7 +48,7 @@ def test_nothing_is_lost(server: JetStreamServer, scenario: JetStreamScenario) -
     for _ in range(2):  # the second run finds what the first one made
         measurement = run_once(scenario, server, TOKENS + 1)
         assert (measurement.missing, measurement.problem) == (0, "")
-        assert measurement.values["rate"] > 0
+        assert min(measurement.values.values()) > 0
 
 
 def test_the_round_trip_of_one_publisher(server: JetStreamServer) -> None:
@@ -58,12 +57,11 @@ def test_the_round_trip_of_one_publisher(server: JetStreamServer) -> None:
     assert measurement.values["p50_us"] > 0
 
 
-@pytest.mark.parametrize("kill", [False, True])
-def test_a_restart_finds_all_messages(server: JetStreamServer, kill: bool) -> None:
+def test_a_restart_finds_all_messages(server: JetStreamServer) -> None:
     before = server.pid
-    measurement = run_once(Restart(5_000, kill), server, 0)
+    measurement = run_once(Restart(5_000), server, 0)
     assert (measurement.missing, measurement.problem) == (0, "")
-    assert measurement.values["start_ms"] > 0
+    assert set(measurement.values) == {"stopped_ms", "killed_ms"}
     assert server.pid != before
 
 

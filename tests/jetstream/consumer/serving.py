@@ -17,6 +17,7 @@ from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.stream import Stream
+from natsd.store.disk import Disk
 
 SECOND = 1_000_000_000
 
@@ -94,23 +95,37 @@ class Served:
         self.account.account.internal_client.publish(reply, body)
 
 
-@asynccontextmanager
-async def serving(directory: Path, clock: Clock | None = None) -> AsyncIterator[Served]:
-    """JetStream over what the directory holds, until the end of the block."""
-    failures: list[str] = []
+async def start(directory: Path, clock: Clock | None = None, disk: Disk | None = None) -> Served:
+    """JetStream over what the directory holds, with the account ACC."""
     loop = asyncio.get_running_loop()
-    reactor = Reactor(loop, failures.append)
-    account = Account("ACC", reactor)
+
+    def log_failure(text: str) -> None:
+        loop.call_exception_handler({"message": text})
+
+    reactor = Reactor(loop, log_failure)
     clock = clock or Clock()
     options = JetStreamOptions(
         enabled=True, store_dir=directory, max_memory_store=1 << 30, max_file_store=1 << 30
     )
-    jetstream = JetStream(options, reactor, loop, clock=clock)
-    await jetstream.start([account])
+    jetstream = JetStream(options, reactor, loop, clock=clock, disk=disk)
+    await jetstream.start([Account("ACC", reactor)])
+    return Served(jetstream, jetstream.accounts["ACC"], clock)
+
+
+@asynccontextmanager
+async def serving(
+    directory: Path, clock: Clock | None = None, disk: Disk | None = None
+) -> AsyncIterator[Served]:
+    """The same, stopped at the end of the block; what failed inside of it is raised there."""
+    failures: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: failures.append(str(context)))
+    served = await start(directory, clock, disk)
     try:
-        yield Served(jetstream, jetstream.accounts["ACC"], clock)
+        yield served
     finally:
-        await jetstream.stop()
-        account.close()
-        reactor.close()
+        await served.jetstream.stop()
+        served.account.account.close()
+        served.jetstream.reactor.close()
+        loop.set_exception_handler(None)
     assert failures == []

@@ -114,6 +114,23 @@ async def test_a_deliver_subject_is_changed_while_nobody_listens(served: Served)
     assert consumer.info().push_bound
 
 
+async def test_what_is_pending_goes_to_the_new_deliver_subject(
+    served: Served, eventually: Eventually
+) -> None:
+    stream = await served.stream()
+    await served.consumer(stream, deliver_subject="d.x")
+    listener = served.listen("d.x")
+    await served.publish("b", "b")
+    await eventually(lambda: len(served.received) == 2)
+    served.acknowledge(served.received[0][1])
+    served.ignore(listener)
+    consumer = await served.consumer(stream, deliver_subject="d.y")
+    await eventually(lambda: consumer.info().num_ack_pending == 1)
+    served.listen("d.y")
+    await eventually(lambda: len(served.received) == 3)
+    assert (served.received[2][1] or "").startswith("$JS.ACK.S.C.2.2.3.")
+
+
 # Where a consumer begins
 
 
@@ -283,3 +300,39 @@ async def test_what_only_a_deleted_consumer_wanted_goes(
     await eventually(lambda: stream.store.state().msgs == 1)
     await stream.delete_consumer("D")
     await eventually(lambda: stream.store.state().msgs == 0)
+
+
+@pytest.mark.parametrize("retention", ["interest", "workqueue"])
+async def test_what_is_needed_outlives_a_restart(
+    tmp_path: Path, eventually: Eventually, retention: str
+) -> None:
+    async with serving(tmp_path) as served:
+        stream = await served.stream(retention=retention)
+        await served.consumer(stream)
+        await served.publish("b", "b", "b")
+        served.listen("inbox")
+        served.ask("C", b"2")
+        await eventually(lambda: len(served.received) == 2)
+        served.acknowledge(served.received[0][1])
+        await eventually(lambda: stream.store.state().msgs == 2)
+    async with serving(tmp_path) as served:
+        stream = await served.stream(retention=retention)
+        await eventually(lambda: not stream.core.is_rechecking)
+        assert stream.store.state().msgs == 2
+        consumer = stream.consumer("C")
+        await consumer.counted()
+        assert (consumer.info().num_pending, consumer.info().num_ack_pending) == (1, 1)
+
+
+async def test_a_stream_goes_with_its_consumers(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        stream = await served.stream()
+        consumer = await served.consumer(stream)
+        await served.account.delete_stream("S")
+        assert not found(tmp_path, "obs/*")
+        with pytest.raises(ApiError) as refused:
+            consumer.info()
+        assert refused.value.err_code == 10014
+        with pytest.raises(ApiError) as refused:
+            await consumer.pause(1)
+        assert refused.value.err_code == 10149

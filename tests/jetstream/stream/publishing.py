@@ -61,8 +61,8 @@ def header_block(headers: Mapping[str, str]) -> bytes:
 
 
 class Bench:
-    """One stream `S` with the subjects `s.>`, and what came to `inbox.>` and `out.>`; in the account
-    of a server, if there is one."""
+    """One stream `S` with the subjects `s.>`, and what came to `inbox.>` and `out.>`; in an account
+    of its own, or of a server."""
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class Bench:
         self.store = store
         self.core = StreamCore("S", store, self.account.outlet, self.scheduler)
         self.ingest = Ingest(self.core, settings, usage)
+        self.ingest.resume()
         self.received: list[Received] = []
         self._numbers = itertools.count(1)
         self.account.sublist.insert(Subscription("s.>", sink=self.ingest))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
+from nats.aio.msg import Msg
 
 from natsd import Server
 from natsd.jetstream.stream.answers import BUSY_HEADERS
@@ -21,7 +23,7 @@ TOO_MANY = {
 
 
 @pytest.mark.parametrize("limits", [{"buffered_msgs_max": 100}, {"buffered_bytes_max": 100 * 140}])
-async def test_what_is_too_much_is_refused(limits: dict[str, int], tmp_path: Path) -> None:
+async def test_what_is_too_much_is_refused(limits: dict[str, Any], tmp_path: Path) -> None:
     async with file_bench(tmp_path, **limits) as bench:
         replies = [bench.publish("s.a", b"x" * 100) for _ in range(2000)]
         answers = [json.loads(await bench.answer(reply)) for reply in replies]
@@ -38,7 +40,7 @@ async def test_what_is_too_much_is_refused(limits: dict[str, int], tmp_path: Pat
 async def test_clients_that_publish_too_fast_wait(tmp_path: Path, eventually: Eventually) -> None:
     answers: list[bytes] = []
 
-    async def note(message: nats.aio.msg.Msg) -> None:
+    async def note(message: Msg) -> None:
         answers.append(message.data)
 
     async with (

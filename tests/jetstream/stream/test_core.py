@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -167,6 +167,23 @@ async def test_without_interest_nothing_is_stored() -> None:
         assert (bench.core.has_interest("s.b"), bench.core.has_interest("s.a")) == (True, False)
 
 
+async def test_a_stream_that_begins_or_ends_loses_nothing(eventually: Eventually) -> None:
+    async with memory_bench() as bench:
+        watcher = Watcher(bench)
+        await bench.store_all("s.a", "s.a", "s.a")
+        bench.core.remove_reader(watcher.reader)
+        bench.ingest.pause()
+        bench.core.set_retention("interest")
+        first, second = Watcher(bench, "s.b"), Watcher(bench, "s.>")
+        second.ack(1)
+        bench.core.remove_reader(first.reader)
+        assert bench.core.is_rechecking
+        assert len(bench.contents()) == 3
+        bench.ingest.resume()
+        await eventually(lambda: not bench.core.is_rechecking)
+        assert bench.contents() == {2: "s.a", 3: "s.a"}
+
+
 @pytest.mark.parametrize("change", ["remove", "filter", "retention"])
 async def test_interest_that_ends_is_noticed(change: str, eventually: Eventually) -> None:
     async with memory_bench() as bench:
@@ -182,6 +199,7 @@ async def test_interest_that_ends_is_noticed(change: str, eventually: Eventually
             bench.core.change_filters(leaver.reader, ["s.keep"])
         else:
             bench.core.remove_reader(leaver.reader)
+            bench.core.set_retention("limits")
             assert len(bench.contents()) == 701
             bench.core.set_retention("interest")
         await eventually(lambda: not bench.core.is_rechecking)
@@ -197,7 +215,6 @@ async def test_what_is_not_in_memory_is_fetched_to_be_removed(
             bench.publish(f"s.{number % 3}", b"x" * 30)
         await bench.store_all("s.last")
     async with file_bench(tmp_path) as bench:
-        bench.core.set_retention("interest")
         watcher = Watcher.__new__(Watcher)
         watcher.acked, watcher.pending, watcher.calls = set(), set(), 0
         watcher.recount = lambda: None  # type: ignore[method-assign]  # nothing is in memory
@@ -219,7 +236,6 @@ subjects = st.sampled_from(["s.a.1", "s.a.2", "s.b.1", "s.b.2", "s.c"])
 filters = st.lists(
     st.sampled_from(["s.a.*", "s.*.1", "s.b.>", "s.c", "s.a.2"]), min_size=0, max_size=2
 )
-Step = Callable[[Bench, list[Watcher]], None]
 
 
 @given(st.data())
@@ -247,7 +263,7 @@ async def test_readers_always_know_what_is_pending(data: st.DataObject) -> None:
                     watcher.recount()
             for watcher in watchers:
                 if watcher.filters:
-                    await eventually_within(lambda watcher=watcher: agrees(watcher))
+                    await eventually_within(partial(agrees, watcher))
 
 
 def agrees(watcher: Watcher) -> bool:

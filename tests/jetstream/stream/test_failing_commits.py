@@ -1,4 +1,4 @@
-"""A commit that fails is told to those who wait for it, and leaves nothing behind ("Durability")."""
+"""A commit that fails is told to who waits for it, and leaves nothing behind ("Durability")."""
 
 from __future__ import annotations
 

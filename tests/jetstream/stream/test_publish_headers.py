@@ -7,36 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsd.jetstream.stream.headers import number_of, publish_headers, stripped
+from tests.jetstream.stream.plain_headers import NAMES, plain_headers
 
 NONE = 2**64 - 1  # what is no sequence
-NAMES = [
-    "Msg-Id",
-    "Expected-Stream",
-    "Expected-Last-Sequence",
-    "Expected-Last-Msg-Id",
-    "Expected-Last-Subject-Sequence",
-    "Expected-Last-Subject-Sequence-Subject",
-    "Rollup",
-    "TTL",
-    "Incr",
-    "Schedule",
-    "Schedule-Time-Zone",
-    "Schedule-Next",
-    "Scheduler",
-    "Batch-Id",
-    "Request-Info",
-]
-
-
-def plain_headers(block: bytes) -> dict[str, bytes]:
-    """The same, line by line."""
-    found: dict[str, bytes] = {}
-    for line in block.split(b"\r\n")[1:-1]:
-        name, colon, value = line.partition(b":")
-        short = name.removeprefix(b"Nats-").decode(errors="replace")
-        if name.startswith(b"Nats-") and colon and short in NAMES and short not in found:
-            found[short] = value.lstrip(b" ")
-    return found
 
 
 def test_every_name_is_found() -> None:

@@ -1,0 +1,108 @@
+"""Acknowledgements: any subject and any body, sent to a consumer that has messages out.
+
+Input: a subject and a body, cut at the first 0xFF. What a client says changes at most the one
+message that its subject names, or with the policy ALL those before it; the state stays valid; the
+same said again changes nothing that an acknowledgement said.
+"""
+
+from natsd.core.outlet import Outlet
+from natsd.core.reactor import Counters, Reactor
+from natsd.core.sublist import SubList
+from natsd.core.subscription import Subscription
+from natsd.jetstream.consumer.ack_message import nak_delay, parse_ack
+from natsd.jetstream.consumer.engine import ConsumerEngine
+from natsd.jetstream.consumer.settings import EngineSettings, NoEvents
+from natsd.jetstream.scheduler import Scheduler
+from natsd.jetstream.stream.core import StreamCore
+from natsd.store.consumer_state import AckPolicy, ConsumerOptions, ConsumerState, Pending
+from natsd.store.consumer_state import SequencePair as Pair
+from natsd.store.mem_store import MemStore
+from natsd.store.memory_consumer_store import MemoryConsumerStore
+from natsd.store.store import Limits
+from tests.fuzz.fuzz_connection import Loop, failed
+
+MODULES = [
+    "natsd.jetstream.consumer.ack_message",
+    "natsd.jetstream.consumer.acks",
+    "natsd.jetstream.consumer.redelivery",
+]
+LEAD = b"$JS.ACK.S.C."
+SEEDS = [
+    b"1.3.3.1700000000000000000.5\xff",
+    b"1.3.3.1700000000000000000.5\xff+ACK",
+    b"1.4.4.17.5\xff-NAK",
+    b'1.4.4.17.5\xff-NAK {"delay": 5000000000}',
+    b"1.4.4.17.5\xff-NAK 1m30s",
+    b"1.2.2.17.5\xff+WPI",
+    b"2.2.7.17.5\xff+TERM because",
+    b'1.5.5.17.5\xff+NXT {"batch":5,"expires":1000000000}',
+    b"1.99999999999999999999.5.17.5\xff",
+    b"1.-3.x.17.5\xff",
+    b"S.C.1.3.3.17.5\xff",
+    b"1.8.8.17.5\xff+OK",
+]
+STATE = ConsumerState(
+    Pair(8, 8),
+    Pair(1, 1),
+    {sequence: Pending(sequence, 10**18 + sequence) for sequence in (2, 3, 4, 5, 7, 8)},
+    {2: 1, 6: 2},
+)
+
+
+class Consumer:
+    """One with the state STATE, and the messages it is about."""
+
+    def __init__(self, policy: AckPolicy) -> None:
+        reactor = Reactor(Loop(), failed)  # type: ignore[arg-type]  # as much of one as is needed
+        self.scheduler = Scheduler(reactor, lambda: 2 * 10**18)
+        self.sublist = SubList()
+        self.outlet = Outlet(reactor, self.sublist, Counters())
+        store = MemStore(Limits())
+        for at in range(9):
+            store.append(f"s.{at}", None, b"x", 10**18 + at)
+        core = StreamCore("S", store, self.outlet, self.scheduler)
+        self.store = MemoryConsumerStore(ConsumerOptions(policy))
+        settings = EngineSettings(stream="S", ack_policy=policy)
+        self.engine = ConsumerEngine(core, "C", settings, self.store, NoEvents())
+        self.sublist.insert(Subscription("$JS.ACK.S.C.>", sink=self.engine.ack_sink))
+
+    def begin(self) -> None:
+        self.engine.stop()
+        self.store.force_update(STATE)
+        self.engine.start(9)
+
+    def say(self, subject: bytes, body: bytes) -> ConsumerState:
+        self.outlet.publish(subject, body, b"answer")
+        state = self.store.state()
+        state.validate()
+        return state
+
+
+CONSUMERS = [Consumer(AckPolicy.EXPLICIT), Consumer(AckPolicy.ALL)]
+
+
+def check(data: bytes) -> None:
+    tail, _, body = data.partition(b"\xff")
+    subject = LEAD + tail
+    parsed = parse_ack(subject, body)
+    nak_delay(body)
+    if any(byte <= 32 for byte in tail) or b".." in subject or subject.endswith(b"."):
+        return  # no subject that could be published
+    for consumer in CONSUMERS:
+        consumer.begin()
+        after = consumer.say(subject, body)
+        changed = {
+            sequence
+            for sequence in {*STATE.pending, *STATE.redelivered}
+            if STATE.pending.get(sequence) != after.pending.get(sequence)
+            or STATE.redelivered.get(sequence) != after.redelivered.get(sequence)
+        }
+        assert set(after.pending) <= set(STATE.pending)
+        assert after.delivered == STATE.delivered
+        named = None if parsed is None else parsed[4]
+        if consumer is CONSUMERS[0] or parsed is None:
+            assert changed <= {named}
+        else:
+            assert all(named is not None and sequence <= named for sequence in changed)
+        if parsed is not None and parsed[0] in ("ack", "term"):
+            assert consumer.say(subject, body) == after

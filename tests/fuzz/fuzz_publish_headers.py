@@ -1,0 +1,132 @@
+"""A publish with any headers: it is stored or refused, and answered once either way.
+
+Input: a header block. What is found in it is what the readable model finds; a stream with every
+feature on takes a message with it, and holds what it said. Reference: §6.7.
+"""
+
+import json
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from natsd.accounts import Account
+from natsd.core.reactor import Reactor
+from natsd.jetstream.scheduler import Scheduler
+from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.headers import publish_headers, stripped
+from natsd.jetstream.stream.publish import Ingest
+from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
+from natsd.jetstream.usage import Usage
+from natsd.store.mem_store import MemStore
+from natsd.store.store import Limits
+from tests.jetstream.stream.plain_headers import plain_headers
+
+MODULES = [
+    "natsd.jetstream.stream.ack_queue",
+    "natsd.jetstream.stream.dedup",
+    "natsd.jetstream.stream.headers",
+    "natsd.jetstream.stream.preconditions",
+    "natsd.jetstream.stream.publish",
+    "natsd.jetstream.stream.republish",
+    "natsd.jetstream.stream.transform",
+]
+SEEDS = [
+    b"",
+    b"NATS/1.0\r\n\r\n",
+    b"NATS/1.0 503\r\n\r\n",
+    b"NATS/1.0 100 Idle\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n",
+    b"NATS/1.0\r\nNats-Msg-Id: one\r\n\r\n",
+    b"NATS/1.0\r\nNats-Msg-Id: one\r\nNats-Expected-Last-Msg-Id: two\r\n\r\n",
+    b"NATS/1.0\r\nNats-Expected-Stream: S\r\nNats-Expected-Last-Sequence: 0\r\n\r\n",
+    b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 1\r\n"
+    b"Nats-Expected-Last-Subject-Sequence-Subject: s.*\r\n\r\n",
+    b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n"
+    b"Nats-Expected-Last-Subject-Sequence-Subject: \xff..>\r\n\r\n",
+    b"NATS/1.0\r\nNats-Rollup: SUB\r\n\r\n",
+    b"NATS/1.0\r\nNats-Rollup: al\xff\r\n\r\n",
+    b"NATS/1.0\r\nNats-TTL: 1h\r\n\r\n",
+    b"NATS/1.0\r\nNats-TTL: -1s\r\nNats-Incr: +1\r\n\r\n",
+    b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Time-Zone:\r\n\r\n",
+    b"NATS/1.0\r\nNats-Schedule-Next: purge\r\nNats-Scheduler: s.x\r\n\r\n",
+    b"NATS/1.0\r\nNats-Batch-Id: b\r\n\r\n",
+    b"\r\nNats-Msg-Id",
+    b"5",
+]
+EMPTY = b"NATS/1.0\r\n\r\n"
+TIME_NS = 1_700_000_000_000_000_000
+
+
+class Loop:
+    """An event loop that runs when it is told to; timers never fire."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None: ...
+    def call_later(self, delay_s: float, call: Callable[..., None], *arguments: Any) -> None: ...
+    def call_at(self, when_s: float, call: Callable[..., None], *arguments: Any) -> "Loop":
+        return self
+
+    def time(self) -> float:
+        return 0.0
+
+    def cancel(self) -> None: ...
+    def call_soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        self.waiting.append((call, arguments))
+
+    def run(self) -> None:
+        while self.waiting:
+            call, arguments = self.waiting.popleft()
+            call(*arguments)
+
+
+def failed(text: str) -> None:
+    """The reactor calls this while it handles an exception."""
+    raise AssertionError(f"{text}\n{traceback.format_exc()}")
+
+
+LOOP = Loop()
+REACTOR = Reactor(LOOP, failed)  # type: ignore[arg-type]  # as much of a loop as it needs
+
+
+def stored_of(data: bytes) -> bytes:
+    """What is stored of a block: not its status, nor what the server added."""
+    if len(data) < len(EMPTY):
+        return b""
+    has_status = data.startswith(b"NATS/1.0") and data[8:9] != b"\r" and b"\r" in data[8:]
+    return stripped(data) if has_status or "Request-Info" in plain_headers(data) else data
+
+
+def check(data: bytes) -> None:
+    assert publish_headers(data) == plain_headers(data)
+    account = Account("$G", REACTOR)
+    answers: list[bytes] = []
+    account.internal_client.subscribe("inbox", lambda *message: answers.append(message[3]))
+    store = MemStore(Limits(max_msgs=50, max_msgs_per_subject=2))
+    core = StreamCore("S", store, account.outlet, Scheduler(REACTOR, lambda: TIME_NS))
+    settings = IngestSettings(
+        name="S",
+        is_memory=True,
+        allows_rollup=True,
+        duplicate_window_ns=1_000_000_000,
+        subject_transform=Mapping("s.*", "kept.$1"),
+        republish=RepublishSettings(Mapping("kept.>", "out.>")),
+    )
+    ingest = Ingest(core, settings, Usage(Usage()))
+    ingest.resume()
+    for number, subject in enumerate(("s.a", "s.b", "s.a"), 1):
+        last = store.log.last_sequence
+        ingest.publish_internal(subject, data, b"payload", b"inbox")
+        LOOP.run()
+        assert len(answers) == number
+        answer = json.loads(answers[-1])
+        if store.log.last_sequence == last:
+            assert "error" in answer or answer["duplicate"]
+            continue
+        assert answer == {"stream": "S", "seq": last + 1}
+        message = store.load_cached(last + 1)
+        assert message is not None
+        assert (message.headers or b"") == stored_of(data)
+    ingest.close()
+    core.close()

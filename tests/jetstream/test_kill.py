@@ -1,0 +1,196 @@
+"""kill -9 of the whole server under load, again and again: what was acknowledged stays so.
+
+- An acknowledged publish is there, under its sequence, with its bytes.
+- A message is not delivered again after its double ack.
+- Nothing is skipped: every message of the stream is delivered sooner or later.
+- Sequences have no gaps; a message id is known within its window, so that publishers who try again
+  make no second message.
+
+`make torture` does tens of rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error
+
+from tests.clients.target import GO_SERVER, ProcessTarget
+from tests.jetstream.behaviour.api import SECOND, Api
+from tests.jetstream.behaviour.puller import Puller, sequence_of, status_of
+from tests.jetstream.serve import kill, serve_files
+from tests.store.crash import TORTURE
+
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.skipif(bool(GO_SERVER), reason="nats-server does not sync by default"),
+]
+
+ROUNDS = 2
+PUBLISHERS = 3
+PULLERS = 3
+IN_FLIGHT = 10
+
+GONE = (Error, OSError, asyncio.CancelledError)
+"""What a client's call ends with when the server is killed."""
+
+
+class History:
+    """What clients know, over all the lives of the server."""
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[int, str] = {}  # sequence -> message id
+        self.done: set[int] = set()
+        self.delivered: set[int] = set()
+        self.next_id = 0
+
+    def make_id(self) -> str:
+        self.next_id += 1
+        return f"id-{self.next_id}"
+
+
+async def connect(server: ProcessTarget) -> Client:
+    async def ignore(_: Exception) -> None:
+        """The server is killed under it."""
+
+    return await nats.connect(server.url, allow_reconnect=False, error_cb=ignore)
+
+
+async def publish(api: Api, history: History, unsure: list[str]) -> None:
+    """Publish until the server is gone. Ids whose ack did not come are left in `unsure`."""
+
+    async def one(message_id: str) -> None:
+        subject = f"s.{len(message_id) % 3}"
+        ack = await api.publish(subject, message_id.encode() * 20, Nats_Msg_Id=message_id)
+        assert ack["stream"] == "S", ack
+        assert history.acknowledged.setdefault(ack["seq"], message_id) == message_id
+        unsure.remove(message_id)
+
+    while True:
+        again = unsure[: IN_FLIGHT // 2]
+        fresh = [history.make_id() for _ in range(IN_FLIGHT - len(again))]
+        unsure.extend(fresh)
+        outcomes = await asyncio.gather(*map(one, again + fresh), return_exceptions=True)
+        failures = [outcome for outcome in outcomes if outcome is not None]
+        for failure in failures:
+            if not isinstance(failure, GONE):
+                raise failure
+        if failures:
+            return
+
+
+async def some(puller: Puller, batch: int) -> list[Msg]:
+    """What one request brings: so many messages, or fewer and a status."""
+    messages: list[Msg] = []
+    while len(messages) < batch and status_of(message := await puller.next(30)) is None:
+        messages.append(message)
+    return messages
+
+
+async def consume(api: Api, history: History) -> None:
+    """Pull, and wait for the answer to each ack, until the server is gone."""
+    puller = await Puller.of(api.nc, "S", "C")
+    while True:
+        await puller.ask(batch=20, expires=SECOND)
+        for message in await some(puller, 20):
+            sequence = sequence_of(message)
+            assert sequence not in history.done, f"{sequence} again after its double ack"
+            history.delivered.add(sequence)
+            if sequence % 5:
+                await api.nc.request(message.reply, b"+ACK", 30)
+                history.done.add(sequence)
+
+
+async def load(server: ProcessTarget, history: History, unsure: list[list[str]]) -> None:
+    """Publishers and pullers until the server is gone."""
+    clients = [await connect(server) for _ in range(PUBLISHERS + PULLERS)]
+    apis = [Api(client) for client in clients]
+    tasks = [
+        asyncio.ensure_future(publish(api, history, mine))
+        for api, mine in zip(apis, unsure, strict=False)
+    ]
+    tasks += [asyncio.ensure_future(consume(api, history)) for api in apis[PUBLISHERS:]]
+    await asyncio.to_thread(server.process.wait)
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if outcome is not None and not isinstance(outcome, GONE):
+            raise outcome
+    for client in clients:
+        await client.close()
+
+
+async def check_stream(api: Api, history: History) -> None:
+    """Everything acknowledged is there, with nothing missing in between."""
+    state = await api.stream_state("S")
+    last = max(history.acknowledged, default=0)
+    assert state["first_seq"] == 1
+    assert state["last_seq"] >= last
+    assert state["messages"] == state["last_seq"], "a gap"
+    subscription = await api.nc.jetstream().subscribe("s.*", stream="S", ordered_consumer=True)
+    ids: set[bytes] = set()
+    for sequence in range(1, state["last_seq"] + 1):
+        message = await subscription.next_msg(10)
+        assert message.metadata.sequence.stream == sequence
+        message_id = (message.headers or {})["Nats-Msg-Id"].encode()
+        assert message.data == message_id * 20
+        assert history.acknowledged.get(sequence, message_id.decode()) == message_id.decode()
+        assert message_id not in ids, f"{message_id!r} twice"
+        ids.add(message_id)
+    await subscription.unsubscribe()
+
+
+async def check_consumer(api: Api, history: History) -> None:
+    """What has not been acknowledged comes, the rest does not."""
+    last = (await api.stream_state("S"))["last_seq"]
+    puller = await Puller.of(api.nc, "S", "C")
+    missing = set(range(1, last + 1)) - history.done
+    while missing:
+        batch = min(100, len(missing))
+        await puller.ask(batch=batch, expires=5 * SECOND)
+        messages = await some(puller, batch)
+        sequences = {sequence_of(message) for message in messages}
+        assert not sequences & history.done, "again after its double ack"
+        await asyncio.gather(*(api.nc.request(m.reply, b"+ACK", 30) for m in messages))
+        history.done |= sequences
+        missing -= sequences
+    info = await api.consumer_info("S", "C")
+    assert (info["num_pending"], info["num_ack_pending"]) == (0, 0)
+    assert info["ack_floor"]["stream_seq"] == last
+
+
+async def test_killed_again_and_again(tmp_path: Path) -> None:
+    chance = random.Random(11)
+    history = History()
+    unsure: list[list[str]] = [[] for _ in range(PUBLISHERS)]
+    for number in range(ROUNDS * TORTURE):
+        server = await asyncio.to_thread(serve_files, tmp_path)
+        api = Api(await connect(server))
+        if number == 0:
+            await api.create_stream("S", subjects=["s.*"], storage="file")
+            await api.create_consumer("S", "C", ack_wait=2 * SECOND, max_ack_pending=100_000)
+        else:
+            await check_stream(api, history)
+        killer = asyncio.ensure_future(kill_soon(server, 0.05 + chance.random() * 0.3))
+        await load(server, history, unsure)
+        await killer
+        await api.nc.close()
+    server = await asyncio.to_thread(serve_files, tmp_path)
+    api = Api(await connect(server))
+    await check_stream(api, history)
+    await check_consumer(api, history)
+    await check_stream(api, history)
+    await api.nc.close()
+    await asyncio.to_thread(server.stop)
+
+
+async def kill_soon(server: ProcessTarget, delay_s: float) -> None:
+    """After a while that lies in the load."""
+    await asyncio.sleep(delay_s)
+    await asyncio.to_thread(kill, server)
