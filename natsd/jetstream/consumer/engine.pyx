@@ -235,7 +235,7 @@ cdef class ConsumerEngine(Reader):
     def start(self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0) -> None:
         """Deliver from there on."""
         if not self.is_stopped:
-            self.core.remove_reader(self, recheck=False)
+            self.core.remove_reader(self, is_gone=False)
         self.backlog.begin(next_sequence, resume, last_per_subject)
         self.redelivery.restore()
         self.is_stopped = False
@@ -265,7 +265,7 @@ cdef class ConsumerEngine(Reader):
         if status == CONSUMER_DELETED:
             self.confirmations.drop()
         # At a shutdown it still needs what it has not acknowledged.
-        self.core.remove_reader(self, recheck=status == CONSUMER_DELETED)
+        self.core.remove_reader(self, is_gone=status == CONSUMER_DELETED)
 
     def pause(self, int64_t until_ns) -> None:
         """Deliver nothing before that time."""
