@@ -20,6 +20,7 @@ cdef struct LogLimits:          # 0: none
     uint64_t max_msgs_per_subject
     uint64_t max_msg_size
     int64_t max_age_ns
+    uint64_t uncounted_bytes    # of each record
     bint discard_new
     bint discard_new_per_subject
 
@@ -85,6 +86,7 @@ cdef class MessageLog(ReadableLog):
     cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1
     cdef int move_first(self) except -1
     cdef int retire_blocks(self) except -1
+    cdef uint64_t counted_bytes(self) noexcept nogil       # what `max_bytes` is about
     cdef bint is_over(self) noexcept nogil
     cdef int enforce(self, uint64_t removals_max) except -1
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK

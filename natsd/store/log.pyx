@@ -94,6 +94,7 @@ cdef class MessageLog:
         self.limit.max_msgs_per_subject = limit_of(limits.max_msgs_per_subject)
         self.limit.max_msg_size = limit_of(limits.max_msg_size)
         self.limit.max_age_ns = limits.max_age_ns
+        self.limit.uncounted_bytes = limits.uncounted_bytes
         self.limit.discard_new = limits.discard is Discard.NEW
         self.limit.discard_new_per_subject = limits.discard_new_per_subject
         return 0
@@ -194,7 +195,7 @@ cdef class MessageLog:
             sequence = self.edges.last + 1
         elif sequence <= self.edges.last or sequence > SEQUENCE_LAST:
             raise SequenceMismatch()
-        if 0 < self.limit.max_bytes < size:
+        if 0 < self.limit.max_bytes < size - self.limit.uncounted_bytes:
             raise MaximumBytesExceeded()
         if is_checked and self.limit.discard_new:
             self.refuse(self.subjects.find(subject, subject_len), size)
@@ -248,7 +249,7 @@ cdef class MessageLog:
             raise MaximumMessagesPerSubjectExceeded()
         if 0 < limit.max_msgs <= self.msgs and not is_full:
             raise MaximumMessagesExceeded()
-        if 0 < limit.max_bytes < self.live_bytes + size:
+        if 0 < limit.max_bytes < self.counted_bytes() + size - limit.uncounted_bytes:
             if not is_full:
                 raise MaximumBytesExceeded()
             self.check_room(slot, size)
@@ -262,7 +263,7 @@ cdef class MessageLog:
         if not self.blocks.holding(first).has_arrays:
             raise ColdBlock(self.blocks.holding(first))
         size -= self.blocks.holding(first).size_of(first)
-        if self.live_bytes + size > self.limit.max_bytes:
+        if self.counted_bytes() + size > self.limit.max_bytes:
             raise MaximumBytesExceeded()
         return 0
 
@@ -418,8 +419,11 @@ cdef class MessageLog:
             return False
         return (
             0 < self.limit.max_msgs < self.msgs
-            or 0 < self.limit.max_bytes < self.live_bytes
+            or 0 < self.limit.max_bytes < self.counted_bytes()
         )
+
+    cdef uint64_t counted_bytes(self) noexcept nogil:
+        return self.live_bytes - self.msgs * self.limit.uncounted_bytes
 
     cdef int enforce(self, uint64_t removals_max) except -1:
         """Remove from the front while over a limit; else be behind."""
@@ -514,7 +518,7 @@ cdef class MessageLog:
                 self.edges.first_time_ns = view.time_ns
                 self.edges.first_time_is_exact = True
         return StoreState(
-            msgs=self.msgs, bytes=self.live_bytes,
+            msgs=self.msgs, bytes=self.counted_bytes(),
             first_sequence=self.edges.first if self.edges.last else 0,
             first_time_ns=self.edges.first_time_ns, last_sequence=self.edges.last,
             last_time_ns=self.edges.last_time_ns, num_subjects=self.subjects.count,

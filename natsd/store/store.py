@@ -36,7 +36,11 @@ class Discard(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """-1 or 0 is no limit, as for nats-server; `first_sequence` is for a store that is new."""
+    """-1 or 0 is no limit, as for nats-server; `first_sequence` is for a store that is new.
+
+    `uncounted_bytes` of each record neither count for `max_bytes` nor are told in the state: what
+    a record is longer here than where the limits come from.
+    """
 
     max_msgs: int = UNLIMITED
     max_bytes: int = UNLIMITED
@@ -46,6 +50,7 @@ class Limits:
     discard: Discard = Discard.OLD
     discard_new_per_subject: bool = False
     first_sequence: int = 0
+    uncounted_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.max_age_ns < 0 or self.first_sequence < 0:

@@ -432,7 +432,8 @@ cdef class ConsumerEngine(Reader):
 
     cdef int serve_deadlines(self, int64_t now_ns) except -1:
         if self.requests.due_ns and now_ns >= self.requests.due_ns:
-            self.sweep_requests(now_ns, False)
+            # One that takes what there is, and has some of it, does not wait for acknowledgements.
+            self.sweep_requests(now_ns, 0 < self.max_ack_pending <= self.tracker.pending_count)
         if self.push.heartbeat_ns and self.push.is_active and now_ns >= self.push.heartbeat_due_ns:
             self.push.heartbeat_due_ns = now_ns + self.push.heartbeat_ns
             self.push.send_heartbeat(self.tracker.delivered_consumer, self.last_read())

@@ -3,6 +3,8 @@
 Source: nats-server 2.14 reference 2.8, 6.4.
 """
 
+from typing import Final
+
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.jetstream.models.stream import (
     Compression,
@@ -13,6 +15,9 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
 from natsd.store.store import Discard, Limits
+
+UNCOUNTED_BYTES: Final = {Storage.FILE: 10, Storage.MEMORY: 24}
+"""How much longer a record without headers is here than as nats-server counts it."""
 
 
 def store_limits(config: StreamConfig) -> Limits:
@@ -26,6 +31,7 @@ def store_limits(config: StreamConfig) -> Limits:
         discard=Discard.NEW if config.discard is DiscardPolicy.NEW else Discard.OLD,
         discard_new_per_subject=config.discard_new_per_subject,
         first_sequence=config.first_seq,
+        uncounted_bytes=UNCOUNTED_BYTES[config.storage],
     )
 
 

@@ -354,7 +354,7 @@ cdef class Ingest(Actor):
         return None
 
     cdef bytes check_account(self, Entry* entry):
-        cdef int64_t size = <int64_t> self.size_of(entry)
+        cdef int64_t size = <int64_t> (self.size_of(entry) - self.log.limit.uncounted_bytes)
         if self.usage.exceeds(self.is_memory, size):
             self.count_bytes()
             if self.usage.exceeds(self.is_memory, size):
@@ -446,7 +446,7 @@ cdef class Ingest(Actor):
 
     cdef int count_bytes(self) except -1:
         """Tell the account how much more, or less, there is."""
-        cdef int64_t change = <int64_t> self.log.live_bytes - self.counted_bytes
+        cdef int64_t change = <int64_t> self.log.counted_bytes() - self.counted_bytes
         if change:
             self.counted_bytes += change
             self.usage.add(self.is_memory, change)

@@ -33,7 +33,7 @@ def visible_state(MessageLog log not None, uint64_t visible, *, bint with_delete
     while log.next_live(sequence, &sequence):
         block = log.blocks.holding(sequence)
         hidden += 1
-        hidden_bytes += block.size_of(sequence)
+        hidden_bytes += block.size_of(sequence) - log.limit.uncounted_bytes
         slot = block.slot_of(sequence)
         if sequence_in(log.subjects.record(slot).first) > visible:
             new_slots.add(slot)

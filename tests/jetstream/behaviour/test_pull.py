@@ -104,6 +104,16 @@ class TestNoWait:
         assert await puller.sequences(5) == [1, 2, 3, 4, 5]
         await puller.nothing()
 
+    async def test_at_the_limit_of_acks(self, api: Api) -> None:
+        """It does not wait for acknowledgements: what comes after them is for the next request."""
+        puller = await consumer(api, 5, max_ack_pending=2)
+        await puller.ask(batch=4, no_wait=True, expires=5 * SECOND, idle_heartbeat=100 * MS)
+        messages = await puller.messages(2)
+        assert await puller.line() == "404 No Messages"
+        for message in messages:
+            await api.nc.request(message.reply, b"+ACK", 5)
+        await puller.nothing()
+
     async def test_while_another_waits(self, api: Api) -> None:
         puller = await consumer(api)
         other = await Puller.of(api.nc, "S", "C")
