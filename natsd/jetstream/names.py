@@ -15,9 +15,7 @@ from natsd.version import API_LEVEL as API_LEVEL
 API_PREFIX: Final = "$JS.API"
 ACK_PREFIX: Final = "$JS.ACK"
 FLOW_CONTROL_PREFIX: Final = "$JS.FC"
-EVENT_PREFIX: Final = "$JS.EVENT"
 METRIC_PREFIX: Final = "$JS.EVENT.METRIC"
-ADVISORY_PREFIX: Final = "$JS.EVENT.ADVISORY"
 SYSTEM_QUEUE: Final = "_sys_"
 
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
@@ -27,12 +25,10 @@ SERVER_LEVEL_KEY: Final = "_nats.level"
 NAME_BYTES_MAX: Final = 255
 DESCRIPTION_BYTES_MAX: Final = 4 * 1024
 METADATA_BYTES_MAX: Final = 128 * 1024
-HEADER_BYTES_MAX: Final = 64 * 1024
 
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 SUBJECT_DETAILS_LIMIT: Final = 100_000
-REQUEST_QUEUE_LIMIT: Final = 10_000
 
 _FORBIDDEN: Final = frozenset(" .*>\\/\x7f") | {chr(code) for code in range(32)}
 

@@ -151,8 +151,8 @@ class BlockCare:
     async def _replace(self, stored: StoredBlock, logical: bytes, *, wipe: bool = False) -> None:
         """Have the block's file hold these bytes, compressed and encrypted as is due."""
         encrypt = self._blocks.data_key is not None
-        is_compressed = stored.is_wrapped and not encrypt  # it stays so, whatever was said since
-        compress = stored.block.sealed and (self.compress or is_compressed)
+        # What is compressed stays so, whatever was said since.
+        compress = stored.block.sealed and (self.compress or (stored.is_wrapped and not encrypt))
         size = await self._volume.read(self._write_file, stored, logical, compress, wipe)
         stored.close()
         stored.is_wrapped = compress or encrypt

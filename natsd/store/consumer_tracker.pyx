@@ -438,14 +438,14 @@ cdef class ConsumerTracker:
 
     cdef void remove(self, Py_ssize_t index) noexcept nogil:
         self.items[index].consumer = 0
-        self.pending_count -= 1
+        self.pending_count = self.pending_count - 1
         if self.pending_count == 0:
             self.head = self.tail = 0
             return
         while self.items[self.head].consumer == 0:
-            self.head += 1
+            self.head = self.head + 1
         while self.items[self.tail - 1].consumer == 0:
-            self.tail -= 1
+            self.tail = self.tail - 1
         if self.tail - self.head > COMPACT_MIN + 2 * self.pending_count:
             self.compact()
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from natsd.jetstream.api.paging import INFOS_PER_SLICE
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import encode, encode_value
 from natsd.jetstream.models.response import Response
@@ -20,9 +21,8 @@ from natsd.jetstream.models.responses import (
 )
 from natsd.jetstream.models.stream import StreamState
 
-INFOS_PER_SLICE: Final = 16
 ITEMS_PER_SLICE: Final = 2_000
-"""A slice takes about a millisecond."""
+"""Counts or sequences that are encoded before others have a turn."""
 
 
 async def encode_answer(response: Response) -> bytes:

@@ -11,9 +11,8 @@ Source: reference §6.2, §6.5; nats-server 2.14, tried.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
-from natsd.jetstream.api.paging import page_of
+from natsd.jetstream.api.paging import INFOS_PER_SLICE, page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.info import with_shown_metadata
@@ -33,9 +32,6 @@ from natsd.jetstream.models.responses import (
     ConsumerPauseResponse,
 )
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT
-
-INFOS_PER_SLICE: Final = 16
-"""Infos that are gathered before others have a turn."""
 
 
 async def create(request: Request[CreateConsumerRequest]) -> ConsumerCreateResponse:

@@ -7,9 +7,8 @@ Source: reference §6.2, §6.4; nats-server 2.14, tried.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
-from natsd.jetstream.api.paging import page_of
+from natsd.jetstream.api.paging import INFOS_PER_SLICE, page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.requests import (
@@ -37,9 +36,6 @@ from natsd.jetstream.models.stream import ClusterInfo, StreamInfo
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT, SUBJECT_DETAILS_LIMIT
 from natsd.jetstream.stream.metadata import with_shown_metadata
 from natsd.jetstream.stream.stream import names_one_message
-
-INFOS_PER_SLICE: Final = 16
-"""Infos that are gathered before others have a turn."""
 
 
 async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:

@@ -25,6 +25,7 @@ cdef class Acks:
     cdef bint was_acked         # since the flag was taken
     cdef uint64_t seen_gone     # messages gone from the log when pending ones were last compared
     cdef uint64_t lost_from     # where that goes on
+    cdef uint64_t pruned_at     # the log's first when counts of gone messages were let go of
 
     # Do what it says; the answer, if `reply` asks for one, waits in `confirmations`. All but NEXT's
     # request, which is the caller's.

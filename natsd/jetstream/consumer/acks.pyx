@@ -30,6 +30,7 @@ cdef enum:
     CAPACITY_MIN = 64
     PERCENT = 100
     REASON_BYTES_MAX = 4096
+    PRUNED_MIN = 1000           # messages: looked at again when so many more have gone
 
 cdef int64_t DELAY_NS_MAX = 4_000_000_000_000_000_000    # about 127 years
 
@@ -195,6 +196,10 @@ cdef class Acks:
 
     cdef bint lose_front(self, MessageLog log, Py_ssize_t budget) except? -1:
         cdef ConsumerTracker tracker = self.tracker
+        # Counts of messages that were delivered too often stay until the messages go.
+        if log.edges.first > self.pruned_at + max(len(tracker.redelivered), PRUNED_MIN):
+            self.pruned_at = log.edges.first
+            tracker.remove_redelivered_below(log.edges.first)
         while tracker.pending_count and tracker.items[tracker.head].stream < log.edges.first:
             if budget == 0:
                 return True

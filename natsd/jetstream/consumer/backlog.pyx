@@ -206,3 +206,21 @@ cdef class Backlog:
     @property
     def memory_bytes(self):
         return self.start_count * sizeof(uint64_t)
+
+    # For tests
+
+    def begin_at(self, uint64_t next_sequence, filters) -> None:
+        self.set_filter(Filter(filters) if filters else None)
+        self.begin(next_sequence, 0, None)
+
+    def count_slice(self, uint64_t visible, uint64_t budget) -> bool:
+        return self.count_some(visible, budget)
+
+    def tell_appeared(self, uint64_t sequence) -> None:
+        self.appeared(sequence)
+
+    def tell_vanished(self, uint64_t sequence) -> None:
+        self.vanished(sequence)
+
+    def num_pending(self, uint64_t visible) -> int:
+        return self.size(visible)

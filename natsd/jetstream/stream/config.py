@@ -10,7 +10,7 @@
 Source: reference §6.4, §6.16; nats-server 2.14, tried.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -282,19 +282,45 @@ def _check_together(config: StreamConfig) -> None:
 
 def _check_subjects(config: StreamConfig) -> None:
     """Valid, apart from one another, and none of the server's own unless nothing is answered."""
+    subjects = config.subjects
+    next_overlap = _overlaps_of_literals if _are_literal(subjects) else _overlaps_of_patterns
+    find = next_overlap(subjects)
+    for place, subject in enumerate(subjects):
+        _check_subject(config, subject)
+        other = find(place)
+        if other is not None:
+            _refuse(f"subject {quoted(subject)} overlaps with {quoted(subjects[other])}")
+
+
+def _are_literal(subjects: list[str]) -> bool:
+    return not any("*" in subject or ">" in subject for subject in subjects)
+
+
+def _overlaps_of_literals(subjects: list[str]) -> Callable[[int], int | None]:
+    """The place behind a place where the same subject stands once more: there may be very many."""
+    last = {subject: place for place, subject in enumerate(subjects)}
+
+    def find(place: int) -> int | None:
+        return last[subjects[place]] if last[subjects[place]] > place else None
+
+    return find
+
+
+def _overlaps_of_patterns(subjects: list[str]) -> Callable[[int], int | None]:
+    """The first place behind a place whose subject could receive the same message."""
     listed, places = SubList(cache=False), dict[Subscription, int]()
-    for place, subject in enumerate(config.subjects):
+    for place, subject in enumerate(subjects):
         if not is_valid(subject):
-            break  # what comes before it is looked at first
+            break  # it is refused before anything behind it is asked for
         subscription = Subscription(subject)
         listed.insert(subscription)
         places[subscription] = place
-    for place, subject in enumerate(config.subjects):
-        _check_subject(config, subject)
-        met = (places[each] for each in listed.reverse_match(subject).plain)
-        other = min((other for other in met if other > place), default=None)
-        if other is not None:
-            _refuse(f"subject {quoted(subject)} overlaps with {quoted(config.subjects[other])}")
+
+    def find(place: int) -> int | None:
+        met = (places[each] for each in listed.reverse_match(subjects[place]).plain)
+        return min((other for other in met if other > place), default=None)
+
+    return find
 
 
 def _check_subject(config: StreamConfig, subject: str) -> None:
@@ -305,7 +331,7 @@ def _check_subject(config: StreamConfig, subject: str) -> None:
             _refuse("capturing all subjects requires no-ack to be true")
         if config.num_replicas != 1:
             _refuse("capturing all subjects requires replicas of 1")
-    if config.no_ack:
+    if config.no_ack or subject[0] not in "$*>":
         return
     if any(collide(subject, space) for space in _API_SPACES) and not is_subset(
         subject, "$JS.EVENT.>"

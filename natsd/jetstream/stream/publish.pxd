@@ -70,6 +70,8 @@ cdef class Ingest(Actor):
     cdef Py_ssize_t stripped_room
     cdef object rollups                 # (subject or None, sequence) of those that take longer
     cdef object rolling                 # the task that does them, or None
+    cdef object recollecting            # the task that finds ids in the store, or None
+    cdef readonly bint is_recollecting  # it is not done
     cdef bint is_rolling                # the entry just applied has one
 
     # One replica: apply at once. Raises StoreError.

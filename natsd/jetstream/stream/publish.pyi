@@ -8,6 +8,7 @@ from natsd.jetstream.usage import Usage
 class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
+    is_recollecting: bool
     expiring: Callable[[int], None] | None
 
     def __init__(self, stream: StreamCore, settings: IngestSettings, usage: Usage) -> None: ...

@@ -67,6 +67,7 @@ cdef enum:
     EXPIRED_PER_ID = 2
     EXPIRED_PER_SLICE = 4096
     RECOLLECTED_PER_SLICE = 4096
+    RECOLLECTED_AT_ONCE = 100_000       # more messages than that are looked at in the background
 
 cdef int64_t SLICE_PAUSE_NS = 1_000_000
 
@@ -169,8 +170,9 @@ cdef class Ingest(Actor):
         self.busy = AckQueue()
         self.backlog.acks = self.acks
         self.stream.scheduler.set_deadline(self, 0)
-        if self.rolling is not None:
-            self.rolling.cancel()
+        for task in (self.rolling, self.recollecting):
+            if task is not None:
+                task.cancel()
         if self.republisher is not None:
             self.republisher.close()
 
@@ -231,6 +233,8 @@ cdef class Ingest(Actor):
             if has_status(headers, headers_len) or found.found >> <int> REQUEST_INFO & 1:
                 self.strip(&entry)
                 find_publish_headers(entry.headers, entry.headers_len, &found)
+            if self.is_recollecting and header_given(&found, MESSAGE_ID):
+                return self.answer_busy(reply, reply_len)
         return self.admit(&entry, &found, reply, reply_len)
 
     cdef int strip(self, Entry* entry) except -1:
@@ -713,24 +717,40 @@ cdef class Ingest(Actor):
 
     async def rebuild_duplicates(self, now_ns: int) -> None:
         """Find the ids of the messages within the window that `restore_duplicates` did not bring,
-        and the id of the last message; before anything is published. In slices."""
+        and the id of the last message; before anything is published. Where that means to look at
+        very many messages it goes on in the background: until it is done, a publish with an id is
+        told to come again (429)."""
         store = self.stream.store
         upto = self.log.last_sequence
+        block = self.log.block_with(upto)
+        if block is not None and self.log.has(upto):
+            await store.fetch(block)
+            self.find_last_id()
         sequence = self.ids_upto + 1
         if self.window_ns and sequence <= upto:
             sequence = max(sequence, await store.sequence_at(now_ns - self.window_ns + 1))
+            self.is_recollecting = True
+            self.recollecting = asyncio.get_running_loop().create_task(
+                self._recollect(sequence, upto)
+            )
+            if upto - sequence < RECOLLECTED_AT_ONCE:
+                await self.recollecting
+
+    async def _recollect(self, sequence, upto) -> None:
+        store = self.stream.store
+        try:
             while sequence <= upto:
                 try:
                     sequence = self.recollect(sequence, upto)
                 except ColdBlock as cold:
                     await store.fetch(cold.block)
                 await asyncio.sleep(0)
-        self.ids_upto = upto
-        self.watch_window(now_ns)
-        block = self.log.block_with(upto)
-        if block is not None and self.log.has(upto):
-            await store.fetch(block)
-            self.find_last_id()
+        except StoreError as error:
+            self.stream.scheduler.reactor.log_failure(f"message ids cannot be read: {error}")
+        finally:
+            self.ids_upto = upto
+            self.is_recollecting = False
+            self.watch_window(self.stream.scheduler.now())
 
     cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0:
         """Note the ids of some messages; the sequence to go on with."""

@@ -95,6 +95,7 @@ class Bench:
         self.outlet = Outlet(self.reactor, self.sublist, Counters())
         self.store = MemStore(limits or Limits())
         self.core = StreamCore("S", self.store, self.outlet, self.scheduler)
+        self.core.allow_removals(True)
         self.events = Events()
         self.inbox: list[Delivery] = []
         self.engines: list[ConsumerEngine] = []

@@ -6,12 +6,14 @@ The tables were recorded from nats-server 2.14.5.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.subject import collide
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import ConsumerConfig
@@ -263,6 +265,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"sealed": True}, {"sealed": False}, f"{CHANGE} unseal a sealed stream"),
     ({"deny_delete": True}, {"deny_delete": False}, f"{CHANGE} cancel deny message deletes"),
     ({"deny_purge": True}, {"deny_purge": False}, f"{CHANGE} cancel deny purge"),
+    ({"allow_msg_ttl": True}, {"allow_msg_ttl": False}, "message TTL status can not be disabled"),
     ({}, {"persist_mode": "async"}, f"{CHANGE} change persist mode"),
 ]
 
@@ -316,6 +319,22 @@ def test_metadata_of_the_server() -> None:
     ):
         config = StreamConfig.model_validate({"name": "S", **fields})
         assert with_static_metadata(config).metadata["_nats.req.level"] == level
+
+
+PATTERNS = st.lists(st.sampled_from(["a", "b", "a.b", "a.*", "*.b", "a.>", "*"]), max_size=5)
+
+
+@given(PATTERNS)
+def test_overlaps_are_found_wherever_they_stand(subjects: list[str]) -> None:
+    """The same two as by comparing each with each, in order."""
+    pairs = itertools.combinations(subjects, 2)
+    first = next((pair for pair in pairs if collide(*pair)), None)
+    if first is None:
+        complete(subjects=subjects, no_ack=True)
+        return
+    with pytest.raises(ApiError) as raised:
+        complete(subjects=subjects, no_ack=True)
+    assert raised.value.description == f'subject "{first[0]}" overlaps with "{first[1]}"'
 
 
 TOKENS = st.sampled_from(["a", "b", "*", ">", "", " ", "$JS", "$1", "{{wildcard(1)}}"])

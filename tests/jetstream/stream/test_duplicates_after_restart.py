@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from natsd.store.errors import DamagedEncoding
 from tests.jetstream.stream.publishing import SECOND_NS, Bench, file_bench
+from tests.waiting import Eventually
 
 WINDOW_NS = 100 * SECOND_NS
 
@@ -67,3 +69,22 @@ async def test_what_was_encoded_may_be_damaged_or_ahead(tmp_path: Path) -> None:
         await bench.ingest.rebuild_duplicates(bench.clock.now_ns)
         assert bench.ingest.num_message_ids == 0
         assert await bench.ask("s.a", Nats_Msg_Id="id-0") == {"stream": "S", "seq": 1}
+
+
+async def test_very_many_are_found_in_the_background(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    settings: dict[str, Any] = {"duplicate_window_ns": WINDOW_NS, "block_bytes": 1 << 20}
+    async with file_bench(tmp_path, **settings, buffered_msgs_max=1 << 20) as bench:
+        for _ in range(110_000):
+            bench.ingest.publish_internal("s.a", b"", b"")
+        await bench.ask("s.a", Nats_Msg_Id="last")
+    async with file_bench(tmp_path, **settings) as bench:
+        await bench.ingest.rebuild_duplicates(bench.clock.now_ns)
+        assert bench.ingest.is_recollecting
+        assert bench.ingest.last_message_id == "last"
+        busy = await bench.ask("s.a", Nats_Msg_Id="last")
+        assert busy["error"]["err_code"] == 10167
+        assert await bench.ask("s.a") == {"stream": "S", "seq": 110_002}
+        await eventually(lambda: not bench.ingest.is_recollecting)
+        assert await bench.ask("s.a", Nats_Msg_Id="last") == duplicate(110_001)
