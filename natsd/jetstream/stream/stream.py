@@ -177,9 +177,9 @@ class Stream:
     async def destroy(self) -> None:
         """Its consumers, messages and files are gone; its account has marked it deleted."""
         self._end()
-        for consumer in list(self.consumers.values()):
-            await consumer.abandon()
-        self.consumers.clear()
+        async with self._changing(self.name):  # no consumer is being made
+            for consumer in list(self.consumers.values()):
+                await consumer.abandon()
         self.ingest.release_usage()
         self.ingest.close()
         self.core.close()
