@@ -116,7 +116,7 @@ async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None
     stream = Stream(account, config, asset.created, store)
     try:
         await lifecycle.recover_all(stream)
-        await stream.ingest.rebuild_duplicates(now_ns)
+        await stream.recall_duplicates(now_ns)
     except BaseException:
         stream.ingest.release_usage()
         await stream.close()

@@ -15,6 +15,7 @@ from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.models.stream import Retention, Storage
+from natsd.jetstream.stream.duplicates_file import DUPLICATES_FILE
 from natsd.jetstream.stream.files import StreamAsset
 from natsd.store.disk import RealDisk
 from natsd.store.errors import KeyWrong
@@ -63,6 +64,31 @@ async def test_message_ids_are_remembered(tmp_path: Path) -> None:
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"x", headers)
+    async with serving(tmp_path) as jetstream:
+        answer = await publish(jetstream, "s", b"x", headers)
+        assert answer == {"stream": "S", "seq": 1, "duplicate": True}
+
+
+async def test_ids_of_removed_messages_are_remembered_after_a_clean_stop(tmp_path: Path) -> None:
+    headers = b"NATS/1.0\r\nNats-Msg-Id: 17\r\n\r\n"
+    async with serving(tmp_path) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"])
+        await publish(jetstream, "s", b"x", headers)
+        await stream.purge()
+    left = directory_of(tmp_path, "S") / DUPLICATES_FILE
+    assert left.exists()
+    async with serving(tmp_path) as jetstream:
+        assert not left.exists()  # believed once
+        answer = await publish(jetstream, "s", b"x", headers)
+        assert answer == {"stream": "S", "seq": 1, "duplicate": True}
+
+
+async def test_damaged_ids_are_no_obstacle(tmp_path: Path) -> None:
+    headers = b"NATS/1.0\r\nNats-Msg-Id: 17\r\n\r\n"
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "S", subjects=["s"])
+        await publish(jetstream, "s", b"x", headers)
+    (directory_of(tmp_path, "S") / DUPLICATES_FILE).write_bytes(b"nonsense")
     async with serving(tmp_path) as jetstream:
         answer = await publish(jetstream, "s", b"x", headers)
         assert answer == {"stream": "S", "seq": 1, "duplicate": True}

@@ -38,6 +38,7 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
+from natsd.jetstream.stream.duplicates_file import leave_duplicates, take_duplicates
 from natsd.jetstream.stream.expiry import Expiry
 from natsd.jetstream.stream.files import StreamAsset, create_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
@@ -46,7 +47,13 @@ from natsd.jetstream.stream.markers import place_markers
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.storage import open_store
-from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, StoreFull
+from natsd.store.errors import (
+    DamagedEncoding,
+    MessageNotFound,
+    StoreEOF,
+    StoreError,
+    StoreFull,
+)
 from natsd.store.file_store import FileStore
 from natsd.store.found_damage import FoundDamage
 from natsd.store.log_store import LogStore
@@ -58,6 +65,8 @@ _logger = logging.getLogger(__name__)
 
 TURNS_TO_TELL: Final = 2
 """Turns of the loop from a commit until its acknowledgements are sent."""
+DUPLICATES_LEFT_MAX: Final = 100_000
+"""Message ids kept for the next start; more than that are sooner found in the messages."""
 EVERYTHING: Final = ">"
 _SID: Final = b"0"
 
@@ -124,6 +133,18 @@ class Stream:
             await volume.remove_tree(directory)
             raise
 
+    async def recall_duplicates(self, now_ns: int) -> None:
+        """Know again which message ids were published lately. Raises StoreError, OSError."""
+        if self.is_filed:
+            volume = self.jetstream.volume
+            left = await volume.read(take_duplicates, volume.disk, self.directory)
+            if left is not None:
+                try:
+                    self.ingest.restore_duplicates(left, now_ns)
+                except DamagedEncoding as error:
+                    _logger.warning("JetStream: stream %s: %s", self.name, error)
+        await self.ingest.rebuild_duplicates(now_ns)
+
     def begin(self) -> None:
         """Receive messages and requests; what all consumers that there are have acknowledged goes,
         where the retention says so."""
@@ -163,16 +184,27 @@ class Stream:
             await asyncio.sleep(0)
         for consumer in list(self.consumers.values()):
             await consumer.close()
+        duplicates = self._duplicates_to_leave()
         self.ingest.close()
         self.core.close()
         try:
             await self.store.close()
+            if duplicates:
+                volume = self.jetstream.volume
+                await volume.read(leave_duplicates, volume.disk, self.directory, duplicates)
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
     def _mark_expired(self, expired: list[tuple[bytes, bytes]]) -> None:
         if lifetime_ns := self.config.subject_delete_marker_ttl:
             place_markers(self.ingest, self.store, expired, lifetime_ns)
+
+    def _duplicates_to_leave(self) -> bytes:
+        """The ids are not encrypted: none where messages are."""
+        is_open = self.is_filed and self.jetstream.keys.key is None
+        if is_open and 0 < self.ingest.num_message_ids <= DUPLICATES_LEFT_MAX:
+            return self.ingest.encode_duplicates()
+        return b""
 
     async def destroy(self) -> None:
         """Its consumers, messages and files are gone; its account has marked it deleted."""
