@@ -309,9 +309,7 @@ class BlockCare:
         stored.physical_end = stored.allocated = size
         self._cache.held(new)
 
-    def _write_new(
-        self, stored: StoredBlock, new: MsgBlock, logical: bytes, compress: bool
-    ) -> int:
+    def _write_new(self, stored: StoredBlock, new: MsgBlock, logical: bytes, compress: bool) -> int:
         """Blocks."""
         data = self._blocks.sealed_bytes(logical, new, compress=compress)
         self._blocks.replace_file(stored.path, data)
