@@ -4,7 +4,6 @@ Source: nats-server 2.14 reference 2.8: three quarters of memory and of what is 
 """
 
 import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,8 @@ DISK_BYTES_GUESS: Final = 1 << 40
 
 def default_store_dir() -> Path:
     """Where nats-server keeps JetStream's data when nobody says where: lost with a reboot."""
+    import tempfile  # only who has JetStream pays for it
+
     return Path(tempfile.gettempdir(), "nats")
 
 

@@ -1,6 +1,6 @@
 """JetStream as a part of the server: where its files are, when it starts and ends, what is logged.
 
-- Nothing of `natsd.jetstream` is imported unless JetStream is enabled.
+- Nothing of `natsd.jetstream`, nor what only this file needs, is imported unless it is enabled.
 - Whatever keeps it from starting is a `JetStreamError` of one line; nothing of it is left then.
 - Without a `store_dir` it works in a temporary directory of its own, which goes when it ends.
 
@@ -10,8 +10,6 @@ Source: nats-server's log lines and the reasons it gives, in its words.
 import asyncio
 import importlib
 import logging
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +92,8 @@ class JetStreamPart:
         options = self._options.jetstream
         store_dir = self._options.store_dir or options.store_dir
         if store_dir is None:
+            import tempfile
+
             store_dir = self._temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
         options = replace(options, store_dir=store_dir.absolute())
         make_writable(options.directory)
@@ -102,12 +102,16 @@ class JetStreamPart:
     async def _give_up(self) -> None:
         self.engine = None
         if self._temporary is not None:
+            import shutil
+
             await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
             self._temporary = None
 
 
 def make_writable(directory: Path) -> None:
     """Make the directory and see that files can be made in it; raises JetStreamError."""
+    import tempfile
+
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

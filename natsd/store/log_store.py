@@ -189,9 +189,9 @@ class LogStore(Store):
         """See Store."""
         return self._log.next_expiry_ns()
 
-    async def expire(self, now_ns: int) -> int:
-        """See Store."""
-        operation = Expire(self._log, now_ns)
+    async def expire(self, now_ns: int, last: list[tuple[bytes, bytes]] | None = None) -> int:
+        """See Store. `last` takes subject and headers of what was the last of its subject."""
+        operation = Expire(self._log, now_ns, last)
         await self._run_change(operation)
         return operation.result
 

@@ -18,7 +18,9 @@ class RemoveAbove(Operation):
 
 class Expire(Operation):
     result: int
-    def __init__(self, log: MessageLog, now_ns: int) -> None: ...
+    def __init__(
+        self, log: MessageLog, now_ns: int, last: list[tuple[bytes, bytes]] | None = None
+    ) -> None: ...
 
 class ThinSubjects(Operation):
     result: int

@@ -192,14 +192,17 @@ cdef class Expire(Operation):
     """What is over `max_age` at a given time, and what expires by itself by then.
 
     Age is looked at from the front: it ends with the first message that is young enough. One that
-    never expires is passed over, once.
+    never expires is passed over, once. `last`: a list that takes subject and headers of every
+    message that goes and leaves its subject without any.
     """
 
     cdef int64_t now_ns
+    cdef list last
 
-    def __init__(self, MessageLog log not None, int64_t now_ns):
+    def __init__(self, MessageLog log not None, int64_t now_ns, list last=None):
         self.log = log
         self.now_ns = now_ns
+        self.last = last
         self.result = 0
 
     cdef int begin(self) except -1:
@@ -226,7 +229,7 @@ cdef class Expire(Operation):
             if view.time_ns > self.now_ns - log.limit.max_age_ns:
                 return False
             if view.expires_ns >= 0:
-                self.need(log.remove(sequence, False))
+                self.let_go(sequence, &view)
                 return True
             log.age_from = sequence + 1
         return False
@@ -245,9 +248,21 @@ cdef class Expire(Operation):
             if log.is_undoable:
                 log.journal.expired.append((soonest.at_ns, soonest.sequence))
             if is_due:
-                self.need(log.remove(soonest.sequence, False))
+                self.let_go(soonest.sequence, &view)
                 return True
         return False
+
+    cdef int let_go(self, uint64_t sequence, RecordView* view) except -1:
+        cdef object noted = None
+        cdef int64_t slot
+        if self.last is not None:
+            slot = self.log.subjects.find(view.subject, view.subject_len)
+            if slot >= 0 and self.log.subjects.record(slot).count == 1:
+                noted = (view.subject[:view.subject_len], view.headers[:view.headers_len])
+        self.need(self.log.remove(sequence, False))
+        if noted is not None:
+            self.last.append(noted)
+        return 0
 
 
 cdef class ThinSubjects(Operation):

@@ -32,7 +32,6 @@ from natsd.bench.wire import LoadError
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int descriptor, void* buffer, size_t size, int flags)
     ssize_t send(int descriptor, const void* buffer, size_t size, int flags)
-    int MSG_NOSIGNAL
 
 cdef extern from "<poll.h>" nogil:
     struct pollfd:
@@ -410,7 +409,7 @@ cdef class Callers:
         cdef const char* block = requests
         cdef Py_ssize_t size = self._request_bytes
         cdef Py_ssize_t offset = number % (len(requests) // size) * size
-        if send(descriptor, block + offset, size, MSG_NOSIGNAL) != size:
+        if send(descriptor, block + offset, size, 0) != size:
             raise LoadError("a request could not be sent")
         return 0
 

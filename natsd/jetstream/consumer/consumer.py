@@ -117,8 +117,9 @@ class Consumer:
 
     def begin_watching(self) -> None:
         """Push to who listens, soon: who made the consumer hears of it first. Note disuse."""
-        self._begin_counting_disuse()
-        self._watch()
+        if not self._is_ended:
+            self._begin_counting_disuse()
+            self._watch()
 
     async def delete(self) -> None:
         """It is gone, on disk too; waiting requests are told. Raises ApiError."""

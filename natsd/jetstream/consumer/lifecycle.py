@@ -76,6 +76,8 @@ async def create(
 
     Its files are on disk. Raises ApiError; nothing has changed then.
     """
+    if stream.account.streams.get(stream.config.name) is not stream:
+        raise api_error(ErrorId.JSStreamNotFoundErr)
     config = _as_sourcing(config, stream)
     existing = stream.consumers.get(config.durable_name or config.name)
     if existing is not None:

@@ -51,6 +51,7 @@ REPLICAS_MAX: Final = 5
 DUPLICATE_WINDOW_NS: Final = 120 * 1_000_000_000
 SHORTEST_NS: Final = 100 * 1_000_000
 """Of an age or a duplicate window."""
+_SECOND_NS: Final = 1_000_000_000
 
 _UNLIMITED: Final = (
     "max_msgs",
@@ -65,7 +66,6 @@ _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 LATER: Final = (
     ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
     ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
-    ("subject_delete_marker_ttl", ErrorId.JSMessageTTLDisabledErr, ""),
     ("allow_msg_counter", ErrorId.JSMessageIncrDisabledErr, ""),
     ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
     ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
@@ -119,6 +119,7 @@ def check_config(
     filled: dict[str, Any] = _fill_limits(config, pedantic=pedantic)
     filled["duplicate_window"] = _duplicate_window(config, rules, pedantic=pedantic)
     config = config.model_copy(update=filled)
+    config = _with_markers(config, pedantic=pedantic)
     _check_together(config)
     if not config.subjects:
         config = config.model_copy(update={"subjects": [config.name]})
@@ -240,6 +241,27 @@ def _duplicate_window(config: StreamConfig, rules: ConfigRules, *, pedantic: boo
     if window < SHORTEST_NS:
         _refuse("duplicates window needs to be >= 100ms")
     return window
+
+
+def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
+    """Delete markers have lifetimes and roll their subjects up: that is allowed along with them."""
+    lifetime = config.subject_delete_marker_ttl
+    if lifetime < 0:
+        _refuse("subject delete marker TTL must not be negative")
+    if lifetime == 0:
+        return config
+    if lifetime < _SECOND_NS:
+        _refuse("subject delete marker TTL must be at least 1 second")
+    allowed: dict[str, bool] = {}
+    if not config.allow_msg_ttl:
+        text = "subject delete marker cannot be set if message TTLs are disabled"
+        _refuse_if_pedantic(pedantic, text)
+        allowed["allow_msg_ttl"] = True
+    if not config.allow_rollup_hdrs:
+        text = "subject delete marker cannot be set if roll-ups are disabled"
+        _refuse_if_pedantic(pedantic, text)
+        allowed |= {"allow_rollup_hdrs": True, "deny_purge": False}
+    return config.model_copy(update=allowed)
 
 
 def _check_together(config: StreamConfig) -> None:

@@ -9,6 +9,7 @@ Source: nats-server 2.14 reference 6.4 (`max_age`), 6.7 (TTL).
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from natsd.jetstream.scheduler import Alarm, Scheduler
@@ -17,6 +18,9 @@ from natsd.store.log_store import LogStore
 
 _logger = logging.getLogger(__name__)
 
+Expired = Callable[[list[tuple[bytes, bytes]]], None]
+"""Told subjects and headers of expired messages that were the last of their subjects."""
+
 INTERVAL_NS: Final = 250_000_000
 """Between two looks at one stream: nats-server's."""
 
@@ -24,10 +28,13 @@ INTERVAL_NS: Final = 250_000_000
 class Expiry:
     """Has a store remove what expires, from `begin` to `close`."""
 
-    def __init__(self, scheduler: Scheduler, store: LogStore, name: str) -> None:
+    def __init__(
+        self, scheduler: Scheduler, store: LogStore, name: str, expired: Expired | None = None
+    ) -> None:
         self._scheduler = scheduler
         self._store = store
         self._name = name
+        self._expired = expired
         self._alarm = Alarm(scheduler, self._due)
         self._work: asyncio.Task[None] | None = None
         self._is_open = False
@@ -72,7 +79,10 @@ class Expiry:
 
     async def _expire(self, now_ns: int) -> None:
         try:
-            await self._store.expire(now_ns)
+            last: list[tuple[bytes, bytes]] = []
+            await self._store.expire(now_ns, last)
+            if last and self._expired is not None and self._is_open:
+                self._expired(last)
         except StoreError as error:  # the next look tries again, unless it is closed
             _logger.debug("JetStream: stream %s: expiry: %s", self._name, error)
         if self._is_open:

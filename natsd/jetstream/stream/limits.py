@@ -16,7 +16,6 @@ from natsd.jetstream.models.stream import (
 from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
 from natsd.store.store import Discard, Limits
 
-
 UNCOUNTED_BYTES: Final = {Storage.FILE: 10, Storage.MEMORY: 24}
 """How much longer a record without headers is here than as nats-server counts it."""
 

@@ -42,6 +42,7 @@ from natsd.jetstream.stream.expiry import Expiry
 from natsd.jetstream.stream.files import StreamAsset, create_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
+from natsd.jetstream.stream.markers import place_markers
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.storage import open_store
@@ -77,7 +78,7 @@ class Stream:
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         settings = ingest_settings(config, jetstream.options)
         self.ingest = Ingest(self.core, settings, account.usage)
-        self._expiry = Expiry(jetstream.scheduler, store, config.name)
+        self._expiry = Expiry(jetstream.scheduler, store, config.name, self._mark_expired)
         self.ingest.expiring = self._expiry.note
         self._direct = DirectGets(self)
         self._subscriptions: dict[str, Subscription] = {}
@@ -169,12 +170,16 @@ class Stream:
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
+    def _mark_expired(self, expired: list[tuple[bytes, bytes]]) -> None:
+        if lifetime_ns := self.config.subject_delete_marker_ttl:
+            place_markers(self.ingest, self.store, expired, lifetime_ns)
+
     async def destroy(self) -> None:
         """Its consumers, messages and files are gone; its account has marked it deleted."""
         self._end()
-        for consumer in list(self.consumers.values()):
-            await consumer.abandon()
-        self.consumers.clear()
+        async with self._changing(self.name):  # no consumer is being made
+            for consumer in list(self.consumers.values()):
+                await consumer.abandon()
         self.ingest.release_usage()
         self.ingest.close()
         self.core.close()

@@ -1,4 +1,5 @@
-"""Lifetimes of single messages (reference §6.4 allow_msg_ttl, §6.7 Nats-TTL)."""
+"""Lifetimes of single messages, and the markers that they leave (reference §6.4 allow_msg_ttl,
+subject_delete_marker_ttl; §6.7 Nats-TTL, Nats-Marker-Reason)."""
 
 from __future__ import annotations
 
@@ -65,3 +66,43 @@ async def test_allowed_for_ever(api: Api) -> None:
     await api.update_stream("S", allow_msg_ttl=True)
     await api.publish("s", Nats_TTL="1m")
     await api.refuses_update("S", 10052, allow_msg_ttl=False)
+
+
+class TestMarkers:
+    @STORAGE
+    async def test_stands_for_the_last_of_a_subject(self, api: Api, storage: str) -> None:
+        """It says why, lives for its own time, and leaves none itself."""
+        created = await api.create_stream(
+            "S", subjects=["s.*"], storage=storage, subject_delete_marker_ttl=SECOND
+        )
+        assert created["config"]["allow_msg_ttl"] is True
+        assert created["config"]["allow_rollup_hdrs"] is True
+        listener = await api.nc.jetstream().subscribe("s.*", ordered_consumer=True)
+        await api.publish("s.1")
+        await api.publish("s.2", Nats_TTL="1")
+        await api.publish("s.1", Nats_TTL="1")
+        messages = [await listener.next_msg(5) for _ in range(4)]
+        marker = messages[-1]
+        assert (marker.subject, marker.data) == ("s.2", b"")
+        assert marker.headers == {
+            "Nats-Marker-Reason": "MaxAge",
+            "Nats-TTL": "1s",
+            "Nats-Rollup": "sub",
+        }
+        state = await api.until_messages("S", 1)
+        assert (state["first_seq"], state["last_seq"]) == (1, 4)
+        await listener.unsubscribe()
+
+    async def test_of_a_streams_age(self, api: Api) -> None:
+        await api.create_stream(
+            "S", max_age=SECOND, duplicate_window=SECOND, subject_delete_marker_ttl=60 * SECOND
+        )
+        await api.publish("s", b"x")
+        await api.publish("s", b"y")
+        while (await api.ok("STREAM.MSG.GET.S", {"last_by_subj": "s"}))["message"]["seq"] < 3:
+            pass
+        assert (await api.stream_state("S"))["messages"] == 1
+
+    async def test_rules(self, api: Api) -> None:
+        await api.refuses_stream("S", 10052, subject_delete_marker_ttl=1000)
+        await api.refuses_stream("S", 10052, subject_delete_marker_ttl=-1)

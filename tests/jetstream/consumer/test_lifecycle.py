@@ -1,11 +1,13 @@
 """How consumers come, change, go, and come back after a restart (§6.2, §6.5)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.files import DAMAGED, STATE, STATE_DAMAGED
 from natsd.jetstream.errors import ApiError
 from natsd.store.consumer_state import SequencePair
@@ -336,3 +338,20 @@ async def test_a_stream_goes_with_its_consumers(tmp_path: Path) -> None:
         with pytest.raises(ApiError) as refused:
             await consumer.pause(1)
         assert refused.value.err_code == 10149
+
+
+async def test_a_stream_that_is_deleted_takes_nobody_in(served: Served) -> None:
+    stream = await served.stream()
+    answers = await asyncio.gather(
+        served.consumer(stream, durable_name="A"),
+        served.account.delete_stream("S"),
+        served.consumer(stream, durable_name="B"),
+        return_exceptions=True,
+    )
+    assert isinstance(answers[0], Consumer)
+    assert answers[1] is None
+    assert not stream.consumers
+    assert not found(stream.directory, "*")
+    with pytest.raises(ApiError) as refused:
+        await served.consumer(stream)
+    assert refused.value.err_code == 10059

@@ -233,8 +233,6 @@ def test_the_accounts_limits_on_bytes() -> None:
 SETTINGS_FOR_LATER = {
     "mirror": {"name": "X"},
     "sources": [{"name": "X"}],
-    "allow_msg_ttl": True,
-    "subject_delete_marker_ttl": SECOND,
     "allow_msg_counter": True,
     "allow_atomic": True,
     "allow_batched": True,
