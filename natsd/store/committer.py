@@ -45,7 +45,7 @@ from natsd.store.journal_driver import JournalDriver
 from natsd.store.sync_pass import Outcome, SyncPass
 
 THREADS = 4
-ROUND_SOURCES_MAX = 256
+ROUND_SOURCES_MAX = 512
 JOURNAL_EXTENT_BYTES_MAX = 16 << 10
 # Written by the loop's thread itself, where no sync is waited for: an extent, and all of a turn.
 HERE_BYTES_MAX = 64 << 10
@@ -217,7 +217,7 @@ class Committer:
         if len(ready) <= free or self._journal is None or not self._journal.is_usable:
             for attached in ready[: max(0, free)]:
                 self._start_direct(attached)
-        elif not self._journal.is_writing:
+        elif not self._journal.is_writing and not self._journal.must_wait:
             self._start_round(ready[:ROUND_SOURCES_MAX])
 
     def _take(self, attached: Attached) -> Extent | None:
