@@ -32,6 +32,10 @@ cdef class Endpoint(OpHandler):
     cdef int resume(self) except -1
 
 
+cdef class Watch(Endpoint):
+    cdef object callback
+
+
 cdef class Reactor:
     cdef readonly object loop
     cdef readonly Counters counters
@@ -65,6 +69,7 @@ cdef class Reactor:
     cdef bint tasks_scheduled
     cdef double sweep_s
     cdef object log_failure
+    cdef dict watches          # file descriptor -> Watch
 
     cdef int register(self, Endpoint endpoint) except -1
     cdef int forget(self, Endpoint endpoint) except -1
