@@ -36,6 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from natsd.core.reactor import Reactor
 from natsd.store.attached import Attached, Round, State, idle_sources, write_extent
 from natsd.store.disk import CommitJob, Disk, DiskFile, is_out_of_space
 from natsd.store.errors import StoreFull, StoreReadOnly
@@ -45,11 +46,11 @@ from natsd.store.journal_driver import JournalDriver
 from natsd.store.sync_pass import Outcome, SyncPass
 
 THREADS = 4
-ROUND_SOURCES_MAX = 256
+ROUND_SOURCES_MAX = 512
 JOURNAL_EXTENT_BYTES_MAX = 16 << 10
 # Written by the loop's thread itself, where no sync is waited for: an extent, and all of a turn.
 HERE_BYTES_MAX = 64 << 10
-HERE_SOURCES_MAX = 128
+HERE_SOURCES_MAX = 32
 # A write that takes longer than this shows that the disk is behind: threads write for a while.
 HERE_SLOW_NS = 1_000_000
 HERE_PAUSE_NS = 1_000_000_000
@@ -73,11 +74,13 @@ class Committer:
         threads: int = THREADS,
         sync_interval_s: float = 0,
         loop: asyncio.AbstractEventLoop | None = None,
-        soon: Soon | None = None,
+        reactor: Reactor | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`soon(call)` has rounds begun at the end of a turn: `loop.call_soon`, or better."""
-        self._soon = soon or (loop.call_soon if loop is not None else None)
+        """With a reactor on the loop, rounds begin at the end of its turns and end in them."""
+        self._soon: Soon | None = loop.call_soon if loop is not None else None
+        if reactor is not None:
+            self._soon = reactor.soon
         self._clock_ns = clock_ns
         self._threads_until_ns = 0  # by the clock: until then nothing is written here
         self._workers = disk.commit_workers(threads)
@@ -94,7 +97,8 @@ class Committer:
         self._dirty: dict[CommitSource, Attached] = {}
         self._is_scheduled = False
         self._is_closed = False
-        self._round: Round | None = None
+        self._round: Round | None = None  # with the journal
+        self._writing: Round | None = None  # acknowledged without a sync
         self._owners: dict[Path, Attached] = {}  # of files the journal may speak of
         self._progress: list[asyncio.Future[None]] = []
         self._unsynced: dict[Path, tuple[DiskFile, Attached]] = {}
@@ -102,7 +106,7 @@ class Committer:
         self._timer_pass: SyncPass | None = None
         self._timer: asyncio.TimerHandle | None = None
         if loop is not None:
-            self._workers.watch(loop, self.complete)
+            self._workers.watch(loop, self.complete, reactor)
 
     # ---- the stores' side
 
@@ -207,18 +211,19 @@ class Committer:
                 sync_pass.go_on()
 
     def _begin_unsynced(self, ready: list[Attached]) -> None:
-        for attached in ready[:HERE_SOURCES_MAX]:
-            self._start_unsynced(attached)
-        if len(ready) > HERE_SOURCES_MAX:
-            self._schedule()
+        if len(ready) <= HERE_SOURCES_MAX:
+            for attached in ready:
+                self._start_unsynced(attached)
+        elif self._writing is None:
+            self._start_writing(self._take_some(ready))
 
     def _begin_synced(self, ready: list[Attached]) -> None:
         free = self._threads - len(self._syncing)
         if len(ready) <= free or self._journal is None or not self._journal.is_usable:
             for attached in ready[: max(0, free)]:
                 self._start_direct(attached)
-        elif not self._journal.is_writing:
-            self._start_round(ready[:ROUND_SOURCES_MAX])
+        elif not self._journal.is_writing and not self._journal.must_wait:
+            self._start_round(self._take_some(ready))
 
     def _take(self, attached: Attached) -> Extent | None:
         self._dirty.pop(attached.source, None)
@@ -228,6 +233,14 @@ class Committer:
             _logger.exception("a store failed to say what it has to write")
             self._kill(attached, error)
             return None
+
+    def _take_some(self, ready: Sequence[Attached]) -> list[tuple[Attached, Extent]]:
+        """The extents of the first of them; the others' turn comes."""
+        first = ready[:ROUND_SOURCES_MAX]
+        taken = [(a, extent) for a in first if (extent := self._take(a)) is not None]
+        if not taken and len(ready) > len(first):
+            self._schedule()
+        return taken
 
     def _writing_job(self, extent: Extent, done: JobDone) -> CommitJob:
         job = self._workers.job(done)
@@ -266,9 +279,8 @@ class Committer:
 
     # ---- many are dirty: one sync of the journal
 
-    def _start_round(self, ready: Sequence[Attached]) -> None:
-        """One job writes all their extents, then the journal for those that are not large."""
-        taken = [(a, extent) for a in ready if (extent := self._take(a)) is not None]
+    def _start_round(self, taken: list[tuple[Attached, Extent]]) -> None:
+        """One job writes all extents, then the journal for those that are not large."""
         if not taken:
             return
         current = Round(taken, JOURNAL_EXTENT_BYTES_MAX)
@@ -302,14 +314,7 @@ class Committer:
         assert self._journal is not None
         if current.is_in_journal:
             self._journal.not_written()
-        failed = {index: (error, is_sync) for index, error, is_sync in job.failures}
-        others = []
-        for index, (attached, extent) in enumerate(current.taken):
-            if index in failed:
-                self._fail(attached, extent, *failed[index])
-            elif attached.state == State.OUT:  # else a sync of its file failed meanwhile
-                others.append((attached, extent))
-        again = Round(others, JOURNAL_EXTENT_BYTES_MAX)
+        again = Round(self._fail_parts(current, job), JOURNAL_EXTENT_BYTES_MAX)
         job = self._workers.job(partial(self._round_done, again))
         self._add_journal(job, again)
         if again.is_in_journal:
@@ -317,6 +322,17 @@ class Committer:
             self._workers.submit(job)
         else:
             self._round_done(again, job)
+
+    def _fail_parts(self, current: Round, job: CommitJob) -> list[tuple[Attached, Extent]]:
+        """Answer those whose files could not be written; the others, which were."""
+        failed = {index: (error, is_sync) for index, error, is_sync in job.failures}
+        others = []
+        for index, (attached, extent) in enumerate(current.taken):
+            if index in failed:
+                self._fail(attached, extent, *failed[index])
+            elif attached.state == State.OUT:  # else a sync of its file failed meanwhile
+                others.append((attached, extent))
+        return others
 
     def _sync_written(self, attached: Attached, extent: Extent) -> None:
         if attached.state == State.OUT:
@@ -335,9 +351,24 @@ class Committer:
             done = partial(self._interval_done, attached, extent)
             self._workers.submit(self._writing_job(extent, done))
 
+    def _start_writing(self, taken: list[tuple[Attached, Extent]]) -> None:
+        """Many at once are one job: what comes meanwhile comes together."""
+        if not taken:
+            return
+        self._writing = Round(taken, JOURNAL_EXTENT_BYTES_MAX)
+        job = self._workers.job(partial(self._all_written, self._writing))
+        self._writing.add_writing(job)
+        self._workers.submit(job)
+
+    def _all_written(self, current: Round, job: CommitJob) -> None:
+        self._writing = None
+        for attached, extent in self._fail_parts(current, job):
+            self._written_unsynced(attached, extent)
+
     def _may_write_here(self, extent: Extent) -> bool:
-        """A few kilobytes into the page cache take less time than to wake a thread and the loop.
-        Nothing that reserves space, names a file or is much; not while the disk is behind."""
+        """A few kilobytes into the page cache take less time than to wake a thread and the loop:
+        from append to acknowledgement 10 us instead of 20 (128 B, Xeon 2 GHz, 2026-11-21). Nothing
+        that reserves space, names a file or is much; not while the disk is behind."""
         return (
             extent.size <= HERE_BYTES_MAX
             and extent.allocate_to <= extent.offset

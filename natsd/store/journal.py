@@ -53,7 +53,7 @@ from natsd.store.extent import Extent, grown_allocation
 from natsd.store.journal_entries import encode_entries
 
 SEGMENT_NAMES = ("journal.0", "journal.1")
-SEGMENT_BYTES_MAX = 32 << 20
+SEGMENT_BYTES_MAX = 64 << 20
 SECTOR_BYTES = 512
 HEADER_BYTES = 2 * SECTOR_BYTES
 
@@ -151,6 +151,18 @@ class Journal:
     def size_bytes(self) -> int:
         """What the segments' batches take."""
         return sum(segment.end - HEADER_BYTES for segment in self._segments)
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether the next batch may find no room before a segment is retired."""
+        if not self._segments:
+            return False
+        current, other = self._segments[-1], self._segments[0]
+        if current in self.checkpointing:
+            return True
+        if current.end + self._segment_bytes_max // 8 <= self._segment_bytes_max:
+            return False
+        return other is not current and (other.end > HEADER_BYTES or other in self.checkpointing)
 
     def speaks_of(self, path: Path) -> bool:
         """Whether replay would write to this path."""

@@ -56,6 +56,12 @@ class JournalDriver:
         """Whether `write` may answer True."""
         return self._journal.is_usable
 
+    @property
+    def must_wait(self) -> bool:
+        """Whether a checkpoint under way is about to make room that the next batch may need: to
+        wait for it costs less than to sync each of the batch's files."""
+        return self._checkpoint is not None and self._journal.is_nearly_full
+
     def add_write(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
         """Add the steps that put these extents on disk; False if the journal takes none now.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from natsd.store.disk import CommitJob, CommitWorkers, DiskFile
 
-JOBS_MAX = 2
+JOBS_MAX = 3
 
 Outcome = Callable[[Exception | None], None]  # told how it went, once
 

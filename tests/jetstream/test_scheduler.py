@@ -154,6 +154,16 @@ async def test_an_alarm_may_set_itself_again(bench: Bench, eventually: Eventuall
     await eventually(lambda: count == 5)
 
 
+async def test_what_is_due_soon_is_called_in_order(bench: Bench, eventually: Eventually) -> None:
+    """`Reactor.soon`: commits begin with it, before what follows from them is acknowledged."""
+    called: list[object] = []
+    for name in "abc":
+        bench.reactor.soon(called.append, name)
+    Job(bench.scheduler, lambda _now: bool(called.append("work"))).submit()
+    assert called == []
+    await eventually(lambda: called == ["a", "b", "c", "work"])
+
+
 async def test_nothing_runs_after_the_end(bench: Bench) -> None:
     done: list[int] = []
     job = Job(bench.scheduler, lambda now_ns: bool(done.append(now_ns)))

@@ -83,6 +83,8 @@ def check(disk: FaultyDisk, sources: list[Pieces]) -> None:
     calls_of_replay=st.integers(0, 60),
     sync_interval_s=st.sampled_from([0, 0, 120]),
 )
+@example(seed=1, count=60, calls=700, calls_of_replay=9, sync_interval_s=120)
+@example(seed=2, count=60, calls=700, calls_of_replay=9, sync_interval_s=0)
 def test_power_fails_at_any_call(
     seed: int, count: int, calls: int, calls_of_replay: int, sync_interval_s: float
 ) -> None:

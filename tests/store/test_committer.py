@@ -156,6 +156,26 @@ async def test_without_a_sync_the_loop_writes_what_is_small(
     close_files([source])
 
 
+async def test_many_without_a_sync_are_one_job_and_fail_alone(eventually: Eventually) -> None:
+    disk = FaultyDisk()
+    committer = Committer(disk, sync_interval_s=60, loop=asyncio.get_running_loop())
+    sources = open_pieces(committer, disk, Path("/"), 50)
+    disk.fail("pwrite", 5, path="0007")
+    for source in sources:
+        source.append()
+        committer.dirty(source)
+    committer.begin_round()
+    assert committer._workers.in_flight == 1
+    await eventually(lambda: sum(source.written for source in sources) == 49)
+    assert [source.source for source in sources if source.errors] == [7]
+    for source in sources:
+        source.append()
+        committer.dirty(source)
+    await eventually(lambda: sum(source.written for source in sources) == 98)
+    await committer.close()
+    assert sum(source.acknowledged for source in sources) == 98
+
+
 async def test_a_slow_disk_is_left_to_threads(tmp_path: Path, eventually: Eventually) -> None:
     """A write on the loop that took over a millisecond is the last one for a second."""
     now_ns = 0
