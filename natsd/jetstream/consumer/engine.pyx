@@ -460,8 +460,11 @@ cdef class ConsumerEngine(Reader):
         due[0] = self.redelivery.next_due_ns()
         due[1] = self.requests.due_ns
         due[2] = self.push.heartbeat_due_ns if self.push.is_active else 0
-        due[3] = self.resume_ns
+        # What these wait for may be over while a block is fetched: that wakes as well.
+        due[3] = self.resume_ns if self.resume_ns > now_ns else 0
         due[4] = max(self.paused_until_ns, self.hold_until_ns)
+        if due[4] <= now_ns:
+            due[4] = 0
         due[5] = self.confirmations.due_ns
         for at in range(6):
             if due[at] and (earliest == 0 or due[at] < earliest):

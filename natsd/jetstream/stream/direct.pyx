@@ -6,8 +6,8 @@
 Promise
 - A key-value get makes no Python object, and is answered in the turn in which it came.
 - Only durable messages are shown: one that is not yet is `ask`'s, which waits for it.
-- Requests wait in `QUEUE_BYTES_MAX` bytes at most; what comes beyond is dropped and counted, and the
-  client asks again when its time is over.
+- Requests wait in `QUEUE_BYTES_MAX` bytes at most; what comes beyond is dropped and counted, and
+  the client asks again when its time is over.
 
 Source: nats-server 2.14 reference 6.11.
 """
