@@ -35,6 +35,10 @@ cdef class Endpoint(OpHandler):
     cdef int64_t stall_for(self, int64_t* waited_ns) except -1
 
 
+cdef class Watch(Endpoint):
+    cdef object callback
+
+
 cdef class Reactor:
     cdef readonly object loop
     cdef readonly Counters counters
@@ -69,6 +73,7 @@ cdef class Reactor:
     cdef bint tasks_scheduled
     cdef double sweep_s
     cdef object log_failure
+    cdef dict watches          # file descriptor -> Watch
 
     cdef int register(self, Endpoint endpoint) except -1
     cdef int forget(self, Endpoint endpoint) except -1

@@ -107,6 +107,19 @@ cdef class Endpoint(OpHandler):
         """A handler of this endpoint raised: end it."""
 
 
+cdef class Watch(Endpoint):
+    """A descriptor of the server's own, which stays whoever fails: calls back while readable."""
+
+    def __init__(self, Reactor reactor, int fd, callback):
+        self.reactor = reactor
+        self.fd = fd
+        self.callback = callback
+
+    cdef int on_readable(self) except -1:
+        self.callback()
+        return 0
+
+
 cdef class Reactor:
     """Serves endpoints on `loop`. `log_failure(text)` is called in an exception handler."""
 
@@ -127,6 +140,7 @@ cdef class Reactor:
         self.doomed = []
         self.stalled = []
         self.lingering = {}
+        self.watches = {}
         self.tasks = collections.deque()
         self.sweep_s = sweep_s
         self.random_state = <uint64_t>monotonic_ns() | 1
@@ -151,6 +165,8 @@ cdef class Reactor:
     def close(self) -> None:
         """Stop serving; the endpoints must have been closed before."""
         self.finish()
+        for fd in list(self.watches):
+            self.remove_reader(fd)
         for fd in list(self.lingering):
             self.close_now(fd)
         if self.sweep_timer is not None:
@@ -236,6 +252,25 @@ cdef class Reactor:
         """The peer had its time."""
         self.lingering.pop(fd).cancel()
         close(fd)
+
+    def add_reader(self, int fd, callback) -> None:
+        """Call back whenever that descriptor is readable, as the loop's `add_reader` does; but in
+        a turn, so that what follows is sent in the same one, and one that spins sees it."""
+        cdef Watch watch
+        if self.poll_fd < 0:
+            self.loop.add_reader(fd, callback)
+            return
+        watch = Watch(self, fd, callback)
+        self.register(watch)
+        self.watches[fd] = watch
+
+    def remove_reader(self, int fd) -> None:
+        """No more."""
+        cdef Watch watch = self.watches.pop(fd, None)
+        if watch is not None:
+            self.forget(watch)
+        elif not self.loop.is_closed():
+            self.loop.remove_reader(fd)
 
     # ---- a turn
 

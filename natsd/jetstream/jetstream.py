@@ -86,7 +86,7 @@ class JetStream:
             self.random_bytes,
             loop=self.loop,
             sync_interval_s=interval_s,
-            soon=self.reactor.soon,
+            reactor=self.reactor,
         )
         for damage in self.volume.replayed.damage:
             _logger.error("JetStream: %s", damage)

@@ -75,6 +75,7 @@ cdef class CommitPool:
     cdef Pool* pool
     cdef readonly int in_flight
     cdef object loop
+    cdef object reader        # who tells that the bell was rung: the loop, or its reactor
 
     cdef int start_thread(self) except -1
     cdef void join(self) noexcept

@@ -348,17 +348,19 @@ cdef class CommitPool:
         with nogil:
             bell_wait(self.pool.bell, timeout_ms)
 
-    def watch(self, loop, callback) -> None:
-        """Have the event loop call `callback()` whenever there are jobs to be taken."""
+    def watch(self, loop, callback, reactor=None) -> None:
+        """Have the event loop, or its reactor, call `callback()` whenever there are jobs to be
+        taken."""
         self.unwatch()
         self.loop = loop
-        loop.add_reader(self.pool.bell[0], callback)
+        self.reader = loop if reactor is None else reactor
+        self.reader.add_reader(self.pool.bell[0], callback)
 
     def unwatch(self) -> None:
-        """The event loop is no longer told."""
+        """Nobody is told any more."""
         if self.loop is not None and not self.loop.is_closed():
-            self.loop.remove_reader(self.pool.bell[0])
-        self.loop = None
+            self.reader.remove_reader(self.pool.bell[0])
+        self.loop = self.reader = None
 
     def close(self) -> None:
         """Wait until everything submitted is done, and end the threads. The jobs can be taken."""

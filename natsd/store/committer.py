@@ -36,6 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from natsd.core.reactor import Reactor
 from natsd.store.attached import Attached, Round, State, idle_sources, write_extent
 from natsd.store.disk import CommitJob, Disk, DiskFile, is_out_of_space
 from natsd.store.errors import StoreFull, StoreReadOnly
@@ -73,11 +74,13 @@ class Committer:
         threads: int = THREADS,
         sync_interval_s: float = 0,
         loop: asyncio.AbstractEventLoop | None = None,
-        soon: Soon | None = None,
+        reactor: Reactor | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`soon(call)` has rounds begun at the end of a turn: `loop.call_soon`, or better."""
-        self._soon = soon or (loop.call_soon if loop is not None else None)
+        """With a reactor on the loop, rounds begin at the end of its turns and end in them."""
+        self._soon: Soon | None = loop.call_soon if loop is not None else None
+        if reactor is not None:
+            self._soon = reactor.soon
         self._clock_ns = clock_ns
         self._threads_until_ns = 0  # by the clock: until then nothing is written here
         self._workers = disk.commit_workers(threads)
@@ -103,7 +106,7 @@ class Committer:
         self._timer_pass: SyncPass | None = None
         self._timer: asyncio.TimerHandle | None = None
         if loop is not None:
-            self._workers.watch(loop, self.complete)
+            self._workers.watch(loop, self.complete, reactor)
 
     # ---- the stores' side
 

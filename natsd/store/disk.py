@@ -13,6 +13,8 @@ Promise
   they release the GIL and may come from any thread.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import errno
@@ -22,9 +24,12 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from natsd.store.errors import StoreInUse
+
+if TYPE_CHECKING:
+    from natsd.core.reactor import Reactor
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -145,8 +150,13 @@ class CommitWorkers(Protocol):
     def wait(self, timeout_s: float = -1) -> None:
         """Sleep until a job is done; at once if none is out."""
 
-    def watch(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-        """Have the event loop call `callback()` whenever there are jobs to be taken."""
+    def watch(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        callback: Callable[[], object],
+        reactor: Reactor | None = None,
+    ) -> None:
+        """Have the loop, or its reactor, call `callback()` whenever there are jobs to be taken."""
 
     def unwatch(self) -> None: ...
 

@@ -25,9 +25,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from natsd.core.reactor import Reactor
 from natsd.store.block_extent import give_back_large_buffers
 from natsd.store.cache_budget import CacheBudget
-from natsd.store.committer import THREADS, Committer, Soon
+from natsd.store.committer import THREADS, Committer
 from natsd.store.disk import Disk, Lock, make_directories
 from natsd.store.journal import SEGMENT_BYTES_MAX, Journal
 from natsd.store.journal_replay import Replayed, replay
@@ -64,7 +65,7 @@ class Volume:
         random_bytes: Callable[[int], bytes],
         *,
         loop: asyncio.AbstractEventLoop | None = None,
-        soon: Soon | None = None,
+        reactor: Reactor | None = None,
         sync_interval_s: float = 0,
         threads: int = THREADS,
         journal_bytes_max: int = SEGMENT_BYTES_MAX,
@@ -72,8 +73,8 @@ class Volume:
         """Make the directory if need be, lock it, replay its journal. Blocks.
 
         `random_bytes(n)` is `os.urandom`. `sync_interval_s` 0 is `sync_interval: always`.
-        `soon(call)` has commits begun at the end of the loop's turn, with all that came together in
-        it: `Reactor.soon` where a reactor serves the loop. Raises DirectoryLocked or `OSError`.
+        With the `reactor` that serves the loop, commits begin at the end of its turns, with all
+        that came together, and end in them. Raises DirectoryLocked or `OSError`.
         """
         directory = directory.absolute()
         give_back_large_buffers()
@@ -88,7 +89,7 @@ class Volume:
                 threads=threads,
                 sync_interval_s=sync_interval_s,
                 loop=loop,
-                soon=soon,
+                reactor=reactor,
             )
         except BaseException:
             lock.release()

@@ -472,7 +472,12 @@ class FaultyWorkers:
         while self._running and not self._done:
             self._run_some()
 
-    def watch(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    def watch(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        callback: Callable[[], object],
+        reactor: object = None,
+    ) -> None:
         self._loop, self._callback = loop, callback
 
     def unwatch(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from natsd.store.errors import MaximumBytesExceeded
 from natsd.store.filter import Filter
 from natsd.store.log import MessageLog
 from natsd.store.mem_store import MemStore
@@ -21,7 +22,7 @@ from natsd.store.search import (
     SubjectStates,
     SubjectTotals,
 )
-from natsd.store.store import Limits
+from natsd.store.store import Discard, Limits
 
 KEYS = [f"key.{number}" for number in range(100)]
 
@@ -34,6 +35,19 @@ async def test_overwritten_keys_leave_no_bytes_behind() -> None:
             store.append(key, None, bytes(1024), 1)
     assert store.state().msgs == 100
     assert store.memory_bytes < 100 * 1024 * 5
+
+
+async def test_bytes_that_are_not_counted() -> None:
+    """A record has 40 bytes beside its subject and data: 24 of them may be left out."""
+    store = MemStore(Limits(max_bytes=100, uncounted_bytes=24))
+    for expected in (1, 2, 2):
+        store.append("s", None, bytes(33), 1)
+        assert (store.state().msgs, store.state().bytes) == (expected, expected * 50)
+    full = MemStore(Limits(max_bytes=100, uncounted_bytes=24, discard=Discard.NEW))
+    for _ in range(2):
+        full.append("s", None, bytes(33), 1)
+    with pytest.raises(MaximumBytesExceeded):
+        full.append("s", None, b"", 1)
 
 
 async def test_deletes_inside_leave_few_bytes_behind() -> None:

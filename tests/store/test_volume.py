@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from natsd.core.reactor import Reactor
 from natsd.store.disk import DirectoryLocked, RealDisk
 from natsd.store.volume import LOCK_NAME, Volume
 from tests.store.faulty_disk import FaultyDisk
@@ -29,6 +30,32 @@ async def test_a_volume_is_made_and_locked(tmp_path: Path) -> None:
     await volume.close()
     await open_volume(tmp_path / "a" / "b").close()
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == [LOCK_NAME]
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("sync_interval_s", [0, 60])
+async def test_commits_begin_and_end_in_the_turns_of_a_reactor(
+    tmp_path: Path, eventually: Eventually, sync_interval_s: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    failures: list[str] = []
+    reactor = Reactor(loop, failures.append)
+    volume = Volume.open(
+        DISK, tmp_path, os.urandom, loop=loop, reactor=reactor, sync_interval_s=sync_interval_s
+    )
+    sources = open_pieces(volume.committer, DISK, tmp_path, 40)
+    for count in range(1, 6):
+        for source in sources:
+            source.append()
+            volume.committer.dirty(source)
+        assert sum(source.written for source in sources) == 40 * (count - 1)
+        await eventually(lambda: all(source.written == source.appended for source in sources))
+    await volume.close()
+    reactor.close()
+    assert [count_whole(DISK, tmp_path, i) for i in range(40)] == [5] * 40
+    assert failures == []
+    for source in sources:
+        source.file.close()
 
 
 async def test_reads_run_in_threads(tmp_path: Path) -> None:
