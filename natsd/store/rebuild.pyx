@@ -83,8 +83,8 @@ cdef class BlockShare:
             view_record(block.data + (offset & OFFSET_MASK), &view)
             self.last_time_ns = view.time_ns
             if from_offset <= offset < REMOVED:
-                self.count += 1
-                self.live_bytes += view.size
+                self.count = self.count + 1
+                self.live_bytes = self.live_bytes + view.size
                 if self.first_sequence == 0:
                     self.first_sequence = sequence
                     self.first_time_ns = view.time_ns
@@ -119,7 +119,7 @@ cdef class BlockShare:
             self.expiries = grown
             self.expiry_capacity = capacity
         self.expiries[self.expiry_count] = Expiry(at_ns=at_ns, sequence=sequence)
-        self.expiry_count += 1
+        self.expiry_count = self.expiry_count + 1
         return 0
 
     def merge_into(self, SubjectIndex index not None, Expiries expiries not None) -> None:
@@ -156,7 +156,7 @@ cdef int merge_subject(
         record.birth = index.births
         record.first = span.first
         record.last = span.last
-        index.count += 1
+        index.count = index.count + 1
     else:
         if span.first < sequence_in(record.first):
             record.first = span.first
