@@ -25,6 +25,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.distribute cimport distribute
 from natsd.core.match_result cimport MatchResult
 from natsd.core.outbound cimport BY_REFERENCE_BYTES
@@ -34,21 +35,7 @@ from natsd.core.subscription cimport Message
 
 cdef enum:
     FRAME_BYTES_MIN = 512
-    LINE_BYTES_MAX = 2 * 20 + 4     # beside the reply: two numbers, spaces, CRLF
-
-
-cdef inline char* put_number(char* to, Py_ssize_t number) noexcept:
-    """In decimal; behind it."""
-    cdef char[20] digits
-    cdef int at = 20
-    while True:
-        at -= 1
-        digits[at] = <char>(c"0" + number % 10)
-        number //= 10
-        if number == 0:
-            break
-    memcpy(to, &digits[at], 20 - at)
-    return to + (20 - at)
+    LINE_BYTES_MAX = 2 * DECIMAL_BYTES_MAX + 4     # beside the reply: two numbers, spaces, CRLF
 
 
 cdef inline char* put_line(
@@ -60,10 +47,10 @@ cdef inline char* put_line(
         to[reply_len] = c" "
         to += reply_len + 1
     if headers_len:
-        to = put_number(to, headers_len)
+        to = put_decimal(to, headers_len)
         to[0] = c" "
         to += 1
-    to = put_number(to, size)
+    to = put_decimal(to, size)
     to[0] = c"\r"
     to[1] = c"\n"
     return to + 2

@@ -15,7 +15,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from natsd.jetstream.consumer.decimal cimport DECIMAL_BYTES_MAX, put_decimal
+from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.store.record cimport RecordView
 
 cdef enum:

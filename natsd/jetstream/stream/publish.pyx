@@ -30,6 +30,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
+from natsd.core.decimal cimport put_decimal
 from natsd.core.match_result cimport MatchResult
 from natsd.core.subject cimport subject_is_literal, wire_bytes
 from natsd.core.subscription cimport Message, Subscription
@@ -72,20 +73,6 @@ cdef enum:
 cdef int64_t SLICE_PAUSE_NS = 1_000_000
 
 TOO_LARGE = "message too large"
-
-
-cdef inline char* put_number(char* to, uint64_t number) noexcept:
-    """In decimal; behind it."""
-    cdef char[20] digits
-    cdef int at = 20
-    while True:
-        at -= 1
-        digits[at] = <char> (c'0' + <int> (number % 10))
-        number //= 10
-        if number == 0:
-            break
-    memcpy(to, &digits[at], 20 - at)
-    return to + (20 - at)
 
 
 cdef inline bint is_fast_batch(const char* reply, Py_ssize_t length) noexcept:
@@ -645,7 +632,7 @@ cdef class Ingest(Actor):
                 answer.text_len,
             )
             return 0
-        end = put_number(self.text + PyBytes_GET_SIZE(self.prefix), answer.value)
+        end = put_decimal(self.text + PyBytes_GET_SIZE(self.prefix), answer.value)
         if answer.kind == DUPLICATE:
             memcpy(end, b",\"duplicate\": true", 18)
             end += 18
