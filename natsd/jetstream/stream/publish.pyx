@@ -740,14 +740,18 @@ cdef class Ingest(Actor):
             self.watch_window(self.stream.scheduler.now())
 
     cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0:
-        """Note the ids of some messages; the sequence to go on with."""
+        """Note the ids of some messages; the sequence to go on with. Raises ColdBlock where the
+        first of them needs it, so that no id is noted twice."""
         cdef PublishHeaders headers
         cdef RecordView view
         cdef Found seen
+        cdef uint64_t first = sequence
         cdef int left = RECOLLECTED_PER_SLICE
         while left > 0 and self.log.next_live(sequence, &sequence) and sequence <= upto:
             left -= 1
             seen = self.log.blocks.holding(sequence).view(sequence, &view)
+            if seen == COLD and sequence > first:
+                return sequence
             if seen == COLD:
                 raise ColdBlock(self.log.blocks.holding(sequence))
             if seen == FOUND and view.headers_len:
