@@ -38,7 +38,7 @@ from typing import cast
 
 from natsd.core.reactor import Reactor
 from natsd.store.attached import Attached, Round, State, idle_sources, write_extent
-from natsd.store.disk import CommitJob, Disk, DiskFile, is_out_of_space
+from natsd.store.disk import CommitJob, Disk, DiskFile, below, is_out_of_space
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
 from natsd.store.journal import Journal
@@ -564,7 +564,7 @@ class Committer:
         return None if self._journal is None else self._journal.unsettled(path)
 
     def _paths_below(self, directory: Path) -> list[Path]:
-        paths = [p for p in (*self._unsynced, *self._passing) if directory in p.parents]
+        paths = below(directory, (*self._unsynced, *self._passing))
         if self._journal is not None:
             paths += self._journal.paths_below(directory)
         return list(dict.fromkeys(paths))

@@ -22,7 +22,7 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -206,6 +206,15 @@ class Disk(Protocol):
 def is_out_of_space(error: BaseException) -> bool:
     """Whether more room would help; any other error of a write means that the disk is broken."""
     return isinstance(error, OSError) and error.errno in OUT_OF_SPACE
+
+
+def below(directory: Path, paths: Iterable[Path]) -> list[Path]:
+    """Those of the paths that are in the directory, at any depth.
+
+    By their texts, which a Path keeps: there may be thousands, and the loop waits.
+    """
+    prefix = f"{directory}{os.sep}"
+    return [path for path in paths if str(path).startswith(prefix)]
 
 
 def make_directories(disk: Disk, path: Path) -> None:

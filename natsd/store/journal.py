@@ -48,7 +48,7 @@ from pathlib import Path
 
 import xxhash
 
-from natsd.store.disk import Buffer, CommitJob, Disk, DiskFile
+from natsd.store.disk import Buffer, CommitJob, Disk, DiskFile, below
 from natsd.store.extent import Extent, grown_allocation
 from natsd.store.journal_entries import encode_entries
 
@@ -170,8 +170,7 @@ class Journal:
 
     def paths_below(self, directory: Path) -> list[Path]:
         """The paths in that directory, at any depth, that replay would write to."""
-        named = {path for segment in self._segments for path in segment.names}
-        return [path for path in named if directory in path.parents]
+        return below(directory, {path for segment in self._segments for path in segment.names})
 
     def add_writes(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
         """Add the steps that put these extents on disk; False if there is no room for them now."""
