@@ -32,6 +32,8 @@ from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import recover_account
 from natsd.jetstream.scheduler import Alarm, Scheduler
+from natsd.jetstream.side_by_side import side_by_side
+from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.usage import Usage
 from natsd.store.disk import Disk, RealDisk
 from natsd.store.keys import Cipher, OperatorKeys
@@ -111,18 +113,12 @@ class JetStream:
     async def stop(self) -> None:
         """Answer no more, and close everything. Raises StoreError, OSError."""
         await self.api.close()
-        at_once = asyncio.Semaphore(CLOSED_AT_ONCE)
-
-        async def close(account: JetStreamAccount, name: str) -> None:
-            async with at_once:
-                await account.streams[name].close()
-
-        async with asyncio.TaskGroup() as closing:
-            for account in self.accounts.values():
-                for name in account.streams:
-                    closing.create_task(close(account, name))
-        self.scheduler.close()
-        await self.volume.close()
+        streams = [s for account in self.accounts.values() for s in account.streams.values()]
+        try:
+            await side_by_side(Stream.close, streams, most=CLOSED_AT_ONCE)
+        finally:
+            self.scheduler.close()
+            await self.volume.close()
 
     def count_usage(self) -> None:
         """Have `usage`, the server's and the accounts', say what there is now."""

@@ -15,8 +15,8 @@ Promise
 Source: nats-server 2.14 reference 11.1, and what nats-server does with each of these.
 """
 
-import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from natsd.jetstream.asset_file import AssetDamaged, AssetUnknown, read_asset
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.names import API_LEVEL, REQUIRED_LEVEL_KEY
 from natsd.jetstream.resources import reserve
+from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.files import Found, StreamAsset, look_at
 from natsd.jetstream.stream.storage import open_store
 from natsd.jetstream.stream.stream import Stream
@@ -40,18 +41,7 @@ async def recover_account(account: JetStreamAccount) -> None:
     """Serve what the account has stored. Raises EncryptionError, OSError."""
     volume = account.jetstream.volume
     names = await volume.read(account.files.list_streams, volume.disk)
-    at_once = asyncio.Semaphore(AT_ONCE)
-
-    async def recover(name: str) -> None:
-        async with at_once:
-            await _recover_directory(account, name)
-
-    try:
-        async with asyncio.TaskGroup() as recovering:
-            for name in names:
-                recovering.create_task(recover(name))
-    except BaseExceptionGroup as several:
-        raise several.exceptions[0] from None
+    await side_by_side(partial(_recover_directory, account), names, most=AT_ONCE)
 
 
 async def _recover_directory(account: JetStreamAccount, name: str) -> None:

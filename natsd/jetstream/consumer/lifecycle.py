@@ -15,9 +15,9 @@ Promise
 Source: reference §6.2, §6.5; nats-server's addConsumerWithAssignment.
 """
 
-import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +44,7 @@ from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerAction, ConsumerConfig
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
+from natsd.jetstream.side_by_side import side_by_side
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import is_out_of_space
 from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
@@ -179,20 +180,12 @@ async def recover_all(stream: "Stream") -> None:
     """
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, volume.disk, stream.directory)
-    turns = asyncio.Semaphore(RECOVERED_AT_ONCE)
-
-    async def bring_back(consumer: FoundConsumer) -> None:
-        async with turns:
-            await recover(stream, consumer)
-
     try:
-        async with asyncio.TaskGroup() as recovering:
-            for one in found:
-                recovering.create_task(bring_back(one))
-    except BaseExceptionGroup as several:
+        await side_by_side(partial(recover, stream), found, most=RECOVERED_AT_ONCE)
+    except BaseException:
         for consumer in list(stream.consumers.values()):
             await consumer.close()
-        raise several.exceptions[0] from None
+        raise
 
 
 async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:

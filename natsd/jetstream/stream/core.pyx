@@ -209,10 +209,6 @@ cdef class StreamCore(Actor):
             return True
         return len(self.filtered) > 0 and self.filters.lookup(subject, length).plain_count > 0
 
-    @property
-    def reader_count(self) -> int:
-        return len(self.filtered) + len(self.unfiltered)
-
     # What appears
 
     def durable(self, uint64_t sequence) -> None:
