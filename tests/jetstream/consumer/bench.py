@@ -20,20 +20,9 @@ from natsd.store.consumer_store import ConsumerStore
 from natsd.store.mem_store import MemStore
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
+from tests.jetstream.clock import SECOND_NS, Clock
 
-SECOND_NS = 1_000_000_000
 TURNS_MAX = 10_000
-START_NS = 1_700_000_000 * SECOND_NS
-
-
-class Clock:
-    """A wall clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now_ns = START_NS
-
-    def __call__(self) -> int:
-        return self.now_ns
 
 
 @dataclass(frozen=True)

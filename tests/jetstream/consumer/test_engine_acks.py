@@ -15,7 +15,8 @@ from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import RealDisk
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.volume import Volume
-from tests.jetstream.consumer.bench import SECOND_NS, Bench, Delivery
+from tests.jetstream.clock import SECOND_NS
+from tests.jetstream.consumer.bench import Bench, Delivery
 from tests.waiting import Eventually
 
 

@@ -14,7 +14,8 @@ from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.store.consumer_state import AckPolicy, ConsumerOptions
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
-from tests.jetstream.consumer.bench import SECOND_NS, Bench, Delivery
+from tests.jetstream.clock import SECOND_NS
+from tests.jetstream.consumer.bench import Bench, Delivery
 
 TICK_NS = 20_000_000
 SUBJECTS = ("a", "b.1", "b.2", "c")

@@ -8,7 +8,8 @@ from natsd.jetstream.consumer.engine import CONSUMER_DELETED, SERVER_SHUTDOWN
 from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.store.consumer_state import AckPolicy
 from natsd.store.store import Limits
-from tests.jetstream.consumer.bench import SECOND_NS, START_NS, Bench
+from tests.jetstream.clock import SECOND_NS, START_NS
+from tests.jetstream.consumer.bench import Bench
 
 
 async def test_each_message_once_in_order(bench: Bench) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.store.consumer_state import AckPolicy
-from tests.jetstream.consumer.bench import SECOND_NS, Bench
+from tests.jetstream.clock import SECOND_NS
+from tests.jetstream.consumer.bench import Bench
 
 MIB = 1 << 20
 

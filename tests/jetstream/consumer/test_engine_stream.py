@@ -21,7 +21,8 @@ from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
 from natsd.store.volume import Volume
-from tests.jetstream.consumer.bench import SECOND_NS, Bench
+from tests.jetstream.clock import SECOND_NS
+from tests.jetstream.consumer.bench import Bench
 
 
 def left(bench: Bench) -> list[int]:

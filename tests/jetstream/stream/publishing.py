@@ -27,20 +27,8 @@ from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 from natsd.store.volume import Volume
+from tests.jetstream.clock import Clock
 from tests.waiting import eventually_within
-
-SECOND_NS = 1_000_000_000
-START_NS = 1_700_000_000 * SECOND_NS
-
-
-class Clock:
-    """A wall clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now_ns = START_NS
-
-    def __call__(self) -> int:
-        return self.now_ns
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from natsd.store.errors import DamagedEncoding
-from tests.jetstream.stream.publishing import SECOND_NS, Bench, file_bench
+from tests.jetstream.clock import SECOND_NS
+from tests.jetstream.stream.publishing import Bench, file_bench
 from tests.waiting import Eventually
 
 WINDOW_NS = 100 * SECOND_NS

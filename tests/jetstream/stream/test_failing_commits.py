@@ -6,7 +6,8 @@ import errno
 import json
 from pathlib import Path
 
-from tests.jetstream.stream.publishing import SECOND_NS, file_bench
+from tests.jetstream.clock import SECOND_NS
+from tests.jetstream.stream.publishing import file_bench
 from tests.store.faulty_disk import FaultyDisk
 from tests.waiting import Eventually
 

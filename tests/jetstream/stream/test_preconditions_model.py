@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from natsd.core.subject import matches
 from natsd.store.store import Discard, Limits
-from tests.jetstream.stream.publishing import SECOND_NS, Bench, file_bench, memory_bench
+from tests.jetstream.clock import SECOND_NS
+from tests.jetstream.stream.publishing import Bench, file_bench, memory_bench
 
 WINDOW_NS = 10 * SECOND_NS
 MAX_MSGS = 12

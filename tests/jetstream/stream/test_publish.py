@@ -10,7 +10,8 @@ import pytest
 
 from natsd.jetstream.usage import Usage
 from natsd.store.store import Discard, Limits
-from tests.jetstream.stream.publishing import SECOND_NS, file_bench, memory_bench
+from tests.jetstream.clock import SECOND_NS
+from tests.jetstream.stream.publishing import file_bench, memory_bench
 from tests.waiting import Eventually
 
 
