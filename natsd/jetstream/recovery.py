@@ -23,6 +23,7 @@ from typing import Final
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.asset_file import AssetDamaged, AssetUnknown, read_asset
 from natsd.jetstream.consumer import lifecycle
+from natsd.jetstream.errors import ApiError
 from natsd.jetstream.names import API_LEVEL, REQUIRED_LEVEL_KEY
 from natsd.jetstream.resources import reserve
 from natsd.jetstream.side_by_side import side_by_side
@@ -67,6 +68,8 @@ async def _recover_directory(account: JetStreamAccount, name: str) -> None:
         raise
     except (StoreError, OSError) as error:
         _take_offline(account, name, str(error))
+    except ApiError as error:  # no limits are there for it
+        _take_offline(account, name, error.description)
 
 
 def _settle(disk: Disk, directory: Path) -> StreamAsset | None:
@@ -111,7 +114,7 @@ async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None
         stream.ingest.release_usage()
         await stream.close()
         raise
-    reserve(account.usage, config)
+    reserve(account.tiers.of(config.num_replicas).usage, config)
     account.claims.claim(config.name, config.subjects)
     account.streams[config.name] = stream
     stream.begin()

@@ -21,6 +21,7 @@ from natsd.config.jetstream_options import JetStreamLimits
 from natsd.jetstream.errors import ERRORS_BY_CODE, ApiError, ErrorId, api_error
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.tiers import FLAT
 from tests.jetstream.api.schemas import ERRORS, check
 from tests.jetstream.consumer import test_config as consumer_rules
 from tests.jetstream.serving import ACCOUNT, account_of, ask, build
@@ -223,6 +224,7 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSInsufficientResourcesErr: "stream/test_publish.py: the server has no room",
     ErrorId.JSStreamTooManyRequests: "stream/test_backlog.py: the disk does not keep up",
     ErrorId.JSBatchPublishDisabledErr: "stream/test_publish.py: it is said in the reply subject",
+    ErrorId.JSNoLimitsErr: "test_resources.py: an account with limits of other tiers",
     ErrorId.JSStreamMaxBytesRequired: "stream/test_config.py: an account's limits",
     ErrorId.JSConsumerInactiveThresholdExcess: "consumer/test_config.py: a stream's limits",
     ErrorId.JSStreamOfflineReasonErrF: "test_recovery.py: a damaged stream",
@@ -248,7 +250,8 @@ NOT_RAISED: dict[str, str] = {
         JSStreamDuplicateMessageConflict JSStreamMinLastSeqErr""",
     "restoring a stream: the next issue": "JSRestoreSubscribeFailedErrF JSTempStorageFailedErr",
     "stream templates are gone": "JSStreamTemplate* JSTemplateNameNotMatchSubjectErr",
-    "accounts and tiers: a later issue": "JSNoAccountErr JSNoLimitsErr JSStreamLimitsErrF",
+    "streams of an account are moved in clusters only": "JSNoAccountErr",
+    "what it would hold are errors of their own": "JSStreamLimitsErrF",
     "there is no such server to ask": "JSNotEnabledErr",
     "refused as invalid JSON before": """
         JSConsumerAckPolicyInvalidErr JSConsumerReplayPolicyInvalidErr
@@ -300,7 +303,7 @@ async def bounded(directory: Path) -> AsyncIterator[JetStream]:
     )
     account = Account(ACCOUNT, jetstream.reactor)
     await jetstream.start([])
-    await jetstream.enable(account, limits)
+    await jetstream.enable(account, {FLAT: limits})
     yield jetstream
     await jetstream.stop()
     account.close()

@@ -15,6 +15,7 @@ from typing import Any
 import nats
 import pytest
 from nats.js import JetStreamContext
+from nats.js.errors import BadRequestError, ServiceUnavailableError
 
 import natsd
 from natsd import Server
@@ -235,7 +236,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
 
     entered = asyncio.Event()
 
-    async def enable(self: JetStream, account: object) -> None:
+    async def enable(self: JetStream, *_account_and_limits: object) -> None:
         entered.set()
         await asyncio.Event().wait()
 
@@ -261,6 +262,53 @@ async def test_a_stop_waits_for_the_start(tmp_path: Path) -> None:
     await starting
     assert not server.is_ready
     await server.wait_closed()
+
+
+# ---- what an account may use
+
+
+async def test_an_accounts_limits_are_told_and_kept(tmp_path: Path) -> None:
+    """§2.4, §6.15."""
+    accounts = {"$G": {"jetstream": {"max_file": "1M", "streams": 1}}}
+    async with local(store_dir=tmp_path, accounts=accounts) as server:
+        client = await nats.connect(server.client_url)
+        info = await client.jetstream().account_info()
+        assert (info.limits.max_storage, info.limits.max_streams) == (1 << 20, 1)
+        await client.jetstream().add_stream(name="S", subjects=["s"])
+        with pytest.raises(BadRequestError) as caught:
+            await client.jetstream().add_stream(name="T", subjects=["t"])
+        assert caught.value.err_code == 10027
+        await client.close()
+
+
+async def test_limits_of_tiers_are_told(tmp_path: Path) -> None:
+    accounts = {"$G": {"jetstream": {"tiers": {"R1": {"max_file": "1M"}, "R3": {}}}}}
+    async with local(store_dir=tmp_path, accounts=accounts) as server:
+        client = await nats.connect(server.client_url)
+        await client.jetstream().add_stream(name="S", subjects=["s"])
+        answer = json.loads((await client.request("$JS.API.INFO")).data)
+        assert answer["limits"]["max_storage"] == 0
+        assert answer["tiers"]["R1"]["limits"]["max_storage"] == 1 << 20
+        assert [answer["tiers"][name]["streams"] for name in ("R1", "R3")] == [1, 0]
+        await client.close()
+
+
+async def test_an_account_without_jetstream(tmp_path: Path) -> None:
+    accounts = {"$G": {"jetstream": False}}
+    async with local(store_dir=tmp_path, accounts=accounts) as server:
+        client = await nats.connect(server.client_url)
+        with pytest.raises(ServiceUnavailableError) as caught:
+            await client.jetstream().account_info()
+        assert caught.value.err_code == 10039
+        await client.close()
+
+
+async def test_no_account_may_use_more_than_there_is(tmp_path: Path) -> None:
+    accounts = {"$G": {"jetstream": {"max_file": "2M"}}}
+    with pytest.raises(JetStreamError, match="insufficient storage resources available"):
+        await local({"max_file": "1M"}, store_dir=tmp_path, accounts=accounts).start()
+    async with local({"max_file": "2M"}, store_dir=tmp_path, accounts=accounts):
+        pass
 
 
 # ---- what is logged

@@ -42,6 +42,7 @@ from natsd.jetstream.consumer.start_position import (
     find_start,
 )
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
+from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerAction, ConsumerConfig
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
@@ -107,7 +108,7 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
 async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
     """Whether a new consumer may come, what it is called and where it begins. Raises ApiError."""
     others = _configs(stream)
-    check_room(stream.config, stream.account.limits.max_consumers, others)
+    check_room(stream.config, _limits(stream).max_consumers, others)
     check_work_queue(config, stream.config, others)
     name = config.durable_name or config.name or _new_name(stream)
     if config.durable_name and byte_length(name) > NAME_BYTES_MAX:
@@ -321,8 +322,13 @@ def _ceilings(stream: "Stream") -> Ceilings:
     return Ceilings(
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
-        account_max_ack_pending=stream.account.limits.max_ack_pending,
+        account_max_ack_pending=_limits(stream).max_ack_pending,
     )
+
+
+def _limits(stream: "Stream") -> AccountLimits:
+    """The account's, for consumers of the stream."""
+    return stream.account.tiers.of(stream.config.num_replicas).limits
 
 
 def _new_name(stream: "Stream") -> str:

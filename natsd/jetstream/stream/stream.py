@@ -86,7 +86,7 @@ class Stream:
         self.consumers: dict[str, Consumer] = {}
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         settings = ingest_settings(config, jetstream.options)
-        self.ingest = Ingest(self.core, settings, account.usage)
+        self.ingest = Ingest(self.core, settings, account.tiers.of(config.num_replicas).usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name, self._mark_expired)
         self.ingest.expiring = self._expiry.note
         self._direct = DirectGets(self)
