@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits, Tier
@@ -222,6 +224,11 @@ async def test_out_of_space_is_refused_and_over_when_there_is_space(
     async with on_disk() as jetstream:
         stream = await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"before")
+        system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+        told: list[bytes] = []
+        system.internal_client.subscribe(
+            "$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE", lambda *message: told.append(message[3])
+        )
         disk.fail("pwrite", errno.ENOSPC)
         answer = await publish(jetstream, "s", b"x")
         assert "error" in answer
@@ -232,6 +239,8 @@ async def test_out_of_space_is_refused_and_over_when_there_is_space(
                 await asyncio.sleep(POLL_S)  # the store tries again after a second
         assert answer["seq"] == 2
         assert (await stream.info()).state.messages == 2
+        assert [json.loads(event)["stream"] for event in told] == ["S"]
+        system.close()
 
 
 async def test_a_stream_that_finds_no_space_is_not_there(disk: FaultyDisk, on_disk: Served) -> None:

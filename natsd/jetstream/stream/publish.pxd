@@ -34,6 +34,7 @@ cdef class Ingest(Actor):
     cdef Republisher republisher        # None: nothing is republished
     cdef bytes prefix                   # of every ack
     cdef public object expiring         # told when a message with a lifetime goes; or None
+    cdef public object failing          # told why what was appended is not stored; or None
     cdef readonly bint is_paused        # nothing is taken: the stream is not ready, or going away
 
     # State

@@ -5,12 +5,14 @@ from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.message_ids import MessageIds
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.usage import Usage
+from natsd.store.errors import StoreError
 
 class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
     message_ids: MessageIds
     expiring: Callable[[int], None] | None
+    failing: Callable[[StoreError], None] | None
 
     def __init__(self, stream: StreamCore, settings: IngestSettings, usage: Usage) -> None: ...
     def configure(self, settings: IngestSettings) -> None: ...

@@ -531,6 +531,8 @@ cdef class Ingest(Actor):
             self.republisher.forget_above(durable)
         self.backlog.roll_back(durable)
         self.stream.scheduler.submit(self)
+        if self.failing is not None:
+            self.failing(error)
 
     @property
     def num_unanswered(self) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from natsd.core.subject import InvalidSubject, is_subset
 from natsd.core.subscription import Subscription
+from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.consumer import lifecycle
@@ -89,6 +90,7 @@ class Stream:
         self.ingest = Ingest(self.core, settings, account.tiers.of(config.num_replicas).usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name, self._mark_expired)
         self.ingest.expiring = self._expiry.note
+        self.ingest.failing = self._commit_failed
         self._direct = DirectGets(self)
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
@@ -194,6 +196,10 @@ class Stream:
                 await volume.read(leave_duplicates, volume.disk, self.directory, duplicates)
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
+
+    def _commit_failed(self, error: StoreError) -> None:
+        if isinstance(error, StoreFull):
+            server_out_of_storage(self.jetstream, self.name)
 
     def _mark_expired(self, expired: list[tuple[bytes, bytes]]) -> None:
         if lifetime_ns := self.config.subject_delete_marker_ttl:
