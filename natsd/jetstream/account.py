@@ -23,6 +23,7 @@ from natsd.jetstream.advisories import stream_created, stream_deleted, stream_up
 from natsd.jetstream.asset_file import mark_deleted
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.claims import SubjectClaims
+from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.meta import Change, CreateStream, DeleteStream, UpdateStream
 from natsd.jetstream.models.account import AccountInfo, ApiStats, Tier
@@ -68,6 +69,7 @@ class JetStreamAccount:
         self.files = AccountFiles(jetstream.directory / account.name)
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}
+        self.offline_consumers: dict[str, dict[str, str]] = {}
         self.api = ApiCounters()
         self.claims = SubjectClaims()
         self.changing = Changing()
@@ -87,6 +89,14 @@ class JetStreamAccount:
         if stream is None:
             raise api_error(ErrorId.JSStreamNotFoundErr)
         return stream
+
+    def consumer(self, stream: str, name: str) -> Consumer:
+        """The consumer of that name. Raises ApiError 10059, 10014, 10194; 10195 for one of a later
+        version, for which its stream is offline."""
+        reason = self.offline_consumers.get(stream, {}).get(name)
+        if reason is not None:
+            raise api_error(ErrorId.JSConsumerOfflineReasonErrF, err=reason)
+        return self.stream(stream).consumer(name)
 
     def streams_with(self, subject: str) -> list[Stream]:
         """Those with a subject that `subject`, wildcards and all, collides with; by name."""
@@ -195,6 +205,7 @@ class JetStreamAccount:
             await volume.read(mark_deleted, volume.disk, directory)
         if stream is None:
             del self.offline[name]
+            self.offline_consumers.pop(name, None)
             await volume.remove_tree(directory)
             return
         del self.streams[name]

@@ -227,6 +227,7 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSNoLimitsErr: "test_resources.py: an account with limits of other tiers",
     ErrorId.JSStreamMaxBytesRequired: "stream/test_config.py: an account's limits",
     ErrorId.JSConsumerInactiveThresholdExcess: "consumer/test_config.py: a stream's limits",
+    ErrorId.JSConsumerOfflineReasonErrF: "test_recovery.py: a later version's consumer",
     ErrorId.JSStreamOfflineReasonErrF: "test_recovery.py: a damaged stream",
     ErrorId.JSStreamCreateErrF: "it takes a disk that fails",
     ErrorId.JSStreamDeleteErrF: "it takes a disk that fails",
@@ -246,7 +247,7 @@ NOT_RAISED: dict[str, str] = {
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSStreamReconfigureNotInProgressErr
         JSStreamReplicasNotUpdatableErr JSConsumerReplicasShouldMatchStream
-        JSConsumerOfflineErr JSConsumerOfflineReasonErrF JSStreamSequenceNotMatchErr
+        JSConsumerOfflineErr  JSStreamSequenceNotMatchErr
         JSStreamDuplicateMessageConflict JSStreamMinLastSeqErr""",
     "restoring a stream: the next issue": "JSRestoreSubscribeFailedErrF JSTempStorageFailedErr",
     "stream templates are gone": "JSStreamTemplate* JSTemplateNameNotMatchSubjectErr",

@@ -178,8 +178,8 @@ async def _create_files(
 async def recover_all(stream: "Stream") -> None:
     """Bring back the consumers that the stream's directory holds; some at a time.
 
-    Raises StoreError, OSError, with none of them delivering, where to go on without one of them
-    would lose what waits for it.
+    Raises UnsupportedConsumers, StoreError, OSError, with none of them delivering, where to go on
+    without one of them would lose what waits for it.
     """
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, volume.disk, stream.directory)
