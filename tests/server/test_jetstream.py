@@ -21,6 +21,7 @@ import natsd
 from natsd import Server
 from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.clients.listener import ListenError
+from natsd.config.account_options import StorageLimits
 from natsd.config.jetstream_options import JetStreamLimits, JetStreamOptions
 from natsd.server.banner import friendly_bytes
 from natsd.server.jetstream import JetStreamError
@@ -163,15 +164,18 @@ async def test_the_readmes_example_works() -> None:
     await names["main"]()
 
 
-def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
-    match = re.search(
-        r"```python\n(.*?)```", (ROOT / "docs" / "jetstream.md").read_text(), re.DOTALL
-    )
-    assert match is not None
+PRINTED = ["orders.new two apples\n", "10027 maximum number of streams reached\n1\n"]
+
+
+@pytest.mark.parametrize("place", range(len(PRINTED)))
+def test_the_examples_of_the_documentation_work(tmp_path: Path, place: int) -> None:
+    text = (ROOT / "docs" / "jetstream.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(programs) == len(PRINTED)
     program = tmp_path / "example.py"
-    program.write_text(match[1])
+    program.write_text(programs[place])
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
-    assert done.stdout == "orders.new two apples\n"
+    assert done.stdout == PRINTED[place]
 
 
 def test_the_documentation_names_every_setting() -> None:
@@ -180,6 +184,8 @@ def test_the_documentation_names_every_setting() -> None:
         for setting in fields(settings):
             if setting.name != "limits":
                 assert f"`{prefix}{setting.name}`" in text
+    for setting in fields(StorageLimits):
+        assert f"`{setting.name}`" in text
 
 
 # ---- what keeps it from starting
