@@ -58,6 +58,8 @@ cdef class ConsumerTracker:
     cdef int insert(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1
     cdef int acknowledge_up_to(self, uint64_t consumer, uint64_t stream) except -1
     cdef Py_ssize_t find(self, uint64_t stream) noexcept nogil
+    # Where the first item at or behind that sequence stands, pending or not; `tail`: nowhere.
+    cdef Py_ssize_t lower_bound(self, uint64_t stream) noexcept nogil
     cdef int append(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1
     cdef void remove(self, Py_ssize_t index) noexcept nogil
     cdef void compact(self) noexcept nogil

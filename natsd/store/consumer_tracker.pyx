@@ -538,6 +538,18 @@ cdef class ConsumerTracker:
             middle = (low + high) // 2
         return -1
 
+    cdef Py_ssize_t lower_bound(self, uint64_t stream) noexcept nogil:
+        cdef Py_ssize_t low = self.head, high = self.tail, middle
+        if low == high or self.items[low].stream >= stream:
+            return low
+        while low < high:
+            middle = (low + high) // 2
+            if self.items[middle].stream < stream:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     cdef int append(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1:
         assert self.head == self.tail or self.items[self.tail - 1].stream < stream
         if self.tail == self.capacity:
@@ -551,15 +563,9 @@ cdef class ConsumerTracker:
 
     cdef int insert(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1:
         """Where it belongs: what stands behind it moves up to the next that is acknowledged."""
-        cdef Py_ssize_t low = self.head, high = self.tail, middle
+        cdef Py_ssize_t low, high
         self.reserve(1)
-        low, high = self.head, self.tail
-        while low < high:
-            middle = (low + high) // 2
-            if self.items[middle].stream < stream:
-                low = middle + 1
-            else:
-                high = middle
+        low = high = self.lower_bound(stream)
         if low > self.head and self.items[low - 1].consumer == 0:
             low -= 1
         elif low == self.head > 0:

@@ -7,6 +7,7 @@ from natsd.core.subscription cimport Message, Sink
 from natsd.jetstream.consumer.acks cimport Acks
 from natsd.jetstream.consumer.backlog cimport Backlog
 from natsd.jetstream.consumer.confirmations cimport Confirmations
+from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.jetstream.consumer.outgoing cimport Outgoing
 from natsd.jetstream.consumer.pull cimport PullRequests
 from natsd.jetstream.consumer.push cimport PushSubject
@@ -57,6 +58,7 @@ cdef class ConsumerEngine(Reader):
 
     cdef Acks acks
     cdef Backlog backlog
+    cdef KeyedBacklog keyed     # the same, where messages have keys; else None
     cdef Confirmations confirmations
     cdef Outgoing outgoing
     cdef PullRequests requests
