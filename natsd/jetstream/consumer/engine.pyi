@@ -1,17 +1,16 @@
 from collections.abc import Sequence
 
-from natsd.core.subscription import Sink
 from natsd.jetstream.consumer.settings import DeadLetterBox, EngineEvents, EngineSettings
-from natsd.jetstream.stream.core import Reader, StreamCore
+from natsd.jetstream.consumer.sinks import Intake
+from natsd.jetstream.stream.core import StreamCore
 from natsd.store.consumer_state import SequencePair
 from natsd.store.consumer_store import ConsumerStore
-from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 
 CONSUMER_DELETED: str
 SERVER_SHUTDOWN: str
 
-class ConsumerEngine(Reader):
+class ConsumerEngine(Intake):
     def __init__(
         self,
         core: StreamCore,
@@ -20,21 +19,10 @@ class ConsumerEngine(Reader):
         store: ConsumerStore | MemoryConsumerStore,
         events: EngineEvents,
     ) -> None: ...
-    # Subscribe these: `$JS.ACK.<stream>.<consumer>.>` and
-    # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`; `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, of a
-    # push consumer too (it answers 409); `$JS.FC.<stream>.<consumer>.*`.
-    @property
-    def ack_sink(self) -> Sink: ...
-    @property
-    def pull_sink(self) -> Sink: ...
-    @property
-    def flow_control_sink(self) -> Sink: ...
     @property
     def name(self) -> str: ...
     @property
     def settings(self) -> EngineSettings: ...
-    @property
-    def tracker(self) -> ConsumerTracker: ...
     def configure(self, settings: EngineSettings) -> None:
         """Take new settings; new filters have pending counted anew, and registered with the core.
 
@@ -118,8 +106,6 @@ class ConsumerEngine(Reader):
     def is_active(self) -> bool:
         """Push: somebody listens. Pull: requests wait."""
 
-    @property
-    def is_stopped(self) -> bool: ...
     @property
     def paused_until_ns(self) -> int:
         """0: not paused."""

@@ -1,4 +1,4 @@
-"""Random programs: one message of a key at a time, in order, and nothing is lost or counted wrongly.
+"""Random programs: one message of a key at a time, in order, nothing lost and all counted right.
 
 What is delivered is looked at as it comes, against plain sets; the order among different keys is
 the engine's own.
