@@ -26,6 +26,7 @@ from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.core.reactor import Reactor
 from natsd.jetstream.account import ApiCounters, JetStreamAccount
+from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.router import Router
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.models.account import AccountLimits
@@ -69,8 +70,14 @@ class JetStream:
         self.directory: Path = options.directory.absolute()
         self.keys = operator_keys(options)
         self.scheduler = Scheduler(reactor, None if clock is time.time_ns else clock)
+        self.events = Events(
+            domain=options.domain,
+            clock=self.scheduler.now_ns,
+            random_bytes=self.random_bytes,
+        )
         self.usage = Usage(memory_limit=options.max_memory_store, file_limit=options.max_file_store)
         self.accounts: dict[str, JetStreamAccount] = {}
+        self.system_account: Account | None = None
         self.api_counters = ApiCounters()
         self._counting = Alarm(self.scheduler, self._count_again)
         self.meta = Meta(self._apply)
@@ -96,6 +103,7 @@ class JetStream:
         try:
             for account in accounts:
                 if account.name == SYSTEM_ACCOUNT:
+                    self.system_account = account
                     self.api.refuse(account)
                 else:
                     await self.enable(account)

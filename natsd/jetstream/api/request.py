@@ -3,6 +3,7 @@
 Source: reference §6.1.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -27,6 +28,11 @@ class Request(Generic[B]):
     subject: str
     arguments: tuple[str, ...]
     body: B
+
+    @property
+    def client(self) -> Mapping[str, object]:
+        """Who asks, as advisories tell it."""
+        return {"acc": self.account.name}
 
     @property
     def stream(self) -> str:

@@ -88,14 +88,7 @@ class Consumer:
             name,
             engine_settings(self.config, stream.config),
             store,
-            ConsumerEvents(
-                stream.account.account,
-                stream.config.name,
-                name,
-                domain=jetstream.options.domain,
-                clock=self._scheduler.now_ns,
-                random_bytes=self._random_bytes,
-            ),
+            ConsumerEvents(jetstream.events, stream.account.account, stream.config.name, name),
         )
         self._subscriptions: list[Subscription] = []
         self.is_bound = False  # push: somebody listens

@@ -8,6 +8,7 @@ import pytest
 
 from natsd.accounts import Account
 from natsd.core.reactor import Reactor
+from natsd.jetstream.advisories import Events
 from natsd.jetstream.consumer.events import ConsumerEvents
 from tests.waiting import Eventually
 
@@ -28,9 +29,8 @@ async def account() -> AsyncIterator[Account]:
 def events_of(
     account: Account, random_bytes: Callable[[int], bytes], domain: str = ""
 ) -> ConsumerEvents:
-    return ConsumerEvents(
-        account, "S", "C", domain=domain, clock=lambda: 1_500_000_000, random_bytes=random_bytes
-    )
+    events = Events(domain=domain, clock=lambda: 1_500_000_000, random_bytes=random_bytes)
+    return ConsumerEvents(events, account, "S", "C")
 
 
 async def test_an_ack_that_was_chosen_is_measured(account: Account, eventually: Eventually) -> None:
