@@ -70,7 +70,6 @@ _UNLIMITED: Final = (
 _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 
 LATER: Final = (
-    ("allow_msg_counter", ErrorId.JSMessageIncrDisabledErr, ""),
     ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
     ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
     ("allow_msg_schedules", ErrorId.JSMessageSchedulesDisabledErr, ""),
