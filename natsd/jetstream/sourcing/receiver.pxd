@@ -51,6 +51,7 @@ cdef class Receiver(Actor):
     cdef bint is_next(self, Delivery* delivery) except -1
     cdef int store(self, Message* message, Delivery* delivery) except -1
     cdef bytes admit(self, Entry* entry, PublishHeaders* found)
+    cdef bytes count(self, Entry* entry)
     cdef bytes check(self, Entry* entry, PublishHeaders* found)
     cdef int heed(self, Entry* entry, PublishHeaders* found) except -1
     cdef int carry(self, Message* message, uint64_t sequence, Entry* entry) except -1

@@ -34,6 +34,7 @@ from natsd.jetstream.consumer.ack_message cimport Delivery, parse_delivery
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.sourcing.carried_headers cimport carry_headers
 from natsd.jetstream.stream.backlog cimport ROOM
+from natsd.jetstream.stream.counters cimport Counters
 from natsd.jetstream.stream.entry cimport NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Entry
 from natsd.jetstream.stream.headers cimport (
     MESSAGE_ID, ROLLUP, TTL, PublishHeaders, find_publish_headers, header_given,
@@ -178,7 +179,6 @@ cdef class Receiver(Actor):
             or memcmp(
                 delivery.consumer, PyBytes_AS_STRING(self.consumer), delivery.consumer_len
             ) != 0
-            or delivery.deliveries > 1
         ):
             return 1
         if self.is_next(&delivery):
@@ -241,14 +241,28 @@ cdef class Receiver(Actor):
 
     cdef bytes admit(self, Entry* entry, PublishHeaders* found):
         """Stored, or a duplicate; else why not."""
-        cdef bytes refused
+        cdef bytes refused = None
         self.transform(entry)
         found.found = 0
         if entry.headers_len:
             self.heed(entry, found)
-        refused = self.check(entry, found)
-        if refused is None and (self.is_mirror or self.ingest.message_ids.find(entry) == 0):
+        if not self.is_mirror:
+            if self.ingest.message_ids.find(entry):
+                return None
+            if self.ingest.counters is not None:
+                refused = self.count(entry)
+        if refused is None:
+            refused = self.check(entry, found)
+        if refused is None:
             self.ingest.propose(entry)
+        return refused
+
+    cdef bytes count(self, Entry* entry):
+        """A counter's total is added to the one here."""
+        cdef Counters counters = self.ingest.counters
+        cdef bytes refused = counters.count_sourced(entry)
+        if refused is not None and counters.wanted is not None:
+            self.ingest.preconditions.fetch(counters.wanted)
         return refused
 
     cdef int heed(self, Entry* entry, PublishHeaders* found) except -1:

@@ -218,3 +218,20 @@ async def test_a_stream_that_is_full_goes_on_when_there_is_room(api: Api) -> Non
     await api.ok("STREAM.PURGE.S")
     await until_last(api, "S", 4)
     assert await data(api, "S") == [b"2", b"3"]
+
+
+async def test_counters_are_added_up(api: Api) -> None:
+    for name in "OP":
+        await api.create_stream(name, subjects=[f"{name.lower()}.*"], allow_msg_counter=True)
+        await api.publish(f"{name.lower()}.hits", Nats_Incr="+5")
+        await api.publish(f"{name.lower()}.hits", Nats_Incr="+3")
+    sources = [
+        {"name": name, "subject_transforms": [{"src": f"{name.lower()}.*", "dest": "all.$1"}]}
+        for name in "OP"
+    ]
+    await collect(api, *sources, subjects=["all.*"], allow_msg_counter=True)
+    await until_last(api, "S", 4)
+    assert (await api.publish("all.hits", Nats_Incr="+1"))["val"] == "17"
+    last = await message(api, "S", 4)
+    assert data_of(last) == b'{"val":"16"}'
+    assert 'Nats-Counter-Sources: {"O":{"o.hits":"8"},"P":{"p.hits":"8"}}' in headers_of(last)
