@@ -265,6 +265,7 @@ class Link:
             answer.num_pending,
         )
         self._is_placed = True
+        self._sourcing.placed(self)
         self._began_at = self.receiver.sequence
         self._subscription = Subscription(deliver, sid=_SID, sink=self.receiver)
         self._account.sublist.insert(self._subscription)

@@ -54,18 +54,20 @@ class Sourcing:
         self._finding: asyncio.Task[None] | None = None
         self._kept: Positions | None = None
         self._was_read = not stream.is_filed
-        self._has_found = False
+        self._stood_before: set[str] = set()
         self._alarm = Alarm(stream.jetstream.scheduler, self._keep_again)
         self._keeping: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
         self._direct: DirectGets | None = None
-        self._is_open = False
+        self._is_open = self._was_ended = False
 
     # Life
 
     def begin(self) -> None:
         """Fill the stream from now on."""
         self._is_open = True
+        if self.stream.core.log.last_sequence:
+            self._stood_before = {index_name(each) for each in self.stream.config.sources}
         self.configure(self.stream.config)
 
     def configure(self, config: StreamConfig) -> None:
@@ -85,6 +87,11 @@ class Sourcing:
         self._set_direct(config)
         if config.sources and self.stream.is_filed:
             self._alarm.set(self.stream.jetstream.scheduler.now_ns() + KEPT_EVERY_NS)
+
+    async def ended(self) -> None:
+        """Returns once nothing is written any more, after `end`."""
+        async with self._writing:
+            self._was_ended = True
 
     def end(self, *, is_gone: bool = False) -> None:
         """Fill it no more. `is_gone`: the stream goes away."""
@@ -161,7 +168,11 @@ class Sourcing:
             if self._finding is None:
                 self._finding = asyncio.get_running_loop().create_task(self._find())
             await asyncio.shield(self._finding)
-        return self._found.pop(name)
+        return self._found[name]
+
+    def placed(self, link: Link) -> None:
+        """The link's receiver knows from now on."""
+        self._found.pop(index_name(link.origin.source), None)
 
     async def _find(self) -> None:
         try:
@@ -170,19 +181,14 @@ class Sourcing:
             names = [
                 name
                 for name, link in self._links.items()
-                if not (link.is_placed or link.origin.is_mirror)
+                if not (link.is_placed or link.origin.is_mirror or name in self._found)
             ]
             found = await find_positions(self.stream.store, names, self._kept)
-            # Once all that was there at a start is found, what is not is new.
-            is_new = self._has_found or self._kept is not None or self._is_empty()
-            nothing = 0 if is_new else None
-            self._found |= {name: found.get(name, nothing) for name in names}
-            self._has_found = True
+            # Of one that is new nothing has come; of others that may just be forgotten.
+            unknown = self._stood_before if self._kept is None else ()
+            self._found |= {name: found.get(name, None if name in unknown else 0) for name in names}
         finally:
             self._finding = None
-
-    def _is_empty(self) -> bool:
-        return bool(self.stream.core.log.last_sequence == 0)
 
     async def _read(self) -> None:
         if self._was_read:
@@ -208,7 +214,7 @@ class Sourcing:
         """What is known of the sources is on disk, if it is not there already."""
         async with self._writing:
             positions = self._positions()
-            if positions is None or positions == self._kept:
+            if self._was_ended or positions is None or positions == self._kept:
                 return
             core, volume = self.stream.core, self.stream.jetstream.volume
             rollbacks = core.rollbacks
@@ -224,16 +230,18 @@ class Sourcing:
             self._kept = positions
 
     def _positions(self) -> Positions | None:
-        """As of now; None: there are none, or not all are known."""
-        sources = {name: link for name, link in self._links.items() if name != MIRROR}
-        if not sources or not self.stream.is_filed:
+        """As of now; None: there are none, or not all that may be known is."""
+        sequences: dict[str, int] = {}
+        if MIRROR in self._links or not self._links or not self.stream.is_filed:
             return None
-        if not all(link.is_placed for link in sources.values()):
-            return None
-        return Positions(
-            upto=self.stream.core.log.last_sequence,
-            sequences={name: link.receiver.sequence for name, link in sources.items()},
-        )
+        for name, link in self._links.items():
+            if link.is_placed:
+                sequences[name] = link.receiver.sequence
+            elif name not in self._found:
+                return None
+            elif (position := self._found[name]) is not None:
+                sequences[name] = position
+        return Positions(upto=self.stream.core.log.last_sequence, sequences=sequences)
 
 
 def origins_of(config: StreamConfig, target: Target) -> dict[str, Origin]:

@@ -216,6 +216,7 @@ class Stream:
         async with self._changing(self.name):  # no consumer is being made
             for consumer in list(self.consumers.values()):
                 await consumer.abandon()
+        await self.sourcing.ended()
         self.ingest.release_usage()
         self.ingest.close()
         self.core.close()

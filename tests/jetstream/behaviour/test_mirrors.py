@@ -208,7 +208,7 @@ async def test_goes_on_after_a_restart(start_jetstream: StartJetStream, connect:
     assert await messages(api, "M") == await messages(api, "O")
 
 
-@pytest.mark.natsd_only  # nats-server serves its domain's prefix to leaf nodes only
+@pytest.mark.natsd_only  # nats-server does not map what it sends itself
 async def test_a_domains_api(start_jetstream: StartJetStream, connect: Connect) -> None:
     api = Api(await connect(await start_jetstream(domain="hub")))
     delivered = await api.nc.subscribe("elsewhere.M.*")

@@ -235,3 +235,15 @@ async def test_counters_are_added_up(api: Api) -> None:
     last = await message(api, "S", 4)
     assert data_of(last) == b'{"val":"16"}'
     assert 'Nats-Counter-Sources: {"O":{"o.hits":"8"},"P":{"p.hits":"8"}}' in headers_of(last)
+
+
+@pytest.mark.natsd_only  # nats-server begins at the time of the stream's last message
+async def test_one_that_is_added_later_begins_at_the_beginning(api: Api) -> None:
+    await api.create_stream("O", subjects=["o"])
+    await api.fill("o", 2, b"O")
+    await api.create_stream("S", subjects=["s"])
+    await api.fill("s", 2, b"S")
+    await api.ok("STREAM.PURGE.S")
+    await api.update_stream("S", subjects=["s"], sources=[{"name": "O"}])
+    await until_last(api, "S", 4)
+    assert await data(api, "S") == [b"O", b"O"]

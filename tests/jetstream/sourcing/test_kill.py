@@ -1,8 +1,8 @@
 """A mirror and a source through random ends of the server, killed or stopped: the copies are exact.
 
 - The mirror has what the origin has, under the same sequences and times, and nothing else.
-- The source has every message of both origins once, each origin's in its order; and what was
-  published to its own subject and acknowledged.
+- The source has every message of its origins once, each origin's in its order, and what was
+  published to its own subject; one of them is a work queue, which is empty then.
 
 `make torture` does a hundred rounds and more.
 """
@@ -31,7 +31,7 @@ pytestmark = [
 
 ROUNDS = 3
 IN_FLIGHT = 20
-SUBJECTS = ("o.a", "o.b", "p", "s")
+SUBJECTS = ("o.a", "o.b", "p", "w", "s")
 GONE = (Error, OSError, asyncio.CancelledError)
 Stored = tuple[int, str, bytes, str]
 """Sequence, subject, payload, source."""
@@ -47,11 +47,13 @@ async def connect(server: ProcessTarget) -> Client:
 async def create_streams(api: Api) -> None:
     await api.create_stream("O", subjects=["o.*"], storage="file")
     await api.create_stream("P", subjects=["p"], storage="file")
+    await api.create_stream("W", subjects=["w"], storage="file", retention="workqueue")
     await api.create_stream("M", subjects=[], storage="file", mirror={"name": "O"})
     sources: list[Json] = [
         {"name": "O", "filter_subject": "o.a"},
         {"name": "O", "subject_transforms": [{"src": "o.b", "dest": "of.b"}]},
         {"name": "P"},
+        {"name": "W"},
     ]
     await api.create_stream("S", subjects=["s"], storage="file", sources=sources)
 
@@ -107,7 +109,9 @@ async def check(api: Api, acknowledged: set[bytes]) -> None:
     origin, other = await read(api, "O"), await read(api, "P")
     own = [each for each in await read(api, "S") if each[1] == "s"]
     await until_last(api, "M", origin[-1][0])
-    await until_last(api, "S", len(origin) + len(other) + len(own))
+    queued = (await api.stream_state("W"))["last_seq"]
+    await until_last(api, "S", len(origin) + len(other) + len(own) + queued)
+    await api.until_messages("W", 0)
     assert await read(api, "M") == origin
     stored = await read(api, "S")
     assert [each[0] for each in stored] == list(range(1, len(stored) + 1))
@@ -118,6 +122,9 @@ async def check(api: Api, acknowledged: set[bytes]) -> None:
     ):
         expected = [(subject, data, prefix.format(at)) for at, _, data, _ in taken]
         assert [each[1:] for each in stored if each[1] == subject] == expected
+    assert [each[3] for each in stored if each[1] == "w"] == [
+        f"W {sequence} > > w" for sequence in range(1, queued + 1)
+    ]
     assert acknowledged <= {each[2] for each in stored}
 
 

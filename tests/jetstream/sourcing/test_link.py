@@ -20,6 +20,8 @@ from natsd.jetstream.models.stream import (
     StreamSource,
     StreamSourceInfo,
 )
+from natsd.jetstream.models.times import format_time
+from natsd.jetstream.sourcing.positions import POSITIONS_FILE
 from natsd.jetstream.stream.stream import Stream
 from tests.jetstream.clock import Clock
 from tests.jetstream.serving import ACCOUNT, build, create
@@ -298,6 +300,24 @@ async def test_where_it_was_after_a_restart(tmp_path: Path) -> None:
     async with benched(tmp_path) as bench:
         await bench.asked(1)
         assert start_of(bench.origin.requests[0]) == 42
+
+
+async def test_when_nobody_knows_where_it_was(tmp_path: Path) -> None:
+    """What came, came before the stream's last message: nats-server's guess."""
+    async with benched(tmp_path) as bench:
+        stream = await bench.sourced()
+        await listening(bench, stream)
+        bench.origin.send(41)
+        await stored(stream, 1)
+        await stream.purge()
+        last_ns = stream.store.state().last_time_ns
+        directory = stream.directory
+    (directory / POSITIONS_FILE).unlink()
+    async with benched(tmp_path) as bench:
+        await bench.asked(1)
+        config = bench.origin.requests[0][1]["config"]
+        assert config["deliver_policy"] == "by_start_time"
+        assert config["opt_start_time"] == format_time(last_ns)
 
 
 async def test_nobody_answers(bench: Bench) -> None:
