@@ -26,7 +26,7 @@ is done about what comes.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.subscription cimport Message, Subscription
@@ -35,7 +35,7 @@ from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.sourcing.carried_headers cimport carry_headers
 from natsd.jetstream.stream.backlog cimport ROOM
 from natsd.jetstream.stream.counters cimport Counters
-from natsd.jetstream.stream.entry cimport NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Entry
+from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT, Entry
 from natsd.jetstream.stream.headers cimport (
     MESSAGE_ID, ROLLUP, TTL, PublishHeaders, find_publish_headers, header_given,
 )
@@ -206,14 +206,11 @@ cdef class Receiver(Actor):
         cdef PublishHeaders found
         cdef Entry entry
         cdef bytes refused
+        memset(&entry, 0, sizeof(Entry))
         entry.subject = message.subject
         entry.subject_len = message.subject_len
         entry.data = message.data + message.header_len
         entry.data_len = message.data_len - message.header_len
-        entry.message_id_len = 0
-        entry.expires_ns = 0
-        entry.rollup = NO_ROLLUP
-        entry.is_skipped = False
         self.carry(message, delivery.sequence, &entry)
         try:
             if self.is_mirror:
