@@ -221,6 +221,10 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
 
 PROVEN_ELSEWHERE = {
     ErrorId.JSStreamMirrorNotUpdatableErr: "stream/test_source_config.py: a mirror is promoted",
+    ErrorId.JSMirrorConsumerSetupFailedErrF: "sourcing/test_link.py: an answer of no use",
+    ErrorId.JSSourceConsumerSetupFailedErrF: "sourcing/test_link.py: an answer of no use",
+    ErrorId.JSMirrorConsumerRequiresAckFCErr: "sourcing/test_link.py: not such a consumer",
+    ErrorId.JSSourceConsumerRequiresAckFCErr: "sourcing/test_link.py: not such a consumer",
     ErrorId.JSNotEnabledForAccountErr: "api/test_router.py: the system account",
     ErrorId.JSStreamGeneralErrorF: "api/test_router.py: a handler that fails",
     ErrorId.JSInsufficientResourcesErr: "stream/test_publish.py: the server has no room",
@@ -240,8 +244,6 @@ PROVEN_ELSEWHERE = {
 }
 
 NOT_RAISED: dict[str, str] = {
-    "mirrors and sources: the next issue": """
-        JSMirrorConsumerRequiresAckFCErr JSSourceConsumerRequiresAckFCErr""",
     "batches, schedules: the next issue": """
         JSMessageSchedules* JSAtomicPublish* JSBatchPublish*
         JSStreamWrongLastSequenceConstantErr""",

@@ -37,6 +37,7 @@ from natsd.jetstream.models.stream import (
     StreamConfig,
     StreamInfo,
 )
+from natsd.jetstream.sourcing.sourcing import Sourcing
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.duplicates_file import leave_duplicates, take_duplicates
@@ -87,11 +88,14 @@ class Stream:
         self.consumers: dict[str, Consumer] = {}
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         settings = ingest_settings(config, jetstream.options)
-        self.ingest = Ingest(self.core, settings, account.tiers.of(config.num_replicas).usage)
+        self.ingest: Ingest = Ingest(
+            self.core, settings, account.tiers.of(config.num_replicas).usage
+        )
         self._expiry = Expiry(jetstream.scheduler, store, config.name, self._mark_expired)
         self.ingest.expiring = self._expiry.note
         self.ingest.failing = self._commit_failed
         self._direct = DirectGets(self)
+        self.sourcing = Sourcing(self)
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
 
@@ -159,7 +163,8 @@ class Stream:
             self._direct.open()
         self.ingest.resume()
 
-    def _end(self) -> None:
+    def _end(self, *, is_gone: bool = False) -> None:
+        self.sourcing.end(is_gone=is_gone)
         self.ingest.pause()
         self._subscribe(())
         self._direct.close()
@@ -184,6 +189,7 @@ class Stream:
             await self.store.synced()
         for _ in range(TURNS_TO_TELL):  # publishers and consumers
             await asyncio.sleep(0)
+        await self.sourcing.keep()
         for consumer in list(self.consumers.values()):
             await consumer.close()
         duplicates = self._duplicates_to_leave()
@@ -214,10 +220,11 @@ class Stream:
 
     async def destroy(self) -> None:
         """Its consumers, messages and files are gone; its account has marked it deleted."""
-        self._end()
+        self._end(is_gone=True)
         async with self._changing(self.name):  # no consumer is being made
             for consumer in list(self.consumers.values()):
                 await consumer.abandon()
+        await self.sourcing.ended()
         self.ingest.release_usage()
         self.ingest.close()
         self.core.close()
@@ -234,6 +241,7 @@ class Stream:
             asset = StreamAsset(config=config, created=self.created_ns)
             await volume.read(write_asset, volume.disk, self.directory, asset)
         before, self.config = self.config, config
+        self.sourcing.configure(config)
         self._subscribe(config.subjects)
         self.ingest.configure(ingest_settings(config, self.jetstream.options))
         self.store.update_limits(store_limits(config), self.jetstream.scheduler.now_ns())
@@ -260,6 +268,7 @@ class Stream:
             raise api_error(ErrorId.JSStreamPurgeFailedF, err="stream purge not permitted")
         if sequence and keep:
             raise api_error(ErrorId.JSBadRequestErr)
+        await self.sourcing.keep()
         is_whole = filter_subject in ("", EVERYTHING)
         last = self.core.log.last_sequence
         try:
@@ -310,6 +319,7 @@ class Stream:
             raise api_error(ErrorId.JSStreamSealedErr)
         if self.config.deny_delete:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err="message delete not permitted")
+        await self.sourcing.keep()
         remove = self.store.erase if erase else self.store.delete
         log = self.core.log
         is_within = log.first_sequence <= sequence <= log.last_sequence
