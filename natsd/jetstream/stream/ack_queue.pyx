@@ -135,6 +135,25 @@ cdef class AckQueue:
         self.take(kept)
         return 0
 
+    cdef int fail_held(self, uint64_t value, const char* text, size_t text_len) except -1:
+        cdef AckQueue kept = AckQueue()
+        cdef Answer answer
+        while self.peek(&answer):
+            if answer.is_held and answer.value == value:
+                kept.push(
+                    TEXT, answer.wait, 0, answer.reply, answer.reply_len, text, text_len
+                )
+            else:
+                kept.push(
+                    answer.kind, answer.wait, answer.value, answer.reply, answer.reply_len,
+                    answer.text, answer.text_len,
+                )
+                if answer.is_held:
+                    kept.hold_last()
+            self.pop()
+        self.take(kept)
+        return 0
+
     cdef int take(self, AckQueue other) except -1:
         """What the other one has, instead of what is here."""
         self.buffer, other.buffer = other.buffer, self.buffer
