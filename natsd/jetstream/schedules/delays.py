@@ -81,12 +81,13 @@ class Delays:
         self._alarm = Alarm(core.scheduler, self._due)
         self._waiting: dict[int, Entry] = {}
         self._heap: list[Entry] = []
-        self._unsaved: deque[Entry] = deque()
+        self._unsaved: deque[tuple[Entry, bytes]] = deque()  # with their message ids
         self._gone: set[int] = set()  # numbers of entries that could not be removed yet
         self._known_ids: dict[bytes, tuple[int, int]] = {}
         self._counted_bytes = 0
         self._work: asyncio.Task[None] | None = None
         self._is_open = False
+        self._is_said = False
         store.set_durability_listener(self)
         self._count()
 
@@ -95,16 +96,28 @@ class Delays:
 
     # Life
 
-    async def prepare(self) -> None:
-        """No sequence that an entry was given is given again. Raises StoreError."""
+    async def prepare(self, since_ns: int) -> None:
+        """No sequence that an entry was given is given again, and the message ids of those that came
+        after `since_ns` are known. Raises StoreError."""
         try:
             last = await self._store.load_last(">")
         except MessageNotFound:
             return
+        await self._find_ids(await self._store.sequence_at(since_ns + 1))
         behind = self._sequence_of(last.headers) - self._core.log.last_sequence
         if behind > 0:
             self._core.store.skip(behind)
             await self._core.store.synced()
+
+    async def _find_ids(self, number: int) -> None:
+        while batch := await self._store.read_batch(number, FOUND_PER_SLICE, FOUND_BYTES_MAX):
+            for message in batch:
+                message_id = header_value(message.headers or b"", MESSAGE_ID)
+                if message_id:
+                    sequence = self._sequence_of(message.headers)
+                    self._known_ids[message_id] = (sequence, message.time_ns)
+            number = batch[-1].sequence + 1
+            await asyncio.sleep(0)
 
     def begin(self) -> None:
         """Find the entries, and publish those that are due."""
@@ -157,7 +170,7 @@ class Delays:
         if self._is_memory:
             self._push(entry)
             return False
-        self._unsaved.append(entry)
+        self._unsaved.append((entry, header_value(headers, MESSAGE_ID) or b""))
         return True
 
     def find_id(self, message_id: bytes, since_ns: int) -> int:
@@ -167,11 +180,7 @@ class Delays:
 
     def roll_back(self, durable: int) -> None:
         """The stream took back all sequences above."""
-        late = []
-        for sequence in reversed(self._waiting):
-            if sequence <= durable:
-                break
-            late.append(sequence)
+        late = [sequence for sequence in self._waiting if sequence > durable]
         self._gone.update(self._waiting.pop(sequence).number for sequence in late)
         if late:
             self._wake(self._core.scheduler.now_ns() + RETRY_NS)
@@ -180,8 +189,8 @@ class Delays:
 
     def durable(self, number: int) -> None:
         """All entries up to there are on disk."""
-        while self._unsaved and self._unsaved[0].number <= number:
-            entry = self._unsaved.popleft()
+        while self._unsaved and self._unsaved[0][0].number <= number:
+            entry, _ = self._unsaved.popleft()
             if self._waiting.get(entry.sequence) is entry:
                 self._push(entry)
             self._ingest.release_answer(entry.sequence)
@@ -189,9 +198,10 @@ class Delays:
     def failed(self, error: StoreError) -> None:
         """Entries that were not on disk are no more."""
         last = self._store.log.last_sequence
-        while self._unsaved and self._unsaved[-1].number > last:
-            entry = self._unsaved.pop()
+        while self._unsaved and self._unsaved[-1][0].number > last:
+            entry, message_id = self._unsaved.pop()
             self._waiting.pop(entry.sequence, None)
+            self._ingest.message_ids.forget(message_id)
             self._ingest.fail_answer(entry.sequence, error)
         self._count()
 
@@ -288,6 +298,7 @@ class Delays:
             await self._settle(due, copies)
         finally:
             self._core.hide_from(0)
+        self._is_said = self._is_said and error is not None
         return error is None
 
     async def _load(self, entry: Entry) -> StoredMessage | None:
@@ -306,17 +317,20 @@ class Delays:
             message.subject.encode("utf-8", "surrogateescape"),
             without_headers(message.headers or b"", _DELAY),
             message.data,
+            is_mapped=True,
         )
         if sequence == 0:
             raise OwnMessageRefused(b"the stream takes nothing now")
+        del self._waiting[entry.sequence]
         return sequence
 
     async def _settle(self, due: list[Entry], copies: list[tuple[Entry, int]]) -> None:
         """What has a durable copy waits no more. Raises StoreError."""
         durable = self._core.store.durable_sequence
         done = [entry for entry, sequence in copies if sequence <= durable]
-        for entry in done:
-            self._waiting.pop(entry.sequence, None)
+        for entry, sequence in copies:
+            if sequence > durable:  # it was taken back
+                self._waiting[entry.sequence] = entry
         for entry in due:
             if self._waiting.get(entry.sequence) is entry:
                 if self._store.log.has(entry.number):
@@ -327,7 +341,10 @@ class Delays:
             await self._remove(entry.number for entry in done)
 
     def _say(self, error: Exception) -> None:
-        _logger.warning("JetStream: stream %s: delayed messages wait: %s", self._core.name, error)
+        if not self._is_said:
+            self._is_said = True
+            text = "JetStream: stream %s: delayed messages wait: %s"
+            _logger.warning(text, self._core.name, error)
 
     # The start
 
@@ -361,9 +378,6 @@ class Delays:
         entry = Entry(at_ns, sequence, message.sequence)
         self._waiting[sequence] = entry
         self._heap.append(entry)
-        message_id = header_value(headers, MESSAGE_ID)
-        if message_id:
-            self._known_ids[message_id] = (sequence, message.time_ns)
 
     async def _drop_published(self) -> None:
         """A crash may have come between a copy and the end of its entry."""

@@ -46,7 +46,8 @@ class ScheduledMessages:
         volume = stream.jetstream.volume
         store = await open_delayed_store(stream.account, stream.config)
         delays = Delays(stream.core, stream.ingest, store, stream.account.usage)
-        await delays.prepare()
+        now_ns = stream.jetstream.scheduler.now_ns()
+        await delays.prepare(now_ns - stream.config.duplicate_window)
         known = KnownSchedules()
         if stream.is_filed:
             try:

@@ -65,6 +65,7 @@ class Schedule:
     sequence: int
     at_ns: int  # what it is to fire for
     due_ns: int = 0  # when it is looked at next; 0: it is being fired
+    is_said: bool = False  # that it has to wait
     is_doubtful: bool = False  # whether it has fired at that time already
 
 
@@ -269,12 +270,11 @@ class Schedules:
         self._fired.append(_Fired(schedule, sequence, next_ns))
 
     def _later(self, schedule: Schedule, error: Exception) -> None:
-        _logger.warning(
-            "JetStream: stream %s: the schedule %s waits: %s",
-            self._core.name,
-            schedule.subject.decode("utf-8", "replace"),
-            error,
-        )
+        if not schedule.is_said:
+            schedule.is_said = True
+            name = schedule.subject.decode("utf-8", "replace")
+            text = "JetStream: stream %s: the schedule %s waits: %s"
+            _logger.warning(text, self._core.name, name, error)
         self._push(self._core.scheduler.now_ns() + RETRY_NS, schedule)
 
     async def _message_of(self, schedule: Schedule) -> StoredMessage | None:

@@ -111,6 +111,8 @@ cdef class AckQueue:
             if head.is_held and head.value == value:
                 head.is_held = False
                 return 1
+            if head.wait > value:       # they wait for what came later
+                return 0
             at += padded(sizeof(AnswerHead) + head.reply_len + head.text_len)
         return 0
 

@@ -74,6 +74,7 @@ cdef class Ingest(Actor):
     cdef bytes check_delayed(self, Entry* entry)
     cdef bytes check_own(self, Entry* entry, PublishHeaders* headers)
     cdef int schedule(self, Entry* entry) except -1
+    cdef int delay(self, Entry* entry) except -1
     cdef int purge_schedule(self, uint64_t sequence, bytes subject) except -1
     cdef bytes check_batch(self, Entry* entry, object error_id)
     cdef bint is_too_large(self, Entry* entry) noexcept

@@ -74,6 +74,7 @@ cdef enum:
     ACKS_PER_SLICE = 512
     BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
     TAIL_BYTES = 64             # of an ack, behind its prefix
+    MARK_ROOM = 40              # of a Nats-Delayed header, without the stream's name
 
 TOO_LARGE = "message too large"
 
@@ -342,6 +343,11 @@ cdef class Ingest(Actor):
     cdef bytes check_delayed(self, Entry* entry):
         """A message that waits takes room elsewhere, and replaces nothing before its time."""
         cdef bytes refused = self.check_account(entry)
+        cdef Py_ssize_t size = entry.headers_len + MARK_ROOM + len(self.prefix)
+        if size > HEADERS_MAX:      # with the line that its copy gets
+            return self.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
+        if 0 <= self.max_msg_size < size + entry.data_len:
+            return self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
         entry.is_skipped = True
         entry.rollup = NO_ROLLUP
         entry.expires_ns = 0
@@ -440,7 +446,9 @@ cdef class Ingest(Actor):
         cdef uint64_t previous = 0
         assert entry.sequence == self.log.edges.last + 1
         self.is_rolling = False
-        if entry.is_skipped:
+        if entry.scheduling & IS_DELAYED:
+            self.delay(entry)
+        elif entry.is_skipped:
             self.log.skip_raw(1)
         else:
             if self.republisher is not None:
@@ -469,16 +477,24 @@ cdef class Ingest(Actor):
         """What the entry, which was appended, is besides a message."""
         cdef bytes subject = entry.subject[:entry.subject_len]
         cdef bytes headers = entry.headers[:entry.headers_len]
-        if entry.scheduling & IS_DELAYED:
-            self.is_rolling = self.delays.take(      # its answer waits until it is on disk
-                entry.sequence, subject, headers, entry.data[:entry.data_len], entry.time_ns
-            )
-            return 0
         if entry.scheduling & IS_SCHEDULE and not entry.is_skipped:
             self.schedules.note(entry.sequence, subject, headers, entry.time_ns)
             self.is_scheduling = True
         if entry.scheduling & ENDS_SCHEDULE:
             self.purge_schedule(entry.sequence, header_value(headers, SCHEDULER_NAME))
+        return 0
+
+    cdef int delay(self, Entry* entry) except -1:
+        """It is kept elsewhere, and answered when it is on disk there."""
+        self.is_rolling = self.delays.take(
+            entry.sequence, entry.subject[:entry.subject_len],
+            entry.headers[:entry.headers_len], entry.data[:entry.data_len], entry.time_ns,
+        )
+        try:
+            self.log.skip_raw(1)
+        except StoreError:
+            self.delays.roll_back(self.log.edges.last)
+            raise
         return 0
 
     cdef int purge_schedule(self, uint64_t sequence, bytes subject) except -1:
@@ -495,10 +511,12 @@ cdef class Ingest(Actor):
         return 0
 
     def store_own(
-        self, bytes subject not None, bytes headers not None, bytes data not None
+        self, bytes subject not None, bytes headers not None, bytes data not None, *,
+        bint is_mapped=False,
     ) -> int:
         """Store a message of the stream's own making: its limits hold, but what headers demand
-        of a publisher was settled before. The sequence it gets; 0: nothing is taken now. Raises
+        of a publisher was settled before. `is_mapped`: the subject is what the stream's
+        transform made of another. The sequence it gets; 0: nothing is taken now. Raises
         OwnMessageRefused, StoreError."""
         cdef Entry entry
         cdef PublishHeaders found
@@ -510,7 +528,7 @@ cdef class Ingest(Actor):
         entry.subject, entry.subject_len = subject, len(subject)
         entry.headers, entry.headers_len = headers, len(headers)
         entry.data, entry.data_len = data, len(data)
-        if self.transform is not None:
+        if self.transform is not None and not is_mapped:
             self.transform.apply(
                 entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
             )
