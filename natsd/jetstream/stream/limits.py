@@ -54,6 +54,7 @@ def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSe
         allows_lifetimes=config.allow_msg_ttl,
         allows_schedules=config.allow_msg_schedules,
         subjects=tuple(config.subjects),
+        counts=config.allow_msg_counter,
         duplicate_window_ns=config.duplicate_window,
         subject_transform=_mapping(config.subject_transform),
         republish=None

@@ -4,6 +4,7 @@ from natsd.jetstream.scheduler import Actor
 from natsd.jetstream.schedules.delays import Delays
 from natsd.jetstream.schedules.schedules import Schedules
 from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.counters import Counters
 from natsd.jetstream.stream.message_ids import MessageIds
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.usage import Usage
@@ -13,6 +14,7 @@ class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
     message_ids: MessageIds
+    counters: Counters | None
     expiring: Callable[[int], None] | None
     schedules: Schedules | None
     delays: Delays | None

@@ -45,6 +45,7 @@ class IngestSettings:
     allows_lifetimes: bool = False  # allow_msg_ttl
     allows_schedules: bool = False  # allow_msg_schedules
     subjects: tuple[str, ...] = ()
+    counts: bool = False  # allow_msg_counter
     duplicate_window_ns: int = 0
     subject_transform: Mapping | None = None
     republish: RepublishSettings | None = None
