@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.accounts.internal_client import INBOX_PREFIX
 from natsd.core.subscription import Sink, Subscription
+from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.changes import check_update, with_required_level
@@ -93,14 +94,7 @@ class Consumer:
             name,
             engine_settings(self.config, stream.config),
             store,
-            ConsumerEvents(
-                stream.account.account,
-                stream.config.name,
-                name,
-                domain=jetstream.options.domain,
-                clock=self._scheduler.now_ns,
-                random_bytes=self._random_bytes,
-            ),
+            ConsumerEvents(jetstream.events, stream.account.account, stream.config.name, name),
         )
         self._letters: DeadLetters | None = None
         self._keep_letters()
@@ -110,6 +104,7 @@ class Consumer:
         self._used_ns = 0
         self._threshold = Threshold(0)
         self._alarm = Alarm(self._scheduler, self._look_for_use)
+        self._end_of_pause = Alarm(self._scheduler, self._tell_paused)
         self._is_ended = False
         self._changing = asyncio.Lock()
         self._removal: asyncio.Task[None] | None = None
@@ -143,6 +138,7 @@ class Consumer:
         except (StoreError, OSError) as error:
             _logger.error("JetStream: %s is not removed: %s", self, error)
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
+        self._tell_deleted()
 
     async def abandon(self) -> None:
         """It is gone; its stream removes its files."""
@@ -153,6 +149,11 @@ class Consumer:
             await self.store.delete()
         except (StoreError, OSError) as error:
             _logger.error("JetStream: %s: %s", self, error)
+        self._tell_deleted()
+
+    def _tell_deleted(self) -> None:
+        stream = self.stream
+        consumer_deleted(stream.account, stream.config.name, self.name)
 
     async def close(self) -> None:
         """All that it knows is on disk."""
@@ -167,6 +168,7 @@ class Consumer:
     def _end(self, status: str) -> None:
         self._is_ended = True
         self._alarm.cancel()
+        self._end_of_pause.cancel()
         self._unwatch()
         for subscription in self._subscriptions:
             self._sublist.remove(subscription)
@@ -246,6 +248,7 @@ class Consumer:
         self._keep_letters()
         if before.pause_until != config.pause_until:
             self._pause_until(config.pause_until)
+            self._tell_paused(self._scheduler.now_ns())
         self._watch()
         if (before.inactive_threshold, before.durable_name) != (
             config.inactive_threshold,
@@ -267,8 +270,18 @@ class Consumer:
     def _pause_until(self, until_ns: int) -> None:
         if until_ns > self._scheduler.now_ns():
             self.engine.pause(until_ns)
+            self._end_of_pause.set(until_ns)
         else:
             self.engine.resume()
+            self._end_of_pause.cancel()
+
+    def _tell_paused(self, now_ns: int) -> None:
+        """The pause has begun, changed or ended."""
+        stream, until_ns = self.stream, self.config.pause_until
+        is_paused = until_ns > now_ns
+        consumer_paused(
+            stream.account, stream.config.name, self.name, until_ns, is_paused=is_paused
+        )
 
     # Interest in the deliver subject, and disuse
 

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from natsd.jetstream.advisories import consumer_created
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.admission import (
@@ -146,6 +147,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     consumer.begin(new.start)
     await consumer.counted()
     consumer.begin_watching()
+    consumer_created(stream.account, stream.config.name, new.name)
     return consumer
 
 

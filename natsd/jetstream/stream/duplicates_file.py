@@ -20,7 +20,7 @@ MAGIC: Final = b"NATSDIDS"
 
 
 def leave_duplicates(disk: Disk, directory: Path, encoded: bytes) -> None:
-    """Keep `Ingest.encode_duplicates` for the next start; on disk on return."""
+    """Keep `MessageIds.encode` for the next start; on disk on return."""
     replace_doubled(disk, directory / DUPLICATES_FILE, MAGIC, encoded)
 
 

@@ -140,10 +140,10 @@ class Stream:
             left = await volume.read(take_duplicates, volume.disk, self.directory)
             if left is not None:
                 try:
-                    self.ingest.restore_duplicates(left, now_ns)
+                    self.ingest.message_ids.restore(left, now_ns)
                 except DamagedEncoding as error:
                     _logger.warning("JetStream: stream %s: %s", self.name, error)
-        await self.ingest.rebuild_duplicates(now_ns)
+        await self.ingest.message_ids.rebuild(now_ns)
 
     def begin(self) -> None:
         """Receive messages and requests; what all consumers that there are have acknowledged goes,
@@ -202,8 +202,8 @@ class Stream:
     def _duplicates_to_leave(self) -> bytes:
         """The ids are not encrypted: none where messages are."""
         is_open = self.is_filed and self.jetstream.keys.key is None
-        if is_open and 0 < self.ingest.num_message_ids <= DUPLICATES_LEFT_MAX:
-            return self.ingest.encode_duplicates()
+        if is_open and 0 < len(self.ingest.message_ids) <= DUPLICATES_LEFT_MAX:
+            return self.ingest.message_ids.encode()
         return b""
 
     async def destroy(self) -> None:
