@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 from natsd.core.outlet cimport Outlet
 from natsd.jetstream.consumer.backlog cimport Backlog
 from natsd.jetstream.consumer.confirmations cimport Confirmations
+from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.jetstream.consumer.outgoing cimport Outgoing
 from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.consumer.replay cimport Replay
@@ -33,6 +34,7 @@ cdef class ConsumerEngine(Intake):
     cdef Outlet outlet
 
     cdef Backlog backlog
+    cdef KeyedBacklog keyed     # the same, where messages have keys; else None
     cdef Confirmations confirmations
     cdef Outgoing outgoing
     cdef Redelivery redelivery

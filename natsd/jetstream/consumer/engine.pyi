@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from natsd.jetstream.consumer.settings import EngineEvents, EngineSettings
+from natsd.jetstream.consumer.settings import DeadLetterBox, EngineEvents, EngineSettings
 from natsd.jetstream.consumer.sinks import Intake
 from natsd.jetstream.stream.core import StreamCore
 from natsd.store.consumer_state import SequencePair
@@ -28,6 +28,10 @@ class ConsumerEngine(Intake):
 
         Raises ValueError if what never changes would change.
         """
+
+    def keep_letters(self, letters: DeadLetterBox | None) -> None:
+        """`letters` copies what is dead from now on; None: nobody does, and what was owed is let
+        go of as if nobody ever had."""
 
     def start(
         self,
@@ -62,6 +66,16 @@ class ConsumerEngine(Intake):
 
     def check_requests(self) -> None:
         """Drop requests that are over, or whose inbox nobody listens to."""
+
+    def is_owed(self, sequence: int) -> bool:
+        """It is a dead letter that has not been settled."""
+
+    def num_deliveries(self, sequence: int) -> int: ...
+    def settle_letter(self, sequence: int) -> None:
+        """Its copy is on disk: it is pending no more."""
+
+    def lose_letter(self, sequence: int) -> None:
+        """It is gone, or cannot be read."""
 
     @property
     def next_sequence(self) -> int: ...

@@ -39,6 +39,7 @@ from natsd.core.match_result cimport MatchResult
 from natsd.jetstream.consumer.acks cimport Acks
 from natsd.jetstream.consumer.backlog cimport Backlog
 from natsd.jetstream.consumer.confirmations cimport Confirmations
+from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.jetstream.consumer.outgoing cimport Outgoing
 from natsd.jetstream.consumer.priority_groups cimport PINNED_CLIENT, PriorityGroups
 from natsd.jetstream.consumer.pull cimport PullRequests
@@ -94,7 +95,10 @@ cdef class ConsumerEngine(Intake):
         self.acks = Acks(
             self.tracker, self.redelivery, core.scheduler, self.confirmations, events
         )
-        self.backlog = Backlog(self.log)
+        self.backlog = self.keyed = self._keyed_backlog(settings)
+        if self.keyed is None:
+            self.backlog = Backlog(self.log)
+        self.redelivery.follow(self.keyed, None)
         self.outgoing = Outgoing()
         self.requests = PullRequests(core.outlet)
         self.push = PushSubject(core.outlet)
@@ -108,9 +112,10 @@ cdef class ConsumerEngine(Intake):
         cdef object before = self.settings
         if (
             settings.stream != before.stream or settings.ack_policy != before.ack_policy
+            or settings.key_token != before.key_token
             or (settings.deliver_subject is None) is self.is_push
         ):
-            raise ValueError("a consumer's stream, ack policy and kind never change")
+            raise ValueError("a consumer's stream, ack policy, key and kind never change")
         self._take(settings)
         if settings.filters != before.filters and not self.is_stopped:
             self.core.change_filters(self, self._filters())
@@ -135,9 +140,26 @@ cdef class ConsumerEngine(Intake):
         if before is None or settings.filters != before.filters:
             self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
 
+    def _keyed_backlog(self, settings) -> KeyedBacklog | None:
+        cdef KeyedBacklog keyed
+        if not settings.key_token:
+            return None
+        keyed = KeyedBacklog(self.log)
+        keyed.set_key(self.tracker, settings.key_token, settings.key_look_ahead)
+        return keyed
+
+    def keep_letters(self, letters) -> None:
+        """`letters` copies what is dead from now on; None: nobody does."""
+        if letters is None:
+            self.acks.give_up_letters()
+        else:
+            self.redelivery.follow(self.keyed, letters)
+        self.wake()
+
     def _filters(self) -> tuple:
-        """With a start list and none, what comes to all: who has no filter hears of no removals."""
-        if self.settings.filters or not self.backlog.start_count:
+        """With a start list or a key and none, what comes to all: who has no filter hears of no
+        removals."""
+        if self.settings.filters or not (self.backlog.start_count or self.keyed is not None):
             return self.settings.filters
         return ("*", "*.>")
 
@@ -147,6 +169,8 @@ cdef class ConsumerEngine(Intake):
             self.core.remove_reader(self, is_gone=False)
         self.backlog.begin(next_sequence, resume, last_per_subject)
         self.redelivery.restore()
+        if self.tracker.terminated and self.redelivery.letters is None:
+            self.acks.give_up_letters()
         self.is_stopped = False
         self.replay.begin(self.settings.replay_original, self.core.visible)
         self.acks.lost_from = self.acks.seen_gone = 0
@@ -226,9 +250,7 @@ cdef class ConsumerEngine(Intake):
         if sequence > self.tracker.floor_stream:
             if self.tracker.ack_policy != POLICY_EXPLICIT:
                 return True
-            if sequence >= self.backlog.next or self.tracker.find(sequence) >= 0:
-                return True
-            if self.backlog.place_of_start(sequence) >= 0:
+            if self.backlog.is_unread(sequence) or self.tracker.find(sequence) >= 0:
                 return True
         return len(self.tracker.redelivered) > 0 and sequence in self.tracker.redelivered
 
@@ -277,7 +299,11 @@ cdef class ConsumerEngine(Intake):
         more = self.redelivery.collect(now_ns, EXPIRED_PER_SLICE) or more
         more = self.acks.lose_front(self.log, LOST_PER_SLICE) or more
         self.serve_deadlines(now_ns)
+        if self.keyed is not None:
+            self.keyed.free_keys(self.confirmations.durable_changes())
         more = self.deliver_some(now_ns) or more
+        if self.keyed is not None and self.keyed.awaited:
+            more = self.confirmations.want(self.keyed.awaited) or more
         more = more or self.acks.released_head < self.acks.released_tail
         self.keep_time(now_ns)
         return more or len(self.postponed) > 0
@@ -307,7 +333,7 @@ cdef class ConsumerEngine(Intake):
         return self.confirmations.serve(CONFIRMED_PER_SLICE) or len(self.requests.answers) > 0
 
     cdef uint64_t last_read(self) noexcept:
-        if self.backlog.start_count:
+        if self.backlog.start_count or self.keyed is not None:
             return self.tracker.delivered_stream
         return self.backlog.next - 1
 
@@ -505,6 +531,8 @@ cdef class ConsumerEngine(Intake):
         """Somebody took it: it is delivered."""
         cdef uint64_t sequence = view.sequence
         cdef Py_ssize_t wire_size
+        if self.keyed is not None and count == 1:
+            self.keyed.hold_below(sequence)
         self.tracker.update_delivered(
             self.tracker.delivered_consumer + 1, sequence, count, now_ns
         )
@@ -592,11 +620,33 @@ cdef class ConsumerEngine(Intake):
         return SequencePair(self.tracker.delivered_consumer, self.tracker.delivered_stream)
 
     def ack_floor(self) -> SequencePair:
+        self.tracker.settle_floor()
         return SequencePair(self.tracker.floor_consumer, self.tracker.floor_stream)
 
     def is_needed(self, uint64_t sequence) -> bool:
         """`Reader.needs`."""
         return self.needs(sequence)
+
+    # Dead letters: what who copies them asks
+
+    def is_owed(self, uint64_t sequence) -> bool:
+        """It is a dead letter that has not been settled."""
+        return self.redelivery.is_parked(sequence)
+
+    def num_deliveries(self, uint64_t sequence) -> int:
+        return self.acks.deliveries(sequence)
+
+    def settle_letter(self, uint64_t sequence) -> None:
+        """Its copy is on disk: it is pending no more."""
+        if not self.is_stopped and self.redelivery.is_parked(sequence):
+            self.acks.settle(sequence)
+            self.wake()
+
+    def lose_letter(self, uint64_t sequence) -> None:
+        """It is gone, or cannot be read."""
+        if not self.is_stopped:
+            self.acks.lose(sequence)
+            self.wake()
 
     @property
     def next_sequence(self) -> int:

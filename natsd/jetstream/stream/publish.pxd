@@ -6,6 +6,7 @@ from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport AckQueue, Answer, AnswerKind
 from natsd.jetstream.stream.backlog cimport Backlog
 from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.counters cimport Counters
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport PublishHeaders
 from natsd.jetstream.stream.message_ids cimport MessageIds
@@ -30,6 +31,7 @@ cdef class Ingest(Actor):
     cdef bint is_sealed
     cdef int64_t max_msg_size           # -1: no limit
     cdef Preconditions preconditions
+    cdef readonly Counters counters     # None: the stream has none
     cdef SubjectTransform transform     # None: subjects stay as they are
     cdef Republisher republisher        # None: nothing is republished
     cdef bytes prefix                   # of every ack
@@ -64,6 +66,7 @@ cdef class Ingest(Actor):
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len,
         uint64_t* original,
     )
+    cdef bytes check_counted(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_batch(self, Entry* entry, object error_id)
     cdef bint is_too_large(self, Entry* entry) noexcept

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 from natsd.jetstream.scheduler import Actor
 from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.counters import Counters
 from natsd.jetstream.stream.message_ids import MessageIds
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.usage import Usage
@@ -10,6 +11,7 @@ class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
     message_ids: MessageIds
+    counters: Counters | None
     expiring: Callable[[int], None] | None
 
     def __init__(self, stream: StreamCore, settings: IngestSettings, usage: Usage) -> None: ...
