@@ -125,7 +125,7 @@ ROUTES: Final = (
     Route("CONSUMER.INFO.*.*", NoBody, consumers.info, EMPTY, INFO),
     Route("CONSUMER.DELETE.*.*", NoBody, consumers.delete, EMPTY),
     Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE),
-    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, later.consumer_unpin),
+    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, consumers.unpin),
     Route("CONSUMER.RESET.*.*", ConsumerResetRequest, later.consumer_reset),
     Route("CONSUMER.LEADER.STEPDOWN.*.*", LeaderStepDownRequest, later.consumer_stepdown, ANY),
     # served by streams and consumers: pull requests and direct gets
