@@ -729,6 +729,8 @@ cdef class Ingest(Actor):
         if self.delays is not None:
             self.delays.roll_back(durable)
         self.stream.scheduler.submit(self)
+        if self.failing is not None:
+            self.failing(error)
 
     # Answers of messages that wait elsewhere
 
@@ -742,8 +744,6 @@ cdef class Ingest(Actor):
         cdef bytes text = refusal(self.settings.name, store_error(error))
         self.acks.fail_held(sequence, PyBytes_AS_STRING(text), len(text))
         self.stream.scheduler.submit(self)
-        if self.failing is not None:
-            self.failing(error)
 
     @property
     def num_unanswered(self) -> int:
