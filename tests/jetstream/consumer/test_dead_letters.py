@@ -136,6 +136,20 @@ async def test_the_last_refusal_is_not_waited_for(served: Served, eventually: Ev
     await eventually(lambda: letters(served))
 
 
+async def test_a_copy_waits_until_the_termination_is_on_disk(
+    served: Served, eventually: Eventually
+) -> None:
+    """Or a crash would have the message delivered again that was copied already."""
+    stream = await dying(served)
+    await served.publish("b")
+    [reply] = await deliver(served, eventually)
+    store = stream.consumer("C").store
+    changes = store.tracker.change_count
+    served.acknowledge(reply, b"+TERM")
+    await eventually(lambda: letters(served))
+    assert store.durable_changes > changes
+
+
 async def test_a_work_queue_keeps_the_message_until_the_copy_is_taken(
     served: Served, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
