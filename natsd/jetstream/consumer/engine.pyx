@@ -48,7 +48,7 @@ from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
 from natsd.jetstream.consumer.waiting_request cimport Request
-from natsd.jetstream.stream.core cimport LIMITS, StreamCore
+from natsd.jetstream.stream.core cimport INTEREST, LIMITS, StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
@@ -73,6 +73,8 @@ cdef enum:
     UNHEARD_NS = 250_000_000    # until a push subject that took nothing is tried again
     FETCH_AGAIN_NS = 1_000_000_000
     LOST_CHECK_NS = 10_000_000
+
+cdef int64_t NEVER = 4_000_000_000_000_000_000      # in about 70 years
 
 CONSUMER_DELETED = "Consumer Deleted"
 SERVER_SHUTDOWN = "Server Shutdown"
@@ -178,6 +180,23 @@ cdef class ConsumerEngine(Intake):
         self._count_first()
         self.wake()
 
+    def begin_anew(
+        self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0
+    ) -> None:
+        """The store was reset: as `start`, with nothing let out and nothing let go of yet."""
+        self.start(next_sequence, last_per_subject, resume)
+        self.last_delivered_ns = self.last_ack_ns = 0
+        self.hold_until_ns = NEVER
+        self.needs_all = self.core.retention == INTEREST
+
+    def go_on(self, bint is_durable) -> None:
+        """The reset is on disk, or can not be written."""
+        self.hold_until_ns = 0
+        if self.needs_all and is_durable:
+            self.needs_all = False
+            self.core.recheck_soon()
+        self.wake()
+
     def _count_first(self) -> None:
         """So that most consumers know at once what is pending."""
         if self.backlog.is_counting and not self.is_running:
@@ -247,6 +266,8 @@ cdef class ConsumerEngine(Intake):
         return self.wake()
 
     cdef bint needs(self, uint64_t sequence) except -1:
+        if self.needs_all:
+            return True
         if sequence > self.tracker.floor_stream:
             if self.tracker.ack_policy != POLICY_EXPLICIT:
                 return True
