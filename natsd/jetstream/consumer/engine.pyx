@@ -138,7 +138,11 @@ cdef class ConsumerEngine(Intake):
         self.outgoing.configure(settings.stream, self.name, settings.headers_only)
         self.requests.configure(settings, self.events)
         self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
-        self.redelivery.configure(max(settings.ack_wait_ns, 0), tuple(settings.backoff_ns))
+        self.redelivery.configure(
+            # An answer to flow control has no time to come within.
+            NEVER if settings.ack_policy is AckPolicy.FLOW_CONTROL else max(settings.ack_wait_ns, 0),
+            tuple(settings.backoff_ns),
+        )
         if before is None or settings.filters != before.filters:
             self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
 
