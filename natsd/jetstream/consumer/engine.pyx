@@ -139,8 +139,8 @@ cdef class ConsumerEngine(Intake):
         self.requests.configure(settings, self.events)
         self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
         self.redelivery.configure(
-            # An answer to flow control has no time to come within.
-            NEVER if settings.ack_policy is AckPolicy.FLOW_CONTROL else max(settings.ack_wait_ns, 0),
+            # An answer to flow control may come whenever it likes.
+            max(settings.ack_wait_ns, NEVER * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
             tuple(settings.backoff_ns),
         )
         if before is None or settings.filters != before.filters:
