@@ -21,6 +21,7 @@ from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.requests import (
     ConsumerPauseRequest,
+    ConsumerResetRequest,
     ConsumersRequest,
     ConsumerUnpinRequest,
     CreateConsumerRequest,
@@ -32,6 +33,7 @@ from natsd.jetstream.models.responses import (
     ConsumerListResponse,
     ConsumerNamesResponse,
     ConsumerPauseResponse,
+    ConsumerResetResponse,
     ConsumerUnpinResponse,
 )
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT
@@ -112,6 +114,14 @@ async def delete(request: Request[NoBody]) -> ConsumerDeleteResponse:
 async def pause(request: Request[ConsumerPauseRequest]) -> ConsumerPauseResponse:
     """No deliveries until then."""
     return await _consumer(request).pause(request.body.pause_until)
+
+
+async def reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse:
+    """Deliver anew, from a sequence or behind the ack floor."""
+    consumer = request.account.stream(request.stream).consumer(request.consumer)
+    sequence = await consumer.reset(request.body.seq)
+    await consumer.counted()
+    return ConsumerResetResponse(info=with_shown_metadata(consumer.info()), reset_seq=sequence)
 
 
 async def unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:

@@ -12,7 +12,6 @@ from natsd.core.subject import is_valid_publish
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.requests import (
-    ConsumerResetRequest,
     LeaderStepDownRequest,
     StreamRemovePeerRequest,
     StreamRestoreRequest,
@@ -20,7 +19,6 @@ from natsd.jetstream.models.requests import (
 )
 from natsd.jetstream.models.responses import (
     ConsumerLeaderStepDownResponse,
-    ConsumerResetResponse,
     StreamLeaderStepDownResponse,
     StreamRemovePeerResponse,
     StreamRestoreResponse,
@@ -66,9 +64,3 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
     if request.stream in request.account.streams:
         raise api_error(ErrorId.JSStreamNameExistRestoreFailedErr)
     raise api_error(ErrorId.JSStreamRestoreErrF, err=NOT_SUPPORTED)
-
-
-async def consumer_reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse:
-    """10204."""
-    request.account.stream(request.stream).consumer(request.consumer)
-    raise api_error(ErrorId.JSConsumerInvalidResetErr, err=NOT_SUPPORTED)

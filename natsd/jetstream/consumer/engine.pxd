@@ -49,6 +49,7 @@ cdef class ConsumerEngine(Intake):
     cdef int64_t pending        # during a slice
     cdef int64_t resume_ns      # a deadline of rate limit or replay; 0: none
     cdef int64_t hold_until_ns  # nothing is delivered before; 0: go on
+    cdef bint needs_all         # a reset is not on disk yet
     cdef object fetching        # the task that brings a block into memory, or None
 
     cdef int64_t lost_checked_ns    # when pending messages were compared with the log

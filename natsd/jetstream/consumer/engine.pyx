@@ -48,7 +48,7 @@ from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
 from natsd.jetstream.consumer.waiting_request cimport Request
-from natsd.jetstream.stream.core cimport LIMITS, StreamCore
+from natsd.jetstream.stream.core cimport INTEREST, LIMITS, StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
@@ -73,6 +73,8 @@ cdef enum:
     UNHEARD_NS = 250_000_000    # until a push subject that took nothing is tried again
     FETCH_AGAIN_NS = 1_000_000_000
     LOST_CHECK_NS = 10_000_000
+
+cdef int64_t NEVER = 4_000_000_000_000_000_000      # in about 70 years
 
 CONSUMER_DELETED = "Consumer Deleted"
 SERVER_SHUTDOWN = "Server Shutdown"
@@ -136,7 +138,11 @@ cdef class ConsumerEngine(Intake):
         self.outgoing.configure(settings.stream, self.name, settings.headers_only)
         self.requests.configure(settings, self.events)
         self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
-        self.redelivery.configure(max(settings.ack_wait_ns, 0), tuple(settings.backoff_ns))
+        self.redelivery.configure(
+            # An answer to flow control may come whenever it likes.
+            max(settings.ack_wait_ns, NEVER * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
+            tuple(settings.backoff_ns),
+        )
         if before is None or settings.filters != before.filters:
             self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
 
@@ -176,6 +182,23 @@ cdef class ConsumerEngine(Intake):
         self.acks.lost_from = self.acks.seen_gone = 0
         self.core.add_reader(self, self._filters())
         self._count_first()
+        self.wake()
+
+    def begin_anew(
+        self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0
+    ) -> None:
+        """The store was reset: as `start`, with nothing let out and nothing let go of yet."""
+        self.start(next_sequence, last_per_subject, resume)
+        self.last_delivered_ns = self.last_ack_ns = 0
+        self.hold_until_ns = NEVER
+        self.needs_all = self.core.retention == INTEREST
+
+    def go_on(self, bint is_durable) -> None:
+        """The reset is on disk, or can not be written."""
+        self.hold_until_ns = 0
+        if self.needs_all and is_durable:
+            self.needs_all = False
+            self.core.recheck_soon()
         self.wake()
 
     def _count_first(self) -> None:
@@ -247,6 +270,8 @@ cdef class ConsumerEngine(Intake):
         return self.wake()
 
     cdef bint needs(self, uint64_t sequence) except -1:
+        if self.needs_all:
+            return True
         if sequence > self.tracker.floor_stream:
             if self.tracker.ack_policy != POLICY_EXPLICIT:
                 return True
