@@ -84,7 +84,7 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
     ),
     (
         ErrorId.JSConsumerInvalidResetErr,
-        [stream(), consumer(ACKED), ("CONSUMER.RESET.S.C", {"seq": 1})],
+        [stream(), consumer(ACKED | {"deliver_policy": "new"}), ("CONSUMER.RESET.S.C", {"seq": 1})],
     ),
     # Streams
     (ErrorId.JSStreamInvalidConfigF, [stream(subjects=["a..b"])]),

@@ -2,10 +2,16 @@
 
 from typing import Final
 
+from natsd.jetstream.consumer import settings
 from natsd.jetstream.consumer.config import filters_of, sample_percent
 from natsd.jetstream.consumer.metadata import key_token
 from natsd.jetstream.consumer.settings import RATE_BURST_BYTES, EngineSettings
-from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ReplayPolicy
+from natsd.jetstream.models.consumer import (
+    AckPolicy,
+    ConsumerConfig,
+    PriorityPolicy,
+    ReplayPolicy,
+)
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.store import consumer_state
 from natsd.store.consumer_state import ConsumerOptions
@@ -17,6 +23,12 @@ _ACK_POLICIES = {
     AckPolicy.ALL: consumer_state.AckPolicy.ALL,
     AckPolicy.EXPLICIT: consumer_state.AckPolicy.EXPLICIT,
     AckPolicy.FLOW_CONTROL: consumer_state.AckPolicy.FLOW_CONTROL,
+}
+_PRIORITY_POLICIES = {
+    PriorityPolicy.NONE: settings.PriorityPolicy.NONE,
+    PriorityPolicy.OVERFLOW: settings.PriorityPolicy.OVERFLOW,
+    PriorityPolicy.PINNED_CLIENT: settings.PriorityPolicy.PINNED_CLIENT,
+    PriorityPolicy.PRIORITIZED: settings.PriorityPolicy.PRIORITIZED,
 }
 
 
@@ -38,6 +50,9 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
         max_request_batch=config.max_batch,
         max_request_expires_ns=config.max_expires,
         max_request_bytes=config.max_bytes,
+        priority_policy=_PRIORITY_POLICIES[config.priority_policy],
+        priority_groups=tuple(config.priority_groups),
+        priority_timeout_ns=config.priority_timeout,
         deliver_subject=config.deliver_subject or None,
         flow_control=config.flow_control,
         idle_heartbeat_ns=config.idle_heartbeat,
