@@ -71,6 +71,7 @@ async def test_a_work_queue_lets_go_of_what_is_stored(api: Api) -> None:
     await api.until_messages("O", 0)
 
 
+@pytest.mark.natsd_only  # nats-server keeps it to itself
 async def test_the_consumer_is_not_there(api: Api) -> None:
     await api.create_stream("O", subjects=["o"])
     await api.create_stream("S", subjects=[], sources=[{"name": "O", "consumer": THROUGH}])
@@ -81,9 +82,7 @@ async def test_the_consumer_is_not_there(api: Api) -> None:
 async def test_it_stays_when_the_source_is_removed(api: Api) -> None:
     await api.create_stream("O", subjects=["o"])
     await make_consumer(api)
-    await api.create_stream(
-        "S", subjects=["s"], sources=[{"name": "O", "consumer": THROUGH}]
-    )
+    await api.create_stream("S", subjects=["s"], sources=[{"name": "O", "consumer": THROUGH}])
     await until_info(api, "S", lambda info: info["sources"][0]["active"] >= 0)
     await api.update_stream("S", subjects=["s"])
     await api.until_consumers("O", 1)
