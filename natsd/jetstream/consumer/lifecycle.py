@@ -110,6 +110,8 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
         raise api_error(ErrorId.JSConsumerAlreadyExists)
     check_work_queue_update(consumer.name, config, stream.config, _configs(stream))
     await consumer.update(config)
+    if config.sourcing:  # what was under way is asked for again
+        await consumer.reset(0)
 
 
 async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
