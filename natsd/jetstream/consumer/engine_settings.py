@@ -1,5 +1,7 @@
 """A consumer's configuration, as its engine wants it. Source: reference §6.5."""
 
+from typing import Final
+
 from natsd.jetstream.consumer import settings
 from natsd.jetstream.consumer.config import filters_of, sample_percent
 from natsd.jetstream.consumer.metadata import key_token
@@ -13,6 +15,8 @@ from natsd.jetstream.models.consumer import (
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.store import consumer_state
 from natsd.store.consumer_state import ConsumerOptions
+
+FOREVER_NS: Final = 2**63 - 1
 
 _ACK_POLICIES = {
     AckPolicy.NONE: consumer_state.AckPolicy.NONE,
@@ -33,7 +37,7 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
     return EngineSettings(
         stream=stream.name,
         ack_policy=_ACK_POLICIES[config.ack_policy],
-        ack_wait_ns=config.ack_wait,
+        ack_wait_ns=_ack_wait_ns(config),
         backoff_ns=tuple(config.backoff),
         max_deliver=max(config.max_deliver, 0),
         max_ack_pending=max(config.max_ack_pending, 0),
@@ -55,6 +59,11 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
         rate_limit_bps=config.rate_limit_bps,
         rate_burst_bytes=stream.max_msg_size if stream.max_msg_size > 0 else RATE_BURST_BYTES,
     )
+
+
+def _ack_wait_ns(config: ConsumerConfig) -> int:
+    """What is acknowledged by flow control is never late: who lost it asks for all of it again."""
+    return FOREVER_NS if config.ack_policy is AckPolicy.FLOW_CONTROL else config.ack_wait
 
 
 def store_options(config: ConsumerConfig) -> ConsumerOptions:
