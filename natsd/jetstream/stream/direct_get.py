@@ -113,18 +113,23 @@ class DirectGets:
         if request.start_time:
             sequence = await store.sequence_at(request.start_time)
         pending, _ = await store.num_pending(sequence, pattern)
-        batch = self._batch(request, reply, pending)
+        batch = self._batch(request, reply, pending, is_bare=request.no_hdr)
         batch.look_for(store.filter_of(pattern), sequence)
-        await self._send_all(batch)
-        if not batch.sent:
-            raise MessageNotFound
+        if request.batch > 0:  # less than none is answered with how many there are
+            await self._send_all(batch)
+            if not batch.sent:
+                raise MessageNotFound
         self._end(reply, batch)
 
     async def _send_last_ones(self, request: StreamMsgGetRequest, reply: bytes) -> None:
-        """The last message of each subject that matches, as of a sequence or a time."""
+        """The last message of each subject that matches, as of a sequence or a time; `no_hdr` is
+        not for these."""
         store, upto = self._stream.store, await self._upto(request)
+        patterns = [pattern for pattern in request.multi_last if pattern]
+        if not patterns:
+            raise BadDirectGet("404 No Results")
         try:
-            sequences = await store.multi_last(request.multi_last, upto, SUBJECTS_MAX)
+            sequences = await store.multi_last(patterns, upto, SUBJECTS_MAX)
         except TooManyResults:
             raise BadDirectGet("413 Too Many Results") from None
         except InvalidSubject:
@@ -132,12 +137,14 @@ class DirectGets:
         if not sequences:
             raise BadDirectGet("404 No Results")
         wanted = [sequence for sequence in sequences if sequence >= request.seq]
-        batch = self._batch(request, reply, len(wanted))
+        batch = self._batch(request, reply, len(wanted), is_bare=False)
         batch.take_list(wanted)
         await self._send_all(batch)
         self._end(reply, batch, f"\r\nNats-UpTo-Sequence: {upto}")
 
-    def _batch(self, request: StreamMsgGetRequest, reply: bytes, pending: int) -> DirectBatch:
+    def _batch(
+        self, request: StreamMsgGetRequest, reply: bytes, pending: int, *, is_bare: bool
+    ) -> DirectBatch:
         return DirectBatch(
             self._stream.core,
             self._outlet,
@@ -145,7 +152,7 @@ class DirectGets:
             messages=request.batch,
             bytes_max=request.max_bytes or BYTES_MAX,
             pending=pending,
-            is_bare=request.no_hdr,
+            is_bare=is_bare,
         )
 
     async def _send_all(self, batch: DirectBatch) -> None:

@@ -189,13 +189,15 @@ class Run:
             "batch": asked.left,
             "expires": EXPIRES_S * SECOND_NS,
         }
+        pins = len(self.pin_ids)
         if self.policy is PriorityPolicy.OVERFLOW:
             body["min_pending"] = asked.min_pending = draw.draw(st.integers(0, 5))
             body["min_ack_pending"] = asked.min_ack_pending = draw.draw(st.integers(0, 5))
         elif self.policy is PriorityPolicy.PRIORITIZED:
             body["priority"] = asked.priority = draw.draw(st.integers(0, 9))
-        elif self.pin_ids and draw.draw(st.integers(0, 1)):
-            asked.pin = draw.draw(st.integers(0, len(self.pin_ids) - 1))
+        elif pins:
+            asked.pin = draw.draw(st.none() | st.integers(0, pins - 1))
+        if asked.pin is not None:
             body["id"] = self.pin_ids[asked.pin]
         self.model.ask(asked)
         self.bench.pull(json.dumps(body).encode(), reply=client)
@@ -219,7 +221,7 @@ class Run:
 
 async def both(policy: PriorityPolicy, draw: st.DataObject) -> None:
     run = Run(policy)
-    steps = [run.ask, run.ask, run.publish, run.ack]
+    steps: list[Callable[[st.DataObject], None]] = [run.ask, run.ask, run.publish, run.ack]
     if policy is PriorityPolicy.PINNED_CLIENT:
         steps.append(run.unpin)
     try:

@@ -104,6 +104,7 @@ async def test_a_body_says_which(jetstream: JetStream, body: dict[str, Any], seq
         ("", {"start_time": "2090-01-01T00:00:00Z"}, "404 Message Not Found"),
         ("", {"next_by_subj": "x", "batch": 3}, "404 Message Not Found"),
         ("", {"multi_last": ["x", "not..one"]}, "404 No Results"),
+        ("", {"multi_last": [""]}, "404 No Results"),
         ("", {"multi_last": [">"], "up_to_time": "2020-01-01T00:00:00Z"}, "404 No Results"),
     ],
 )
@@ -133,6 +134,20 @@ async def test_a_batch_ends_with_how_much_is_left(jetstream: JetStream) -> None:
     ]
     bounded = await get(jetstream, answers=2, batch=5, seq=1, max_bytes=4, no_hdr=True)
     assert [data for _, data in bounded] == [b"zero", b""]
+
+
+async def test_a_batch_of_less_than_none_says_how_many_there_are(jetstream: JetStream) -> None:
+    ((headers, _),) = await get(jetstream, batch=-1, seq=1)
+    assert headers.startswith(
+        b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 3\r\nNats-Last-Sequence: 0\r\n"
+    )
+
+
+async def test_the_last_ones_keep_their_headers(jetstream: JetStream) -> None:
+    """`no_hdr` is for the other forms."""
+    first, _ = await get(jetstream, answers=2, multi_last=["s.1"], no_hdr=True)
+    pending = "Nats-Num-Pending: 0\r\nNats-Last-Sequence: 0\r\n"
+    assert first == (headers_of(jetstream, 2, "A: b\r\n", pending), b"one")
 
 
 async def test_the_last_ones_of_many_subjects(jetstream: JetStream) -> None:
