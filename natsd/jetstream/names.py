@@ -49,6 +49,14 @@ def metadata_length(metadata: Mapping[str, str]) -> int:
     return sum(byte_length(key) + byte_length(value) for key, value in metadata.items())
 
 
+def why_unsupported(metadata: Mapping[str, str]) -> str:
+    """Why a stream or consumer with this metadata cannot be served here; empty: it can."""
+    level = metadata.get(REQUIRED_LEVEL_KEY, "0")
+    if level.isdecimal() and int(level) <= API_LEVEL:
+        return ""
+    return f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
+
+
 def domain_api_prefix(domain: str) -> str:
     """What stands for `$JS.API` in requests that name the domain."""
     return f"$JS.{domain}.API"

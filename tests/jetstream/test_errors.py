@@ -21,6 +21,7 @@ from natsd.config.jetstream_options import JetStreamLimits
 from natsd.jetstream.errors import ERRORS_BY_CODE, ApiError, ErrorId, api_error
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.tiers import FLAT
 from tests.jetstream.api.schemas import ERRORS, check
 from tests.jetstream.consumer import test_config as consumer_rules
 from tests.jetstream.serving import ACCOUNT, account_of, ask, build
@@ -252,13 +253,19 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
 
 PROVEN_ELSEWHERE = {
     ErrorId.JSStreamMirrorNotUpdatableErr: "stream/test_source_config.py: a mirror is promoted",
+    ErrorId.JSMirrorConsumerSetupFailedErrF: "sourcing/test_link.py: an answer of no use",
+    ErrorId.JSSourceConsumerSetupFailedErrF: "sourcing/test_link.py: an answer of no use",
+    ErrorId.JSMirrorConsumerRequiresAckFCErr: "sourcing/test_link.py: not such a consumer",
+    ErrorId.JSSourceConsumerRequiresAckFCErr: "sourcing/test_link.py: not such a consumer",
     ErrorId.JSNotEnabledForAccountErr: "api/test_router.py: the system account",
     ErrorId.JSStreamGeneralErrorF: "api/test_router.py: a handler that fails",
     ErrorId.JSInsufficientResourcesErr: "stream/test_publish.py: the server has no room",
     ErrorId.JSStreamTooManyRequests: "stream/test_backlog.py: the disk does not keep up",
     ErrorId.JSBatchPublishDisabledErr: "stream/test_publish.py: it is said in the reply subject",
+    ErrorId.JSNoLimitsErr: "test_resources.py: an account with limits of other tiers",
     ErrorId.JSStreamMaxBytesRequired: "stream/test_config.py: an account's limits",
     ErrorId.JSConsumerInactiveThresholdExcess: "consumer/test_config.py: a stream's limits",
+    ErrorId.JSConsumerOfflineReasonErrF: "test_recovery.py: a later version's consumer",
     ErrorId.JSStreamOfflineReasonErrF: "test_recovery.py: a damaged stream",
     ErrorId.JSStreamCreateErrF: "it takes a disk that fails",
     ErrorId.JSStreamDeleteErrF: "it takes a disk that fails",
@@ -269,8 +276,6 @@ PROVEN_ELSEWHERE = {
 }
 
 NOT_RAISED: dict[str, str] = {
-    "mirrors and sources: the next issue": """
-        JSMirrorConsumerRequiresAckFCErr JSSourceConsumerRequiresAckFCErr""",
     "batches: the next issue": """
         JSAtomicPublish* JSBatchPublish*
         JSStreamWrongLastSequenceConstantErr""",
@@ -278,11 +283,12 @@ NOT_RAISED: dict[str, str] = {
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSStreamReconfigureNotInProgressErr
         JSStreamReplicasNotUpdatableErr JSConsumerReplicasShouldMatchStream
-        JSConsumerOfflineErr JSConsumerOfflineReasonErrF JSStreamSequenceNotMatchErr
+        JSConsumerOfflineErr  JSStreamSequenceNotMatchErr
         JSStreamDuplicateMessageConflict JSStreamMinLastSeqErr""",
     "restoring a stream: the next issue": "JSRestoreSubscribeFailedErrF JSTempStorageFailedErr",
     "stream templates are gone": "JSStreamTemplate* JSTemplateNameNotMatchSubjectErr",
-    "accounts and tiers: a later issue": "JSNoAccountErr JSNoLimitsErr JSStreamLimitsErrF",
+    "streams of an account are moved in clusters only": "JSNoAccountErr",
+    "what it would hold are errors of their own": "JSStreamLimitsErrF",
     "there is no such server to ask": "JSNotEnabledErr",
     "refused as invalid JSON before": """
         JSConsumerAckPolicyInvalidErr JSConsumerReplayPolicyInvalidErr
@@ -334,7 +340,7 @@ async def bounded(directory: Path) -> AsyncIterator[JetStream]:
     )
     account = Account(ACCOUNT, jetstream.reactor)
     await jetstream.start([])
-    await jetstream.enable(account, limits)
+    await jetstream.enable(account, {FLAT: limits})
     yield jetstream
     await jetstream.stop()
     account.close()

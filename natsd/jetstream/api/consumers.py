@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from natsd.jetstream.api.paging import INFOS_PER_SLICE, page_of
 from natsd.jetstream.api.request import NoBody, Request
+from natsd.jetstream.consumer.config import is_group_name
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.info import with_shown_metadata
 from natsd.jetstream.errors import ErrorId, api_error
@@ -21,6 +22,7 @@ from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.requests import (
     ConsumerPauseRequest,
     ConsumersRequest,
+    ConsumerUnpinRequest,
     CreateConsumerRequest,
 )
 from natsd.jetstream.models.responses import (
@@ -30,6 +32,7 @@ from natsd.jetstream.models.responses import (
     ConsumerListResponse,
     ConsumerNamesResponse,
     ConsumerPauseResponse,
+    ConsumerUnpinResponse,
 )
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT
 
@@ -111,6 +114,17 @@ async def pause(request: Request[ConsumerPauseRequest]) -> ConsumerPauseResponse
     return await _consumer(request).pause(request.body.pause_until)
 
 
+async def unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
+    """Nobody is the pinned client of a group any more."""
+    group = request.body.group
+    if not group:
+        raise api_error(ErrorId.JSInvalidJSONErr, err="consumer group not specified")
+    if not is_group_name(group):
+        raise api_error(ErrorId.JSConsumerInvalidGroupNameErr)
+    request.account.stream(request.stream).consumer(request.consumer).unpin(group)
+    return ConsumerUnpinResponse()
+
+
 def _check_stream(request: Request[CreateConsumerRequest]) -> None:
     if request.body.stream_name != request.stream:
         raise api_error(ErrorId.JSStreamMismatchErr)
@@ -132,7 +146,7 @@ async def _create(
 
 
 def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consumer:
-    return request.account.stream(request.stream).consumer(request.consumer)
+    return request.account.consumer(request.stream, request.consumer)
 
 
 def _names(request: Request[ConsumersRequest]) -> Sequence[str]:

@@ -94,7 +94,7 @@ class Consumer:
             name,
             engine_settings(self.config, stream.config),
             store,
-            ConsumerEvents(jetstream.events, stream.account.account, stream.config.name, name),
+            ConsumerEvents(stream.account, stream.config.name, name),
         )
         self._letters: DeadLetters | None = None
         self._keep_letters()
@@ -232,6 +232,12 @@ class Consumer:
         return ConsumerPauseResponse(
             paused=remaining_ns > 0, pause_until=until_ns, pause_remaining=remaining_ns
         )
+
+    def unpin(self, group: str) -> None:
+        """Nobody is the pinned client of a priority group any more. Raises ApiError 10160."""
+        if group not in self.config.priority_groups:
+            raise api_error(ErrorId.JSConsumerInvalidPriorityGroupErr)
+        self.engine.unpin(group)
 
     async def _replace(self, config: ConsumerConfig) -> None:
         if self._is_ended:

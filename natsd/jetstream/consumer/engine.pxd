@@ -10,6 +10,7 @@ from natsd.jetstream.consumer.outgoing cimport Outgoing
 from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
+from natsd.jetstream.consumer.waiting_request cimport Request
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
@@ -63,6 +64,7 @@ cdef class ConsumerEngine(Intake):
     cdef Step deliver_new(self, uint64_t sequence, int64_t now_ns) except *
     cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK
     cdef Step send(self, RecordView* view, uint64_t count, int64_t now_ns) except *
+    cdef Request* asker(self, Py_ssize_t size, uint64_t count, int64_t now_ns) except? NULL
     cdef int sent(self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns) except -1
     cdef bint ended(self, Step step, int64_t now_ns) except? -1
     cdef int sweep_requests(self, int64_t now_ns, bint at_end) except -1

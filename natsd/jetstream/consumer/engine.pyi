@@ -53,6 +53,9 @@ class ConsumerEngine(Intake):
     def resume(self) -> None:
         """Not paused any more."""
 
+    def unpin(self, group: str) -> None:
+        """Nobody is the pinned client of a priority group any more, if somebody was."""
+
     def set_push_interest(self, is_interested: bool) -> None:
         """Somebody listens, or nobody does any more, on the deliver subject (and group)."""
 
@@ -88,6 +91,14 @@ class ConsumerEngine(Intake):
     @property
     def num_waiting(self) -> int:
         """Pull requests, after `check_requests`; 0 for push."""
+
+    @property
+    def pin_id(self) -> str:
+        """Of the pinned client; empty: there is none."""
+
+    @property
+    def pinned_ns(self) -> int:
+        """When it was pinned; 0: it was not."""
 
     @property
     def num_ack_pending(self) -> int: ...

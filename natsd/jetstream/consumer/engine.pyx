@@ -41,11 +41,13 @@ from natsd.jetstream.consumer.backlog cimport Backlog
 from natsd.jetstream.consumer.confirmations cimport Confirmations
 from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.jetstream.consumer.outgoing cimport Outgoing
-from natsd.jetstream.consumer.pull cimport PullRequests, Request
+from natsd.jetstream.consumer.priority_groups cimport PINNED_CLIENT, PriorityGroups
+from natsd.jetstream.consumer.pull cimport PullRequests
 from natsd.jetstream.consumer.push cimport PushSubject
 from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
+from natsd.jetstream.consumer.waiting_request cimport Request
 from natsd.jetstream.stream.core cimport LIMITS, StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
@@ -132,7 +134,7 @@ cdef class ConsumerEngine(Intake):
         self.tracker.max_deliver = max(settings.max_deliver, 0)
         self.acks.sample_percent = settings.sample_percent
         self.outgoing.configure(settings.stream, self.name, settings.headers_only)
-        self.requests.configure(settings)
+        self.requests.configure(settings, self.events)
         self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
         self.redelivery.configure(max(settings.ack_wait_ns, 0), tuple(settings.backoff_ns))
         if before is None or settings.filters != before.filters:
@@ -205,6 +207,12 @@ cdef class ConsumerEngine(Intake):
         """Not paused any more."""
         self.paused_until_ns = 0
         self.wake()
+
+    def unpin(self, str group) -> None:
+        """Nobody is the pinned client; who asked for it says "admin"."""
+        if self.requests.groups is not None:
+            self.requests.groups.unpin(group, "admin")
+            self.wake()
 
     def set_push_interest(self, bint is_interested) -> None:
         """Somebody listens, or nobody does any more."""
@@ -393,6 +401,8 @@ cdef class ConsumerEngine(Intake):
             if step != SENT:
                 return self.ended(step, now_ns)
             left -= 1
+            if self.requests.groups is not None:
+                left -= self.requests.groups.looks()
             if self.outlet.counters.out_bytes - bytes_before > BYTES_PER_SLICE:
                 break
         return True
@@ -477,7 +487,7 @@ cdef class ConsumerEngine(Intake):
         if self.is_push:
             to = self.push.to
         else:
-            request = self.requests.ready(size, now_ns)
+            request = self.asker(size, count, now_ns)
             if request == NULL:
                 return NOBODY
             to = <MatchResult> request.to
@@ -501,6 +511,19 @@ cdef class ConsumerEngine(Intake):
             self.hold_until_ns = now_ns + CONGESTED_NS
             return LATER
         return SENT
+
+    cdef Request* asker(self, Py_ssize_t size, uint64_t count, int64_t now_ns) except? NULL:
+        """Whose request gets the message that is composed."""
+        cdef PriorityGroups groups = self.requests.groups
+        cdef Request* request
+        if groups is None:
+            return self.requests.ready(size, now_ns)
+        request = self.requests.ready_in_groups(
+            size, now_ns, self.pending + (count > 1), self.tracker.pending_count
+        )
+        if request != NULL and groups.policy == PINNED_CLIENT:
+            self.outgoing.add_header(groups.pin_line)
+        return request
 
     cdef int sent(
         self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns
@@ -544,6 +567,8 @@ cdef class ConsumerEngine(Intake):
                 self.replay.read_before(self.backlog.next)
             if self.requests.no_wait_count:
                 self.sweep_requests(now_ns, True)
+        elif step == NOBODY and self.requests.groups is not None:
+            self.core.await_more(self)      # with more pending it may be somebody's turn
         elif step == ACKS_AWAITED and now_ns - self.lost_checked_ns >= LOST_CHECK_NS:
             if not self.is_filtered and self.acks.lose_inside(self.log, LOST_PER_SLICE):
                 return True
@@ -639,6 +664,16 @@ cdef class ConsumerEngine(Intake):
     def num_waiting(self) -> int:
         self.check_requests()
         return self.requests.count
+
+    @property
+    def pin_id(self) -> str:
+        cdef PriorityGroups groups = self.requests.groups
+        return "" if groups is None else groups.pin_id.decode()
+
+    @property
+    def pinned_ns(self) -> int:
+        cdef PriorityGroups groups = self.requests.groups
+        return 0 if groups is None else groups.pinned_ns
 
     @property
     def num_ack_pending(self) -> int:

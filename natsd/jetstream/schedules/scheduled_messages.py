@@ -45,7 +45,8 @@ class ScheduledMessages:
         """Of a stream whose messages are there. Raises StoreError, OSError."""
         volume = stream.jetstream.volume
         store = await open_delayed_store(stream.account, stream.config)
-        delays = Delays(stream.core, stream.ingest, store, stream.account.usage)
+        usage = stream.account.tiers.of(stream.config.num_replicas).usage
+        delays = Delays(stream.core, stream.ingest, store, usage)
         now_ns = stream.jetstream.scheduler.now_ns()
         await delays.prepare(now_ns - stream.config.duplicate_window)
         known = KnownSchedules()

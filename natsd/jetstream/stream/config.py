@@ -70,8 +70,6 @@ _UNLIMITED: Final = (
 _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 
 LATER: Final = (
-    ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
-    ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
     ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
     ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
 )
@@ -87,11 +85,13 @@ class ConfigRules:
     origins: Origins = no_streams
 
 
-def rules_of(account: "JetStreamAccount") -> ConfigRules:
-    """The rules that streams of the account keep to."""
+def rules_of(account: "JetStreamAccount", replicas: int = 1) -> ConfigRules:
+    """The rules that its streams with so many replicas keep to."""
     window = account.jetstream.options.limits.duplicate_window
     return ConfigRules(
-        account.limits, window // timedelta(microseconds=1) * 1_000, _streams_of(account)
+        account.tiers.limits_of(replicas),
+        window // timedelta(microseconds=1) * 1_000,
+        _streams_of(account),
     )
 
 
@@ -107,7 +107,9 @@ def check_create(
     config: StreamConfig, account: "JetStreamAccount", *, pedantic: bool = False
 ) -> StreamConfig:
     """The configuration of a new stream, as it is stored. Raises ApiError."""
-    config = check_config(with_static_metadata(config), rules_of(account), pedantic=pedantic)
+    config = check_config(
+        with_static_metadata(config), rules_of(account, config.num_replicas), pedantic=pedantic
+    )
     check_filters(config, ErrorId.JSStreamCreateErrF)
     if config.num_replicas > 1:
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
@@ -116,7 +118,7 @@ def check_create(
 
 def check_update(stream: "Stream", config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
     """The new configuration of a stream, as it is stored. Raises ApiError."""
-    config = check_config(config, rules_of(stream.account), pedantic=pedantic)
+    config = check_config(config, rules_of(stream.account, config.num_replicas), pedantic=pedantic)
     check_filters(config, ErrorId.JSStreamUpdateErrF)
     config = check_change(stream.config, with_static_metadata(config))
     if config.num_replicas > 1:

@@ -29,6 +29,7 @@ class StreamCore(Actor):
     outlet: Outlet
     scheduler: Scheduler
     visible: int
+    rollbacks: int
 
     def __init__(
         self, name: str, store: LogStore, outlet: Outlet, scheduler: Scheduler

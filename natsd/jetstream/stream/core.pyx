@@ -129,6 +129,7 @@ cdef class StreamCore(Actor):
         self.filtered = {}
         self.unfiltered = {}
         self.hungry = []
+        self.waiting = []
         self.known = SlotReaders()
         self.unsettled = SequenceSet()
         observer.stream = self
@@ -234,6 +235,7 @@ cdef class StreamCore(Actor):
     def failed(self, error) -> None:
         """The store's: appends were rolled back to what was durable. Removals were as well, so what
         was acknowledged is looked at again."""
+        self.rollbacks += 1
         if self.commit_failed is not None:
             self.commit_failed(error)
         self.known.forget()
@@ -265,8 +267,18 @@ cdef class StreamCore(Actor):
             self.scheduler.submit(self.ingest)
         if self.republisher is not None:
             self.scheduler.submit(self.republisher)
+        if self.waiting:
+            self.wake_waiting()
         if self.unsettled.count:
             self.settle_soon()
+        return 0
+
+    cdef int wake_waiting(self) except -1:
+        cdef list waiting = self.waiting
+        cdef Actor actor
+        self.waiting = []
+        for actor in waiting:
+            self.scheduler.submit(actor)
         return 0
 
     cdef int feed(self, Reader reader) except -1:

@@ -181,6 +181,11 @@ cdef class MessageIds(Actor):
             if upto - sequence < RECOLLECTED_AT_ONCE:
                 await self.recollecting
 
+    async def recollected(self) -> None:
+        """Returns once all ids of the window are known."""
+        if self.recollecting is not None:
+            await asyncio.wait([self.recollecting])
+
     async def _recollect(self, sequence, upto) -> None:
         store = self.stream.store
         try:

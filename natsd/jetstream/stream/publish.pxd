@@ -36,6 +36,7 @@ cdef class Ingest(Actor):
     cdef Republisher republisher        # None: nothing is republished
     cdef bytes prefix                   # of every ack
     cdef public object expiring         # told when a message with a lifetime goes; or None
+    cdef public object failing          # told why what was appended is not stored; or None
     cdef object schedule_rules          # ScheduleRules
     cdef public object schedules        # told of stored schedules; None: the stream has none
     cdef public object delays           # keeps messages that wait; None: the stream takes none

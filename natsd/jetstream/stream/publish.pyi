@@ -16,6 +16,7 @@ class Ingest(Actor):
     message_ids: MessageIds
     counters: Counters | None
     expiring: Callable[[int], None] | None
+    failing: Callable[[StoreError], None] | None
     schedules: Schedules | None
     delays: Delays | None
 

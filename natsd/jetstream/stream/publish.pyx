@@ -729,6 +729,8 @@ cdef class Ingest(Actor):
         if self.delays is not None:
             self.delays.roll_back(durable)
         self.stream.scheduler.submit(self)
+        if self.failing is not None:
+            self.failing(error)
 
     # Answers of messages that wait elsewhere
 

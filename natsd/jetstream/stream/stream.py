@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from natsd.core.subject import InvalidSubject, is_subset
 from natsd.core.subscription import Subscription
+from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.consumer import lifecycle
@@ -37,6 +38,7 @@ from natsd.jetstream.models.stream import (
     StreamInfo,
 )
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
+from natsd.jetstream.sourcing.sourcing import Sourcing
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.duplicates_file import leave_duplicates, take_duplicates
@@ -87,10 +89,14 @@ class Stream:
         self.consumers: dict[str, Consumer] = {}
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         settings = ingest_settings(config, jetstream.options)
-        self.ingest: Ingest = Ingest(self.core, settings, account.usage)
+        self.ingest: Ingest = Ingest(
+            self.core, settings, account.tiers.of(config.num_replicas).usage
+        )
         self._expiry = Expiry(jetstream.scheduler, store, config.name, self._mark_expired)
         self.ingest.expiring = self._expiry.note
+        self.ingest.failing = self._commit_failed
         self._direct = DirectGets(self)
+        self.sourcing = Sourcing(self)
         self.scheduled: ScheduledMessages | None = None
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
@@ -170,7 +176,8 @@ class Stream:
         if self.scheduled is not None:
             self.scheduled.begin()
 
-    def _end(self) -> None:
+    def _end(self, *, is_gone: bool = False) -> None:
+        self.sourcing.end(is_gone=is_gone)
         self.ingest.pause()
         self._subscribe(())
         self._direct.close()
@@ -195,6 +202,7 @@ class Stream:
             await self.store.synced()
         for _ in range(TURNS_TO_TELL):  # publishers and consumers
             await asyncio.sleep(0)
+        await self.sourcing.keep()
         for consumer in list(self.consumers.values()):
             await consumer.close()
         try:
@@ -213,6 +221,10 @@ class Stream:
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
+    def _commit_failed(self, error: StoreError) -> None:
+        if isinstance(error, StoreFull):
+            server_out_of_storage(self.jetstream, self.name)
+
     def _mark_expired(self, expired: list[tuple[bytes, bytes]]) -> None:
         if lifetime_ns := self.config.subject_delete_marker_ttl:
             place_markers(self.ingest, self.store, expired, lifetime_ns)
@@ -226,10 +238,11 @@ class Stream:
 
     async def destroy(self) -> None:
         """Its consumers, messages and files are gone; its account has marked it deleted."""
-        self._end()
+        self._end(is_gone=True)
         async with self._changing(self.name):  # no consumer is being made
             for consumer in list(self.consumers.values()):
                 await consumer.abandon()
+        await self.sourcing.ended()
         if self.scheduled is not None:
             await self.scheduled.destroy()
         self.ingest.release_usage()
@@ -248,6 +261,7 @@ class Stream:
             asset = StreamAsset(config=config, created=self.created_ns)
             await volume.read(write_asset, volume.disk, self.directory, asset)
         before, self.config = self.config, config
+        self.sourcing.configure(config)
         if self.scheduled is None and config.allow_msg_schedules:
             self.scheduled = await ScheduledMessages.open(self)
             self.scheduled.begin()
@@ -277,6 +291,7 @@ class Stream:
             raise api_error(ErrorId.JSStreamPurgeFailedF, err="stream purge not permitted")
         if sequence and keep:
             raise api_error(ErrorId.JSBadRequestErr)
+        await self.sourcing.keep()
         is_whole = filter_subject in ("", EVERYTHING)
         last = self.core.log.last_sequence
         try:
@@ -329,6 +344,7 @@ class Stream:
             raise api_error(ErrorId.JSStreamSealedErr)
         if self.config.deny_delete:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err="message delete not permitted")
+        await self.sourcing.keep()
         if self.scheduled is not None and await self._take_back(sequence):
             return
         remove = self.store.erase if erase else self.store.delete

@@ -71,6 +71,12 @@ class Events:
     ) -> None:
         self.told.append(("terminated", sequence, consumer_sequence, deliveries, reason))
 
+    def pinned(self, group: str, pin_id: str) -> None:
+        self.told.append(("pinned", group, pin_id))
+
+    def unpinned(self, group: str, reason: str) -> None:
+        self.told.append(("unpinned", group, reason))
+
 
 class Bench:
     """One stream `S`, engines on it, and inboxes. Time stands still but in `advance`."""
