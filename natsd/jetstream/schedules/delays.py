@@ -107,8 +107,8 @@ class Delays:
     # Life
 
     async def prepare(self, since_ns: int) -> None:
-        """No sequence that an entry was given is given again, and the message ids of those that came
-        after `since_ns` are known. Raises StoreError."""
+        """No sequence that an entry was given is given again, and the ids of what came after
+        `since_ns` are known. Raises StoreError."""
         try:
             last = await self._store.load_last(">")
         except MessageNotFound:
@@ -230,6 +230,7 @@ class Delays:
 
     async def cancel(self, sequence: int) -> bool:
         """Whether it waited; it is gone then, on disk too. Raises StoreError."""
+        await self._found_all()
         entry = self._waiting.pop(sequence, None)
         if entry is None:
             return False
@@ -238,6 +239,7 @@ class Delays:
 
     async def purge(self, pattern: str) -> int:
         """Take back all to subjects that match; how many. Raises StoreError, InvalidSubject."""
+        await self._found_all()
         removed = await self._store.purge(pattern=pattern or None)
         await self._store.synced()
         has = self._store.log.has
@@ -246,6 +248,10 @@ class Delays:
             del self._waiting[sequence]
         self._count()
         return removed
+
+    async def _found_all(self) -> None:
+        if self._work is not None and not self._is_open:
+            await asyncio.shield(self._work)
 
     async def _remove(self, numbers: Iterable[int]) -> None:
         """Durably. What fails is tried again."""

@@ -165,7 +165,7 @@ async def test_nothing_that_could_be_meant(api: Api, text: str) -> None:
 
 async def test_refused(api: Api) -> None:
     await create(api, max_msg_size=200, max_bytes=1000, storage="file")
-    plan = {"Nats_Schedule": "@hourly", "Nats_Schedule_Target": "s.b"}
+    plan: dict[str, Any] = {"Nats_Schedule": "@hourly", "Nats_Schedule_Target": "s.b"}
     await api.refuses_publish("s.a", 10189, b"", Nats_Delay="1s", **plan)
     await api.refuses_publish("s.a", 10165, Nats_Delay="1s", Nats_TTL="soon")
     await api.refuses_publish("s.a", 10054, b"x" * 190, Nats_Delay="1h")

@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.accounts import Account
-from natsd.config.jetstream_options import JetStreamOptions
-from natsd.core.reactor import Reactor
-from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.times import format_time
+from natsd.jetstream.scheduler import Alarm
 from tests.jetstream.clock import SECOND_NS, Clock
-from tests.jetstream.serving import ACCOUNT, GENEROUS, account_of, create, publish
+from tests.jetstream.serving import ACCOUNT, account_of, build, create, publish
 from tests.jetstream.stream.publishing import header_block
 from tests.waiting import eventually_within
 
@@ -69,19 +67,10 @@ class Served:
         self.is_new = True
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.failures: list[str] = []
-        self.reactor = Reactor(loop, self.failures.append)
-        options = JetStreamOptions(
-            enabled=True,
-            store_dir=self.directory,
-            max_memory_store=GENEROUS,
-            max_file_store=GENEROUS,
-        )
-        self.jetstream = JetStream(options, self.reactor, loop, clock=self.clock)
-        self.account = Account(ACCOUNT, self.reactor)
+        self.jetstream = build(self.directory, clock=self.clock)
+        self.account = Account(ACCOUNT, self.jetstream.reactor)
         await self.jetstream.start([])
-        await self.jetstream.enable(self.account, None)
+        await self.jetstream.enable(self.account)
         if self.is_new:
             self.is_new = False
             await create(self.jetstream, "S", subjects=["s.>"], allow_msg_schedules=True)
@@ -94,8 +83,7 @@ class Served:
     async def stop(self) -> None:
         await self.jetstream.stop()
         self.account.close()
-        self.reactor.close()
-        assert self.failures == []
+        self.jetstream.reactor.close()
 
     async def kill(self) -> None:
         """It goes on with what is on disk at this moment."""
@@ -107,7 +95,7 @@ class Served:
 
     async def advance(self, seconds: int) -> None:
         self.clock.now_ns += seconds * SECOND_NS
-        self.jetstream.scheduler._timer_over()
+        Alarm(self.jetstream.scheduler, lambda _now_ns: None).set(1)  # look at once
 
     async def publish(self, subject: str, data: bytes, **headers: str) -> int:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
