@@ -44,7 +44,7 @@ from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.usage import Usage
-from natsd.store.errors import ColdBlock, MessageNotFound, StoreError
+from natsd.store.errors import ColdBlock, MessageNotFound, StoreEOF, StoreError
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
 from natsd.store.record import StoredMessage
@@ -94,11 +94,21 @@ class Delays:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def is_finding(self) -> bool:
+        """What waits is being read: nothing is published yet."""
+        return not self._is_open
+
+    @property
+    def is_busy(self) -> bool:
+        """Something is being published, or waits to be durable."""
+        return self._work is not None or bool(self._unsaved)
+
     # Life
 
     async def prepare(self, since_ns: int) -> None:
-        """No sequence that an entry was given is given again, and the message ids of those that came
-        after `since_ns` are known. Raises StoreError."""
+        """No sequence that an entry was given is given again, and the ids of what came after
+        `since_ns` are known. Raises StoreError."""
         try:
             last = await self._store.load_last(">")
         except MessageNotFound:
@@ -110,7 +120,7 @@ class Delays:
             await self._core.store.synced()
 
     async def _find_ids(self, number: int) -> None:
-        while batch := await self._store.read_batch(number, FOUND_PER_SLICE, FOUND_BYTES_MAX):
+        while batch := await self._read(number):
             for message in batch:
                 message_id = header_value(message.headers or b"", MESSAGE_ID)
                 if message_id:
@@ -118,6 +128,12 @@ class Delays:
                     self._known_ids[message_id] = (sequence, message.time_ns)
             number = batch[-1].sequence + 1
             await asyncio.sleep(0)
+
+    async def _read(self, number: int) -> list[StoredMessage]:
+        try:
+            return await self._store.read_batch(number, FOUND_PER_SLICE, FOUND_BYTES_MAX)
+        except StoreEOF:
+            return []
 
     def begin(self) -> None:
         """Find the entries, and publish those that are due."""
@@ -214,6 +230,7 @@ class Delays:
 
     async def cancel(self, sequence: int) -> bool:
         """Whether it waited; it is gone then, on disk too. Raises StoreError."""
+        await self._found_all()
         entry = self._waiting.pop(sequence, None)
         if entry is None:
             return False
@@ -222,6 +239,7 @@ class Delays:
 
     async def purge(self, pattern: str) -> int:
         """Take back all to subjects that match; how many. Raises StoreError, InvalidSubject."""
+        await self._found_all()
         removed = await self._store.purge(pattern=pattern or None)
         await self._store.synced()
         has = self._store.log.has
@@ -230,6 +248,10 @@ class Delays:
             del self._waiting[sequence]
         self._count()
         return removed
+
+    async def _found_all(self) -> None:
+        if self._work is not None and not self._is_open:
+            await asyncio.shield(self._work)
 
     async def _remove(self, numbers: Iterable[int]) -> None:
         """Durably. What fails is tried again."""
@@ -352,12 +374,11 @@ class Delays:
         """The entries up to that number, without those whose copies are there."""
         try:
             number = 1
-            while number <= upto:
-                batch = await self._store.read_batch(number, FOUND_PER_SLICE, FOUND_BYTES_MAX)
+            while number <= upto and (batch := await self._read(number)):
                 for message in batch:
                     if message.sequence <= upto:
                         self._found(message)
-                number = batch[-1].sequence + 1 if batch else upto + 1
+                number = batch[-1].sequence + 1
                 await asyncio.sleep(0)
             await self._drop_published()
         except StoreError as error:

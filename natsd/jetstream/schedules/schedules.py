@@ -101,6 +101,11 @@ class Schedules:
         """The stream is being looked through: nothing fires yet."""
         return not self._is_open
 
+    @property
+    def is_busy(self) -> bool:
+        """Something is being fired, or waits to be durable."""
+        return self._work is not None or bool(self._noted or self._fired)
+
     # Life
 
     def begin(self, known: KnownSchedules) -> None:

@@ -217,6 +217,16 @@ cdef class StreamCore(Actor):
         assert sequence == 0 or sequence > self.visible
         self.hidden_from = sequence
         self.advance(self.store.durable_sequence)
+        if sequence == 0 and self.showing is not None:
+            self.showing.set_result(None)
+            self.showing = None
+
+    async def shown(self) -> None:
+        """Returns once nothing is hidden that is durable."""
+        if self.hidden_from:
+            if self.showing is None:
+                self.showing = self.scheduler.reactor.loop.create_future()
+            await asyncio.shield(self.showing)
 
     def durable(self, uint64_t sequence) -> None:
         """The store's: all up to there is on disk."""

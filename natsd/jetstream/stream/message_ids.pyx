@@ -86,9 +86,9 @@ cdef class MessageIds(Actor):
         self.window.forget_above(durable, <uint64_t> -1)
         return self.find_last()
 
-    def forget(self, bytes id not None) -> None:
+    def forget(self, bytes message_id not None) -> None:
         """Its message was not kept."""
-        self.window.forget(PyBytes_AS_STRING(id), PyBytes_GET_SIZE(id))
+        self.window.forget(PyBytes_AS_STRING(message_id), PyBytes_GET_SIZE(message_id))
 
     cdef int set_last(self, const char* id, size_t length) except -1:
         cdef char* room

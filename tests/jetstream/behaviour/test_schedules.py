@@ -182,7 +182,7 @@ async def test_a_client_ends_one(api: Api) -> None:
     await api.publish("s.end", Nats_Scheduler="s.nothing", Nats_Schedule_Next="purge")
 
 
-VALID = {"Nats_Schedule": "@hourly", "Nats_Schedule_Target": "s.out"}
+VALID: dict[str, Any] = {"Nats_Schedule": "@hourly", "Nats_Schedule_Target": "s.out"}
 REFUSED = [
     (10189, {"Nats_Schedule": "@every 999ms"}),
     (10189, {"Nats_Schedule": "@every soon"}),
@@ -208,7 +208,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("code", "headers"), REFUSED, ids=[str(row) for row in REFUSED])
-async def test_refused(api: Api, code: int, headers: dict[str, str]) -> None:
+async def test_refused(api: Api, code: int, headers: dict[str, Any]) -> None:
     await create(api)
     await api.refuses_publish("s.plan", code, **(VALID | headers))
     assert (await api.stream_state("S"))["messages"] == 0

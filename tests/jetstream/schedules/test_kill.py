@@ -1,0 +1,120 @@
+"""kill -9 while what was delayed is being published and consumed: each message comes, and once.
+
+`make torture` does more rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from pathlib import Path
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.errors import Error
+
+from tests.clients.target import GO_SERVER, ProcessTarget
+from tests.jetstream.behaviour.api import Api
+from tests.jetstream.serve import kill, serve_files
+from tests.waiting import eventually_within
+
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.skipif(bool(GO_SERVER), reason="nats-server knows no Nats-Delay"),
+]
+
+ROUNDS = 8
+WAITED_S = 20.0
+GONE = (Error, OSError, asyncio.CancelledError)
+
+
+async def connect(server: ProcessTarget) -> Client:
+    async def ignore(_: Exception) -> None:
+        """The server is killed under it."""
+
+    return await nats.connect(server.url, allow_reconnect=False, error_cb=ignore)
+
+
+class History:
+    """What clients know, over all the lives of the server."""
+
+    def __init__(self) -> None:
+        self.acknowledged: set[str] = set()
+        self.tried = 0
+        self.seen: dict[str, set[int]] = {}  # name -> the sequences that it was delivered as
+
+    async def publish(self, nc: Client, chance: random.Random) -> None:
+        """Until the server is gone."""
+        while True:
+            self.tried += 1
+            name = f"m{self.tried}"
+            headers = {"Nats-Delay": f"{chance.randint(1, 400)}ms"}
+            reply = await nc.request("work.a", name.encode(), 2, headers=headers)
+            assert "error" not in json.loads(reply.data), reply.data
+            self.acknowledged.add(name)
+
+    async def consume(self, nc: Client) -> None:
+        work = await nc.jetstream().pull_subscribe_bind("C", "WORK")
+        while True:
+            with contextlib.suppress(TimeoutError):
+                for message in await work.fetch(20, timeout=1):
+                    sequence = message.metadata.sequence.stream
+                    self.seen.setdefault(message.data.decode(), set()).add(sequence)
+                    await message.ack()
+
+    async def live(self, server: ProcessTarget, chance: random.Random) -> None:
+        """Until it is killed, at any moment."""
+        nc = await connect(server)
+        tasks = [asyncio.create_task(self.publish(nc, chance)) for _ in range(4)]
+        tasks.append(asyncio.create_task(self.consume(nc)))
+        await asyncio.sleep(chance.uniform(0.3, 1.0))
+        kill(server)
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(*GONE):
+                await task
+        with contextlib.suppress(*GONE):
+            await nc.close()
+
+    async def finish(self, server: ProcessTarget) -> None:
+        """Everything that was acknowledged comes."""
+        nc = await connect(server)
+        task = asyncio.create_task(self.consume(nc))
+        with contextlib.suppress(AssertionError):  # what is missing is said below
+            await eventually_within(lambda: self.acknowledged <= self.seen.keys(), WAITED_S)
+        task.cancel()
+        with contextlib.suppress(*GONE):
+            await task
+        await nc.close()
+
+
+@pytest.mark.timeout(120)
+async def test_each_once(tmp_path: Path) -> None:
+    """Delivered again it has the same sequence: stored twice it would have two."""
+    chance = random.Random(5)
+    history = History()
+    server = serve_files(tmp_path)
+    nc = await connect(server)
+    api = Api(nc)
+    await api.create_stream(
+        "WORK",
+        subjects=["work.>"],
+        storage="file",
+        retention="workqueue",
+        allow_msg_schedules=True,
+    )
+    await api.create_consumer("WORK", "C")
+    await nc.close()
+    for _ in range(ROUNDS):
+        await history.live(server, chance)
+        server = serve_files(tmp_path)
+    try:
+        await history.finish(server)
+    finally:
+        kill(server)
+    assert history.acknowledged - history.seen.keys() == set()
+    assert {name for name, found in history.seen.items() if len(found) > 1} == set()
+    assert len(history.acknowledged) > ROUNDS
