@@ -73,11 +73,18 @@ class JetStreamAccount:
         self.api = ApiCounters()
         self.claims = SubjectClaims()
         self.changing = Changing()
+        self._fills_streams = False
 
     @property
     def name(self) -> str:
         """The account's."""
         return self.account.name
+
+    def begin_sourcing(self) -> None:
+        """All streams are there, and requests are answered: mirrors and sources begin."""
+        self._fills_streams = True
+        for stream in self.streams.values():
+            stream.sourcing.begin()
 
     # What can be asked
 
@@ -191,6 +198,8 @@ class JetStreamAccount:
                 stream = await Stream.create(self, change.config, change.created_ns)
                 self.streams[change.config.name] = stream
                 stream.begin()
+                if self._fills_streams:
+                    stream.sourcing.begin()
             case UpdateStream():
                 await self.streams[change.config.name].reconfigure(change.config)
             case DeleteStream():

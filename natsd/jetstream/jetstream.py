@@ -137,6 +137,7 @@ class JetStream:
         self.accounts[account.name] = served
         await recover_account(served)
         self.api.serve(served)
+        served.begin_sourcing()
 
     async def stop(self) -> None:
         """Answer no more, and close everything. Raises StoreError, OSError."""

@@ -75,9 +75,14 @@ def ack_subjects(stream: str, consumer: str, domain: str, account_hash: str) -> 
     )
 
 
-def flow_control_subject(stream: str, consumer: str) -> str:
-    """Where flow control is answered."""
-    return f"{FLOW_CONTROL_PREFIX}.{stream}.{consumer}.*"
+def flow_control_subjects(
+    stream: str, consumer: str, domain: str, account_hash: str
+) -> tuple[str, str]:
+    """Where flow control is answered: the old form and the one with domain and account."""
+    return (
+        f"{FLOW_CONTROL_PREFIX}.{stream}.{consumer}.*",
+        f"{FLOW_CONTROL_PREFIX}.{domain or '_'}.{account_hash}.{stream}.{consumer}.>",
+    )
 
 
 def direct_get_subjects(stream: str) -> tuple[str, str]:

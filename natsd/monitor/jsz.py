@@ -167,7 +167,8 @@ async def _stream(stream: "Stream", options: JszOptions) -> dict[str, Any]:
     row |= {"config": info["config"]} if options.config else {}
     row |= {"state": info["state"]}
     consumers = await _consumers(stream, options) if options.consumers else []
-    return row | ({"consumer_detail": consumers} if consumers else {})
+    row |= {"consumer_detail": consumers} if consumers else {}
+    return row | {key: info[key] for key in ("mirror", "sources") if key in info}
 
 
 async def _consumers(stream: "Stream", options: JszOptions) -> list[dict[str, Any]]:

@@ -45,6 +45,14 @@ def publish(subject: str = "S", payload: bytes = b"x", **headers: str) -> Step:
     return f"> {subject}", payload, f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
 
 
+def schedule(**headers: str) -> Step:
+    return publish(
+        "plan", Nats_Schedule=headers.pop("Nats_Schedule", "@hourly"), **TARGET | headers
+    )
+
+
+TARGET = {"Nats_Schedule_Target": "S"}
+SCHEDULES = stream(subjects=["S", "plan"], allow_msg_schedules=True)
 ACKED = {"ack_policy": "explicit"}
 WORK = stream("W", retention="workqueue", subjects=["w.>"])
 
@@ -85,7 +93,7 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
     ),
     (
         ErrorId.JSConsumerInvalidResetErr,
-        [stream(), consumer(ACKED), ("CONSUMER.RESET.S.C", {"seq": 1})],
+        [stream(), consumer(ACKED | {"deliver_policy": "new"}), ("CONSUMER.RESET.S.C", {"seq": 1})],
     ),
     # Streams
     (ErrorId.JSStreamInvalidConfigF, [stream(subjects=["a..b"])]),
@@ -221,6 +229,30 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         [stream(), publish(Nats_Scheduler="a b")],
     ),
     (
+        ErrorId.JSMessageSchedulesPatternInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule="@every 1ms")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTimeZoneInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Time_Zone="Europe/Atlantis")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTargetInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Target="plan")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesSourceInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Source="S")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTTLInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_TTL="soon")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesRollupInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Rollup="all")],
+    ),
+    (
         ErrorId.JSAtomicPublishDisabledErr,
         [stream(), publish(Nats_Batch_Id="b", Nats_Batch_Sequence="1")],
     ),
@@ -228,6 +260,10 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
 
 PROVEN_ELSEWHERE = {
     ErrorId.JSStreamMirrorNotUpdatableErr: "stream/test_source_config.py: a mirror is promoted",
+    ErrorId.JSMirrorConsumerSetupFailedErrF: "sourcing/test_link.py: an answer of no use",
+    ErrorId.JSSourceConsumerSetupFailedErrF: "sourcing/test_link.py: an answer of no use",
+    ErrorId.JSMirrorConsumerRequiresAckFCErr: "sourcing/test_link.py: not such a consumer",
+    ErrorId.JSSourceConsumerRequiresAckFCErr: "sourcing/test_link.py: not such a consumer",
     ErrorId.JSNotEnabledForAccountErr: "api/test_router.py: the system account",
     ErrorId.JSStreamGeneralErrorF: "api/test_router.py: a handler that fails",
     ErrorId.JSInsufficientResourcesErr: "stream/test_publish.py: the server has no room",
@@ -247,10 +283,8 @@ PROVEN_ELSEWHERE = {
 }
 
 NOT_RAISED: dict[str, str] = {
-    "mirrors and sources: the next issue": """
-        JSMirrorConsumerRequiresAckFCErr JSSourceConsumerRequiresAckFCErr""",
-    "batches, schedules: the next issue": """
-        JSMessageSchedules* JSAtomicPublish* JSBatchPublish*
+    "batches: the next issue": """
+        JSAtomicPublish* JSBatchPublish*
         JSStreamWrongLastSequenceConstantErr""",
     "replicas: a later issue": """
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr

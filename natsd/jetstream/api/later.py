@@ -12,8 +12,6 @@ from natsd.core.subject import is_valid_publish
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.requests import (
-    ConsumerResetRequest,
-    ConsumerUnpinRequest,
     LeaderStepDownRequest,
     StreamRemovePeerRequest,
     StreamRestoreRequest,
@@ -21,8 +19,6 @@ from natsd.jetstream.models.requests import (
 )
 from natsd.jetstream.models.responses import (
     ConsumerLeaderStepDownResponse,
-    ConsumerResetResponse,
-    ConsumerUnpinResponse,
     StreamLeaderStepDownResponse,
     StreamRemovePeerResponse,
     StreamRestoreResponse,
@@ -68,17 +64,3 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
     if request.stream in request.account.streams:
         raise api_error(ErrorId.JSStreamNameExistRestoreFailedErr)
     raise api_error(ErrorId.JSStreamRestoreErrF, err=NOT_SUPPORTED)
-
-
-async def consumer_unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
-    """No consumer has the group: there are none yet."""
-    if not request.body.group:
-        raise api_error(ErrorId.JSInvalidJSONErr, err="consumer group not specified")
-    request.account.stream(request.stream).consumer(request.consumer)
-    raise api_error(ErrorId.JSConsumerInvalidPriorityGroupErr)
-
-
-async def consumer_reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse:
-    """10204."""
-    request.account.stream(request.stream).consumer(request.consumer)
-    raise api_error(ErrorId.JSConsumerInvalidResetErr, err=NOT_SUPPORTED)

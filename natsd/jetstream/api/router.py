@@ -256,7 +256,7 @@ def read_body(route: Route, data: bytes, *, strict: bool) -> Model:
         case Body.MAYBE if not is_object_or_array(data):
             data = b""
     try:
-        return decode(route.request, data, strict=strict)
+        return decode(route.request, data, strict=strict and route.is_strict)
     except InvalidJson as error:
         raise api_error(ErrorId.JSInvalidJSONErr, err=error) from None
 

@@ -74,6 +74,7 @@ class Route:
     body: Body = Body.JSON
     served: Served = Served.CHANGE
     is_audited: bool = True  # when it succeeds
+    is_strict: bool = True  # unknown members are refused, unless the server lets all be
 
     @property
     def response(self) -> type[Response]:
@@ -125,8 +126,8 @@ ROUTES: Final = (
     Route("CONSUMER.INFO.*.*", NoBody, consumers.info, EMPTY, INFO),
     Route("CONSUMER.DELETE.*.*", NoBody, consumers.delete, EMPTY),
     Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE),
-    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, later.consumer_unpin),
-    Route("CONSUMER.RESET.*.*", ConsumerResetRequest, later.consumer_reset),
+    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, consumers.unpin, is_strict=False),
+    Route("CONSUMER.RESET.*.*", ConsumerResetRequest, consumers.reset, is_strict=False),
     Route("CONSUMER.LEADER.STEPDOWN.*.*", LeaderStepDownRequest, later.consumer_stepdown, ANY),
     # served by streams and consumers: pull requests and direct gets
     Route("CONSUMER.MSG.NEXT.*.*", ConsumerGetNextRequest, served=ASSET),
