@@ -235,10 +235,11 @@ class JetStreamAccount:
     def _check_limits(self, config: StreamConfig, existing: Stream | None) -> None:
         """Before anything else is said of a configuration, as nats-server does."""
         tier = self.tiers.of(config.num_replicas)
-        names = [s.name for s in self.streams.values() if tier.counts(s.config.num_replicas)]
-        others = len(names) + len(self.offline) - (config.name in names)
-        if 0 < tier.limits.max_streams <= others:
-            raise api_error(ErrorId.JSMaximumStreamsLimitErr)
+        if tier.limits.max_streams > 0:
+            names = [s.name for s in self.streams.values() if tier.counts(s.config.num_replicas)]
+            others = len(names) + len(self.offline) - (config.name in names)
+            if tier.limits.max_streams <= others:
+                raise api_error(ErrorId.JSMaximumStreamsLimitErr)
         if existing is None:
             check_room(tier, config)
 

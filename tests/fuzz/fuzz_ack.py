@@ -11,7 +11,7 @@ from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
 from natsd.jetstream.consumer.ack_message import nak_delay, parse_ack
 from natsd.jetstream.consumer.engine import ConsumerEngine
-from natsd.jetstream.consumer.settings import EngineSettings, NoEvents
+from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.jetstream.scheduler import Scheduler
 from natsd.jetstream.stream.core import StreamCore
 from natsd.store.consumer_state import AckPolicy, ConsumerOptions, ConsumerState, Pending
@@ -20,6 +20,7 @@ from natsd.store.mem_store import MemStore
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
 from tests.fuzz.fuzz_connection import Loop, failed
+from tests.jetstream.consumer.bench import Events
 
 MODULES = [
     "natsd.jetstream.consumer.ack_message",
@@ -62,12 +63,14 @@ class Consumer:
             store.append(f"s.{at}", None, b"x", 10**18 + at)
         core = StreamCore("S", store, self.outlet, self.scheduler)
         self.store = MemoryConsumerStore(ConsumerOptions(policy))
+        self.events = Events()
         settings = EngineSettings(stream="S", ack_policy=policy)
-        self.engine = ConsumerEngine(core, "C", settings, self.store, NoEvents())
+        self.engine = ConsumerEngine(core, "C", settings, self.store, self.events)
         self.sublist.insert(Subscription("$JS.ACK.S.C.>", sink=self.engine.ack_sink))
 
     def begin(self) -> None:
         self.engine.stop()
+        self.events.told.clear()
         self.store.force_update(STATE)
         self.engine.start(9)
 

@@ -5,11 +5,11 @@ What is an object of JSON is read alike in place and the slow way: with a key th
 
 import json
 
-from natsd.jetstream.consumer.json_syntax import json_error
 from natsd.jetstream.consumer.pull_request import is_usual, parse_request
+from natsd.jetstream.models.json_syntax import json_error
 
 MODULES = [
-    "natsd.jetstream.consumer.json_syntax",
+    "natsd.jetstream.models.json_syntax",
     "natsd.jetstream.consumer.pull_request",
 ]
 SEEDS = [

@@ -169,6 +169,13 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
             consumer(ACKED | {"max_ack_pending": 6}),
         ],
     ),
+    (
+        ErrorId.JSConsumerAckFCRequiresFCErr,  # otherwise it is filled in
+        [
+            stream(),
+            consumer({"ack_policy": "flow_control", "deliver_subject": "d"}, pedantic=True),
+        ],
+    ),
     (ErrorId.JSConsumerMaxRequestBatchExceededF, [stream(), consumer(ACKED | {"max_batch": 6})]),
     (ErrorId.JSConsumerCreateErrF, [stream(), consumer({}), consumer(ACKED)]),
     (ErrorId.JSConsumerNameTooLongErrF, [stream(), consumer({}, name="n" * 256)]),
@@ -281,11 +288,9 @@ NOT_RAISED: dict[str, str] = {
         JSStreamWrongLastSequenceConstantErr""",
     "replicas: a later issue": """
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
-        JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSStreamReconfigureNotInProgressErr
-        JSStreamReplicasNotUpdatableErr JSConsumerReplicasShouldMatchStream
-        JSConsumerOfflineErr  JSStreamSequenceNotMatchErr
-        JSStreamDuplicateMessageConflict JSStreamMinLastSeqErr""",
-    "restoring a stream: the next issue": "JSRestoreSubscribeFailedErrF JSTempStorageFailedErr",
+        JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSConsumerReplicasShouldMatchStream
+        JSConsumerOfflineErr JSStreamSequenceNotMatchErr JSStreamDuplicateMessageConflict""",
+    "restoring a stream: the next issue": "JSRestoreSubscribeFailedErrF",
     "stream templates are gone": "JSStreamTemplate* JSTemplateNameNotMatchSubjectErr",
     "streams of an account are moved in clusters only": "JSNoAccountErr",
     "what it would hold are errors of their own": "JSStreamLimitsErrF",
@@ -293,16 +298,16 @@ NOT_RAISED: dict[str, str] = {
     "refused as invalid JSON before": """
         JSConsumerAckPolicyInvalidErr JSConsumerReplayPolicyInvalidErr
         JSConsumerConfigRequiredErr""",
-    "it is filled in before it is missed": "JSConsumerAckFCRequiresFCErr",
     "the subject does not let such a request in": "JSConsumerDurableNameNotInSubjectErr",
     "another error comes first, as on nats-server": """
         JSConsumerMaxWaitingNegativeErr JSConsumerMaxRequestBatchNegativeErr JSStreamInvalidErr
-        JSConsumerFilterNotSubsetErr JSConsumerExistingActiveErr JSConsumerBadDurableNameErr
+        JSConsumerExistingActiveErr JSConsumerBadDurableNameErr
         JSConsumerReplacementWithDifferentNameErr""",
     "nats-server 2.14 does not raise it either": """
         JSConsumerEphemeralWithDurableInSubjectErr JSConsumerOnMappedErr JSConsumerPullNotDurableErr
         JSMirrorWithStartSeqAndTimeErr JSMirrorWithSubjectFiltersErr
-        JSStreamInfoMaxSubjectsErr""",
+        JSStreamInfoMaxSubjectsErr JSStreamMinLastSeqErr JSStreamReplicasNotUpdatableErr
+        JSStreamReconfigureNotInProgressErr JSTempStorageFailedErr JSConsumerFilterNotSubsetErr""",
 }
 
 

@@ -34,5 +34,6 @@ async def purge(request: Request[NoBody]) -> AccountPurgeResponse:
     )
     for stream in streams:
         assert account is not None
-        await account.delete_stream(stream)
+        if stream in account.streams or stream in account.offline:  # it may be gone since
+            await account.delete_stream(stream)
     return AccountPurgeResponse(initiated=True)

@@ -102,29 +102,3 @@ class DeadLetterBox(Protocol):
 
     def clear(self) -> None:
         """The engine begins anew, and says again what is dead."""
-
-
-class NoEvents:
-    """Nobody listens."""
-
-    def sampled(
-        self, sequence: int, consumer_sequence: int, deliveries: int, ack_time_ns: int
-    ) -> None:
-        """See EngineEvents."""
-
-    def max_deliveries(self, sequence: int, deliveries: int) -> None:
-        """See EngineEvents."""
-
-    def nacked(self, sequence: int, consumer_sequence: int, deliveries: int) -> None:
-        """See EngineEvents."""
-
-    def terminated(
-        self, sequence: int, consumer_sequence: int, deliveries: int, reason: str
-    ) -> None:
-        """See EngineEvents."""
-
-    def pinned(self, group: str, pin_id: str) -> None:
-        """See EngineEvents."""
-
-    def unpinned(self, group: str, reason: str) -> None:
-        """See EngineEvents."""

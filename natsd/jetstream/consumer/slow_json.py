@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from natsd.config.durations import DurationError, parse_duration_ns
-from natsd.jetstream.consumer.json_syntax import json_error
+from natsd.jetstream.models.json_syntax import json_error
 
 INT64_MAX: Final = 2**63 - 1
 TEXT_BYTES_MAX: Final = 64  # of a delay

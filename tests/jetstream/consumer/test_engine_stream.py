@@ -13,7 +13,7 @@ from natsd.core.outlet import Outlet
 from natsd.core.reactor import Counters
 from natsd.core.subscription import Subscription
 from natsd.jetstream.consumer.engine import ConsumerEngine
-from natsd.jetstream.consumer.settings import EngineSettings, NoEvents
+from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.jetstream.stream.core import StreamCore
 from natsd.store.consumer_state import AckPolicy, ConsumerOptions
 from natsd.store.disk import RealDisk
@@ -22,7 +22,7 @@ from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
 from natsd.store.volume import Volume
 from tests.jetstream.clock import SECOND_NS
-from tests.jetstream.consumer.bench import Bench
+from tests.jetstream.consumer.bench import Bench, Events
 
 
 def left(bench: Bench) -> list[int]:
@@ -115,7 +115,7 @@ async def test_blocks_that_are_not_in_memory(bench: Bench, tmp_path: Path) -> No
     core = StreamCore("S", store, Outlet(bench.reactor, bench.sublist, Counters()), bench.scheduler)
     state = MemoryConsumerStore(ConsumerOptions())
     settings = EngineSettings(stream="S", filters=("s.1", "s.3"), ack_wait_ns=SECOND_NS)
-    engine = ConsumerEngine(core, "C", settings, state, NoEvents())
+    engine = ConsumerEngine(core, "C", settings, state, Events())
     bench.engines.append(engine)
     bench.listen("inbox")
     engine.start(1)

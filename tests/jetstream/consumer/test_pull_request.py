@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.jetstream.consumer.json_syntax import json_error
 from natsd.jetstream.consumer.pull_request import is_usual, parse_request
+from natsd.jetstream.models.json_syntax import json_error
 
 NOTHING = {
     "batch": 0,

@@ -41,8 +41,9 @@ def test_where_it_breaks(body: bytes, text: str) -> None:
     assert syntax_error(body) == text
 
 
-def test_depth_is_no_matter() -> None:
-    assert syntax_error(b"[" * 100_000) == "unexpected EOF"
+def test_depth_is_bounded() -> None:
+    assert syntax_error(b"[" * 10_000) == "unexpected EOF"
+    assert syntax_error(b"[" * 100_000) == "exceeded max depth"
 
 
 @given(st.text(alphabet='{}[]",:\\ \n01.eE+-truefalsn\x01u', max_size=40))

@@ -1,7 +1,9 @@
 """What is wrong with a JSON text, in the words that clients of nats-server know.
 
-A scanner with a state for each place in the grammar and a bit per level for "object or array": one
-pass over the text, whatever it is, no recursion, and no more memory than the depth allows.
+Two readers of Go's have different words for the same: requests of the API are decoded, pull
+requests and delays unmarshalled. A scanner with a state for each place in the grammar and a bit per
+level for "object or array": one pass over the text, whatever it is, no recursion, and no more
+memory than the depth allows.
 
 Source: RFC 8259; texts: what nats-server 2.14 answers.
 """
@@ -231,22 +233,40 @@ cdef str quoted(unsigned char c):
     return f"'{chr(c)}'"
 
 
-def json_error(bytes text not None):
-    """What is wrong with it, or None."""
-    cdef Scanner scan
+cdef State scan_over(Scanner* scan, bytes text) noexcept:
+    """To the end, or to where the grammar is broken: `place` says what was being read there."""
     cdef State state = VALUE
-    memset(&scan, 0, sizeof(Scanner))
+    memset(scan, 0, sizeof(Scanner))
     scan.at = <const unsigned char*> PyBytes_AS_STRING(text)
     scan.end = scan.at + PyBytes_GET_SIZE(text)
     while True:
         while scan.at < scan.end and scan.at[0] in b" \t\r\n":
             scan.at += 1
-        if scan.at == scan.end:
-            return None if state == AFTER_ALL else "unexpected end of JSON input"
-        if not step(&scan, &state):
-            break
+        if scan.at == scan.end or not step(scan, &state):
+            return state
+
+
+def json_error(bytes text not None):
+    """What is wrong with a text that is to be one JSON value, or None: Go's json.Unmarshal."""
+    cdef Scanner scan
+    cdef State state = scan_over(&scan, text)
+    if scan.at == scan.end:
+        return None if state == AFTER_ALL else "unexpected end of JSON input"
     if scan.place == NULL:
         return "exceeded max depth"
-    if scan.at == scan.end:
-        return "unexpected end of JSON input"
     return f"invalid character {quoted(scan.at[0])} {scan.place.decode()}"
+
+
+def syntax_error(bytes body not None) -> str:
+    """What is wrong with a text that holds no JSON value, or more than one: Go's json.Decoder."""
+    cdef Scanner scan
+    cdef State state = scan_over(&scan, body)
+    cdef Py_ssize_t offset
+    if scan.at == scan.end:
+        return "unexpected EOF"
+    if scan.place == NULL:
+        return "exceeded max depth"
+    if state == AFTER_ALL:
+        scan.place = PLACES[<int> VALUE]
+    offset = scan.at - <const unsigned char*> PyBytes_AS_STRING(body) + 1
+    return f"invalid character {quoted(scan.at[0])} {scan.place.decode()} at offset {offset}"
