@@ -121,6 +121,8 @@ class JetStream:
     async def stop(self) -> None:
         """Answer no more, and close everything. Raises StoreError, OSError."""
         await self.api.close()
+        for account in self.accounts.values():
+            await account.end_transfers()
         streams = [s for account in self.accounts.values() for s in account.streams.values()]
         try:
             await side_by_side(Stream.close, streams, most=CLOSED_AT_ONCE)

@@ -5,6 +5,7 @@
                 ├─ meta.json, damaged        moved to damaged/, reported
                 ├─ meta.json, not understood offline: it stays, and its name is taken
                 └─ meta.json ─▶ store ─▶ consumers ─▶ duplicates ─▶ subscribed
+    snapshots.new/             removed: snapshots and restores that were under way
 
 Promise
 - At most `AT_ONCE` streams are recovered at a time, and the loop has its turns in between.
@@ -22,12 +23,10 @@ from typing import Final
 
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.asset_file import AssetDamaged, AssetUnknown, read_asset
-from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.names import API_LEVEL, REQUIRED_LEVEL_KEY
 from natsd.jetstream.resources import reserve
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.files import Found, StreamAsset, look_at
-from natsd.jetstream.stream.storage import open_store
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.disk import Disk
 from natsd.store.errors import EncryptionError, StoreError
@@ -40,6 +39,7 @@ AT_ONCE: Final = 8
 async def recover_account(account: JetStreamAccount) -> None:
     """Serve what the account has stored. Raises EncryptionError, OSError."""
     volume = account.jetstream.volume
+    await volume.read(volume.disk.rmtree, account.files.snapshots)
     names = await volume.read(account.files.list_streams, volume.disk)
     await side_by_side(partial(_recover_directory, account), names, most=AT_ONCE)
 
@@ -100,24 +100,14 @@ def _take_offline(account: JetStreamAccount, name: str, reason: str) -> None:
 
 async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None:
     config = asset.config
-    now_ns = account.jetstream.scheduler.now_ns()
-    store = await open_store(account, config)
-    await store.expire(now_ns)
-    stream = Stream(account, config, asset.created, store)
-    try:
-        await lifecycle.recover_all(stream)
-        await stream.recall_duplicates(now_ns)
-    except BaseException:
-        stream.ingest.release_usage()
-        await stream.close()
-        raise
+    stream = await Stream.open(account, config, asset.created)
     reserve(account.usage, config)
     account.claims.claim(config.name, config.subjects)
     account.streams[config.name] = stream
     stream.begin()
     _logger.debug(
         "JetStream: %s messages for stream '%s > %s'",
-        f"{store.state().msgs:,}",
+        f"{stream.store.state().msgs:,}",
         account.name,
         config.name,
     )

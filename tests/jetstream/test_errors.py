@@ -76,7 +76,10 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         [stream(), ("STREAM.SNAPSHOT.S", {"deliver_subject": "d"})],
     ),
     (ErrorId.JSStreamNameExistRestoreFailedErr, [stream(), ("STREAM.RESTORE.S", {"config": {}})]),
-    (ErrorId.JSStreamRestoreErrF, [("STREAM.RESTORE.S", {"config": {"name": "S"}})]),
+    (
+        ErrorId.JSStreamRestoreErrF,
+        [("STREAM.RESTORE.S", {"config": {"name": "S", "storage": "memory"}})],
+    ),
     (
         ErrorId.JSConsumerInvalidPriorityGroupErr,
         [stream(), consumer(ACKED), ("CONSUMER.UNPIN.S.C", {"group": "g"})],
@@ -226,6 +229,7 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSStreamOfflineReasonErrF: "test_recovery.py: a damaged stream",
     ErrorId.JSStreamCreateErrF: "it takes a disk that fails",
     ErrorId.JSStreamDeleteErrF: "it takes a disk that fails",
+    ErrorId.JSTempStorageFailedErr: "archive/test_restoring.py: a disk that fails",
     ErrorId.JSConsumerStoreFailedErrF: "it takes a disk that fails",
     ErrorId.JSStreamExpectedLastSeqPerSubjectNotReady: "it takes a block that is not in memory",
     ErrorId.JSClusterNotAvailErr: "it takes a block that is not in memory",
@@ -246,7 +250,6 @@ NOT_RAISED: dict[str, str] = {
         JSStreamReplicasNotUpdatableErr JSConsumerReplicasShouldMatchStream
         JSConsumerOfflineErr JSConsumerOfflineReasonErrF
         JSStreamDuplicateMessageConflict JSStreamMinLastSeqErr""",
-    "restoring a stream: the next issue": "JSRestoreSubscribeFailedErrF JSTempStorageFailedErr",
     "stream templates are gone": "JSStreamTemplate* JSTemplateNameNotMatchSubjectErr",
     "accounts and tiers: a later issue": "JSNoAccountErr JSNoLimitsErr JSStreamLimitsErrF",
     "there is no such server to ask": "JSNotEnabledErr",
@@ -254,7 +257,8 @@ NOT_RAISED: dict[str, str] = {
         JSConsumerAckPolicyInvalidErr JSConsumerReplayPolicyInvalidErr
         JSConsumerConfigRequiredErr""",
     "it is filled in before it is missed": "JSConsumerAckFCRequiresFCErr",
-    "the subject does not let such a request in": "JSConsumerDurableNameNotInSubjectErr",
+    "the subject does not let such a request in": """
+        JSConsumerDurableNameNotInSubjectErr JSRestoreSubscribeFailedErrF""",
     "another error comes first, as on nats-server": """
         JSConsumerMaxWaitingNegativeErr JSConsumerMaxRequestBatchNegativeErr JSStreamInvalidErr
         JSConsumerFilterNotSubsetErr JSConsumerExistingActiveErr JSConsumerBadDurableNameErr

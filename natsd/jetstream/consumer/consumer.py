@@ -100,6 +100,11 @@ class Consumer:
         self._changing = asyncio.Lock()
         self._removal: asyncio.Task[None] | None = None
 
+    @property
+    def asset(self) -> ConsumerAsset:
+        """What its `meta.json` says, where it has files."""
+        return ConsumerAsset(config=self.config, created=self.created_ns, resume=self._resume)
+
     # Life
 
     def begin(self, start: StartPosition) -> None:

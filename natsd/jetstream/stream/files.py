@@ -6,6 +6,7 @@
                            msgs/         its messages (store/file_store.py)
                            obs/          its consumers
         damaged/<stream>/  set aside at a start: meta.json said nothing any more
+        snapshots.new/     what is being snapshotted or restored; it goes at a start
 
 Promise
 - `meta.json` is on disk before anything else of a stream is, and renamed before anything of it is
@@ -30,6 +31,7 @@ from natsd.store.doubled_file import UNFINISHED_SUFFIX
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
 DAMAGED: Final = "damaged"
+SNAPSHOTS: Final = f"snapshots{UNFINISHED_SUFFIX}"
 
 
 class StreamAsset(Model):
@@ -61,6 +63,11 @@ class AccountFiles:
     def stream(self, name: str) -> Path:
         """Of a name that was checked to be one: no separators, not "." or ".."."""
         return self.streams / name
+
+    @property
+    def snapshots(self) -> Path:
+        """Where directories of snapshots and restores under way are."""
+        return self.directory / SNAPSHOTS
 
     def list_streams(self, disk: Disk) -> list[str]:
         """Names of the directories that may be streams."""
@@ -105,3 +112,16 @@ def create_stream(disk: Disk, directory: Path, asset: StreamAsset) -> None:
         disk.rmtree(directory)
     make_directories(disk, directory)
     write_asset(disk, directory, asset)
+
+
+def install_stream(disk: Disk, built: Path, directory: Path) -> None:
+    """What was built elsewhere becomes the stream of that directory; on disk on return. What was
+    left of one that is deleted is gone."""
+    if disk.exists(directory):
+        if look_at(disk, directory) not in (Found.DELETED, Found.UNFINISHED):
+            raise FileExistsError(f"{directory} exists, and is no stream of this account")
+        disk.rmtree(directory)
+    make_directories(disk, directory.parent)
+    disk.rename(built, directory)
+    disk.sync_dir(directory.parent)
+    disk.sync_dir(built.parent)

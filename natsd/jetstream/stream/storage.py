@@ -26,13 +26,20 @@ async def open_store(account: "JetStreamAccount", config: StreamConfig) -> LogSt
         return MemStore(limits)
     jetstream = account.jetstream
     directory = account.files.stream(config.name) / MESSAGES
-    options = FileOptions(
+    options = store_options(account, config)
+    return await FileStore.open(
+        jetstream.volume, directory, limits, jetstream.random_bytes, options
+    )
+
+
+def store_options(account: "JetStreamAccount", config: StreamConfig) -> FileOptions:
+    """How the files of the stream's messages are kept, in their place."""
+    jetstream = account.jetstream
+    directory = account.files.stream(config.name) / MESSAGES
+    return FileOptions(
         compress=is_compressed(config),
         keys=jetstream.keys,
         context=context_of(jetstream.directory, directory),
         buffered_bytes_max=jetstream.options.max_buffered_size,
         buffered_msgs_max=jetstream.options.max_buffered_msgs,
-    )
-    return await FileStore.open(
-        jetstream.volume, directory, limits, jetstream.random_bytes, options
     )

@@ -92,6 +92,7 @@ class Stream:
         self._direct = DirectGets(self)
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
+        self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
 
     @property
     def name(self) -> str:
@@ -133,6 +134,22 @@ class Stream:
             await volume.remove_tree(directory)
             raise
 
+    @classmethod
+    async def open(cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int) -> Self:
+        """One whose files there are, with its consumers. Raises StoreError, OSError."""
+        now_ns = account.jetstream.scheduler.now_ns()
+        store = await open_store(account, config)
+        await store.expire(now_ns)
+        stream = cls(account, config, created_ns, store)
+        try:
+            await lifecycle.recover_all(stream)
+            await stream.recall_duplicates(now_ns)
+        except BaseException:
+            stream.ingest.release_usage()
+            await stream.close()
+            raise
+        return stream
+
     async def recall_duplicates(self, now_ns: int) -> None:
         """Know again which message ids were published lately. Raises StoreError, OSError."""
         if self.is_filed:
@@ -144,6 +161,13 @@ class Stream:
                 except DamagedEncoding as error:
                     _logger.warning("JetStream: stream %s: %s", self.name, error)
         await self.ingest.rebuild_duplicates(now_ns)
+
+    async def keep_to_limits(self) -> None:
+        """Remove what the configuration forbids: the messages may come from a stream with another.
+        Raises StoreError."""
+        self.store.update_limits(store_limits(self.config), self.jetstream.scheduler.now_ns())
+        await self.store.settle()
+        await self.store.synced()
 
     def begin(self) -> None:
         """Receive messages and requests; what all consumers that there are have acknowledged goes,
@@ -178,6 +202,7 @@ class Stream:
     async def close(self) -> None:
         """All that was acknowledged is on disk, with everything else that is known."""
         self._end()
+        await self._end_transfers()
         with contextlib.suppress(StoreError):  # it was said before, or is said below
             await self.store.synced()
         for _ in range(TURNS_TO_TELL):  # publishers and consumers
@@ -199,16 +224,26 @@ class Stream:
         if lifetime_ns := self.config.subject_delete_marker_ttl:
             place_markers(self.ingest, self.store, expired, lifetime_ns)
 
+    async def _end_transfers(self) -> None:
+        for transfer in self.transfers:
+            transfer.cancel()
+        await asyncio.gather(*self.transfers, return_exceptions=True)
+
     def _duplicates_to_leave(self) -> bytes:
         """The ids are not encrypted: none where messages are."""
         is_open = self.is_filed and self.jetstream.keys.key is None
-        if is_open and 0 < self.ingest.num_message_ids <= DUPLICATES_LEFT_MAX:
+        return self.encode_message_ids() if is_open else b""
+
+    def encode_message_ids(self) -> bytes:
+        """Those within the duplicate window, unless it is as fast to find them in the messages."""
+        if 0 < self.ingest.num_message_ids <= DUPLICATES_LEFT_MAX:
             return self.ingest.encode_duplicates()
         return b""
 
     async def destroy(self) -> None:
         """Its consumers, messages and files are gone; its account has marked it deleted."""
         self._end()
+        await self._end_transfers()
         async with self._changing(self.name):  # no consumer is being made
             for consumer in list(self.consumers.values()):
                 await consumer.abandon()
