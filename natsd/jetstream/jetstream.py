@@ -38,6 +38,7 @@ from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.usage import Usage
 from natsd.store.disk import Disk, RealDisk
 from natsd.store.keys import Cipher, OperatorKeys
+from natsd.store.vault import Vault
 from natsd.store.volume import Volume
 
 _logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class JetStream:
         self.meta = Meta(self._apply)
         self.api = Router(self)
         self.volume: Volume
+        self.vault: Vault
         self._disk = disk or RealDisk()
 
     async def start(self, accounts: Iterable[Account]) -> None:
@@ -97,6 +99,7 @@ class JetStream:
             sync_interval_s=interval_s,
             reactor=self.reactor,
         )
+        self.vault = Vault(self._disk, self.directory, self.random_bytes, self.keys)
         for damage in self.volume.replayed.damage:
             _logger.error("JetStream: %s", damage)
         self._count_again(self.scheduler.now_ns())

@@ -28,8 +28,8 @@ from natsd.jetstream.resources import reserve
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.files import Found, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.disk import Disk
 from natsd.store.errors import EncryptionError, StoreError
+from natsd.store.vault import Vault
 
 _logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ async def recover_account(account: JetStreamAccount) -> None:
 async def _recover_directory(account: JetStreamAccount, name: str) -> None:
     volume, directory = account.jetstream.volume, account.files.stream(name)
     try:
-        asset = await volume.read(_settle, volume.disk, directory)
+        asset = await volume.read(_settle, account.jetstream.vault, directory)
     except (AssetUnknown, OSError) as error:
         _take_offline(account, name, str(error))
         return
@@ -69,14 +69,15 @@ async def _recover_directory(account: JetStreamAccount, name: str) -> None:
         _take_offline(account, name, str(error))
 
 
-def _settle(disk: Disk, directory: Path) -> StreamAsset | None:
+def _settle(vault: Vault, directory: Path) -> StreamAsset | None:
     """Finish or undo what a crash left; what is to be served then. Blocks.
 
-    Raises AssetDamaged, AssetUnknown, OSError.
+    Raises AssetDamaged, AssetUnknown, EncryptionError, OSError.
     """
+    disk = vault.disk
     found = look_at(disk, directory)
     if found is Found.STREAM:
-        return read_asset(disk, directory, StreamAsset)
+        return read_asset(vault, directory, StreamAsset)
     if found is Found.UNKNOWN:
         raise AssetDamaged(f"{directory} has no meta.json")
     disk.rmtree(directory)

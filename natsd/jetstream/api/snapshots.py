@@ -155,8 +155,9 @@ def _builder(account: "JetStreamAccount", config: StreamConfig) -> StreamBuilder
     jetstream = account.jetstream
     return StreamBuilder(
         jetstream.volume,
+        jetstream.vault,
         _unfinished(account),
-        config.name,
+        account.files.stream(config.name),
         jetstream.random_bytes,
         store_options(account, config),
         config=config,

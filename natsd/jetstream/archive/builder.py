@@ -51,6 +51,7 @@ from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.snapshot import append_image, end_as
 from natsd.store.snapshot_image import open_image
 from natsd.store.store import Limits
+from natsd.store.vault import Vault
 from natsd.store.volume import Volume
 
 M = TypeVar("M", bound=Model)
@@ -64,8 +65,9 @@ class StreamBuilder:
     def __init__(
         self,
         volume: Volume,
+        vault: Vault,
         directory: Path,
-        name: str,
+        place: Path,
         random_bytes: Callable[[int], bytes],
         options: FileOptions,
         *,
@@ -76,7 +78,8 @@ class StreamBuilder:
         self.asset = StreamAsset(config=StreamConfig(), created=0)
         self.is_whole = False
         self._volume = volume
-        self._name = name
+        self._vault = vault
+        self._place = place
         self._random_bytes = random_bytes
         self._options = options
         self._config = config
@@ -140,7 +143,7 @@ class StreamBuilder:
             if asset.config.name != self._config.name:
                 raise DamagedEncoding("stream names do not match")
             asset = asset.model_copy(update={"config": self._config})
-        if asset.config.name != self._name or asset.config.storage is not Storage.FILE:
+        if asset.config.name != self._place.name or asset.config.storage is not Storage.FILE:
             raise DamagedEncoding("the archive is not of a file stream of that name")
         self.asset = asset
         self._store = await FileStore.open(
@@ -197,13 +200,14 @@ class StreamBuilder:
         make_directories(disk, directory)
         log = consumer_files.create(disk, directory / STATE, tracker, self._random_bytes)
         log.file.close()
-        write_asset(disk, directory, consumer.asset)
+        place = consumer_directory(self._place, consumer.name)
+        write_asset(self._vault, directory, consumer.asset, place=place)
 
     def _write_rest(self) -> None:
-        disk = self._volume.disk
+        vault, place = self._vault, self._place
         if self._message_ids:
-            leave_duplicates(disk, self.directory, self._message_ids)
-        write_asset(disk, self.directory, self.asset)
+            leave_duplicates(vault, self.directory, self._message_ids, place=place)
+        write_asset(vault, self.directory, self.asset, place=place)
 
 
 def _decode(model: type[M], body: bytes) -> M:

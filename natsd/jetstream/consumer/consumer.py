@@ -230,7 +230,7 @@ class Consumer:
         asset = ConsumerAsset(config=config, created=self.created_ns, resume=self._resume)
         volume = self.stream.jetstream.volume
         try:
-            await volume.read(write_asset, volume.disk, self.directory, asset)
+            await volume.read(write_asset, self.stream.jetstream.vault, self.directory, asset)
         except OSError as error:
             _logger.error("JetStream: %s is not changed: %s", self, error)
             raise api_error(ErrorId.JSConsumerStoreFailedErrF, err=error) from error

@@ -27,6 +27,7 @@ from natsd.jetstream.models.base import Model, TimeNs
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.store.disk import Disk, make_directories
 from natsd.store.doubled_file import UNFINISHED_SUFFIX
+from natsd.store.vault import Vault
 
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
@@ -103,15 +104,16 @@ def look_at(disk: Disk, directory: Path) -> Found:
     return Found.UNKNOWN
 
 
-def create_stream(disk: Disk, directory: Path, asset: StreamAsset) -> None:
+def create_stream(vault: Vault, directory: Path, asset: StreamAsset) -> None:
     """A stream of that name is on disk on return, without messages; what was left of one that is
     deleted is gone."""
+    disk = vault.disk
     if disk.exists(directory):
         if look_at(disk, directory) not in (Found.DELETED, Found.UNFINISHED):
             raise FileExistsError(f"{directory} exists, and is no stream of this account")
         disk.rmtree(directory)
     make_directories(disk, directory)
-    write_asset(disk, directory, asset)
+    write_asset(vault, directory, asset)
 
 
 def install_stream(disk: Disk, built: Path, directory: Path) -> None:

@@ -127,7 +127,7 @@ class Stream:
         if await volume.read(lambda: volume.is_low_on_space):
             raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
-        await volume.read(create_stream, volume.disk, directory, asset)
+        await volume.read(create_stream, account.jetstream.vault, directory, asset)
         try:
             return cls(account, config, created_ns, await open_store(account, config))
         except BaseException:
@@ -154,7 +154,7 @@ class Stream:
         """Know again which message ids were published lately. Raises StoreError, OSError."""
         if self.is_filed:
             volume = self.jetstream.volume
-            left = await volume.read(take_duplicates, volume.disk, self.directory)
+            left = await volume.read(take_duplicates, self.jetstream.vault, self.directory)
             if left is not None:
                 try:
                     self.ingest.restore_duplicates(left, now_ns)
@@ -209,14 +209,16 @@ class Stream:
             await asyncio.sleep(0)
         for consumer in list(self.consumers.values()):
             await consumer.close()
-        duplicates = self._duplicates_to_leave()
+        duplicates = self.encode_message_ids() if self.is_filed else b""
         self.ingest.close()
         self.core.close()
         try:
             await self.store.close()
             if duplicates:
                 volume = self.jetstream.volume
-                await volume.read(leave_duplicates, volume.disk, self.directory, duplicates)
+                await volume.read(
+                    leave_duplicates, self.jetstream.vault, self.directory, duplicates
+                )
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
@@ -228,11 +230,6 @@ class Stream:
         for transfer in self.transfers:
             transfer.cancel()
         await asyncio.gather(*self.transfers, return_exceptions=True)
-
-    def _duplicates_to_leave(self) -> bytes:
-        """The ids are not encrypted: none where messages are."""
-        is_open = self.is_filed and self.jetstream.keys.key is None
-        return self.encode_message_ids() if is_open else b""
 
     def encode_message_ids(self) -> bytes:
         """Those within the duplicate window, unless it is as fast to find them in the messages."""
@@ -261,7 +258,7 @@ class Stream:
         if self.is_filed:
             volume = self.jetstream.volume
             asset = StreamAsset(config=config, created=self.created_ns)
-            await volume.read(write_asset, volume.disk, self.directory, asset)
+            await volume.read(write_asset, self.jetstream.vault, self.directory, asset)
         before, self.config = self.config, config
         self._subscribe(config.subjects)
         self.ingest.configure(ingest_settings(config, self.jetstream.options))
