@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
 from natsd.core.outlet import Outlet
+from natsd.jetstream.advisories import stream_created, stream_deleted, stream_updated
 from natsd.jetstream.asset_file import mark_deleted
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.claims import SubjectClaims
@@ -151,6 +152,7 @@ class JetStreamAccount:
                 created_ns = self.jetstream.scheduler.now_ns()
                 change = CreateStream(self.name, config, created_ns)
                 await self._propose(change, ErrorId.JSStreamCreateErrF)
+            stream_created(self, config.name)
             return self.streams[config.name], True
 
     def check_restore(self, config: StreamConfig) -> StreamConfig:
@@ -181,6 +183,7 @@ class JetStreamAccount:
             with self._claimed(config, stream.config):
                 change = UpdateStream(self.name, config)
                 await self._propose(change, ErrorId.JSStreamUpdateErrF)
+            stream_updated(self, config.name)
             return stream
 
     async def delete_stream(self, name: str) -> None:
@@ -189,6 +192,7 @@ class JetStreamAccount:
             if name not in self.offline:
                 self.stream(name)
             await self._propose(DeleteStream(self.name, name), ErrorId.JSStreamDeleteErrF)
+            stream_deleted(self, name)
 
     # Changes: what was decided is carried out
 

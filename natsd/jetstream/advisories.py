@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
+from natsd.core.wire import Wire
 from natsd.jetstream.models.go_json import encode_value
 from natsd.jetstream.models.stream import StreamState
 from natsd.jetstream.models.times import format_time
@@ -25,8 +26,10 @@ from natsd.jetstream.names import ADVISORY_PREFIX
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.jetstream import JetStream
 
 ADVISORY_TYPE: Final = "io.nats.jetstream.advisory.v1"
+AUDIT_SUBJECT: Final = f"{ADVISORY_PREFIX}.API"
 ID_BYTES: Final = 15  # 20 characters
 
 Fields = Mapping[str, object]
@@ -64,6 +67,90 @@ def publish_event(
     account.jetstream.events.publish(account.account, subject, event_type, fields)
 
 
+# The API, and the server
+
+
+def api_audit(
+    jetstream: "JetStream",
+    account: Account,
+    subject: str,
+    request: bytes,
+    response: bytes,
+    origin: Wire | None,
+) -> None:
+    """A request was answered. Nothing is put together for nobody: answers can be long."""
+    if not account.sublist.has_interest(AUDIT_SUBJECT):
+        return
+    fields: Fields = {
+        "server": jetstream.server_name,
+        "client": jetstream.client_info(origin, account.name),
+        "subject": subject,
+        "request": request.decode(errors="replace") or None,
+        "response": response.decode(errors="replace"),
+        "domain": jetstream.events.domain or None,
+    }
+    jetstream.events.publish(account, AUDIT_SUBJECT, f"{ADVISORY_TYPE}.api_audit", fields)
+
+
+def api_limit_reached(jetstream: "JetStream", dropped: int) -> None:
+    """So many requests that waited were given up."""
+    fields: Fields = {
+        "server": jetstream.server_name,
+        "domain": jetstream.events.domain or None,
+        "dropped": dropped,
+    }
+    subject = f"{AUDIT_SUBJECT}.LIMIT_REACHED"
+    _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.api_limit_reached", fields)
+
+
+def server_out_of_storage(jetstream: "JetStream", stream: str) -> None:
+    """There is no room on disk for what a stream was to store."""
+    fields: Fields = {
+        "server": jetstream.server_name,
+        "server_id": jetstream.server_id,
+        "stream": stream,
+        "cluster": "",
+        "domain": jetstream.events.domain or None,
+    }
+    subject = f"{ADVISORY_PREFIX}.SERVER.OUT_OF_STORAGE"
+    _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.server_out_of_space", fields)
+
+
+def _publish_in_system(
+    jetstream: "JetStream", subject: str, event_type: str, fields: Fields
+) -> None:
+    if jetstream.system_account is not None:
+        jetstream.events.publish(jetstream.system_account, subject, event_type, fields)
+
+
+# Streams
+
+
+def stream_created(account: "JetStreamAccount", stream: str) -> None:
+    """It is there, on disk."""
+    _of_stream(account, "CREATED", stream, "create")
+
+
+def stream_updated(account: "JetStreamAccount", stream: str) -> None:
+    """It was given a configuration, the same again perhaps."""
+    _of_stream(account, "UPDATED", stream, "modify")
+
+
+def stream_deleted(account: "JetStreamAccount", stream: str) -> None:
+    """It is gone."""
+    _of_stream(account, "DELETED", stream, "delete")
+
+
+def _of_stream(account: "JetStreamAccount", event: str, stream: str, action: str) -> None:
+    domain = account.jetstream.events.domain or None
+    publish_event(
+        account,
+        f"{ADVISORY_PREFIX}.STREAM.{event}.{stream}",
+        f"{ADVISORY_TYPE}.stream_action",
+        {"stream": stream, "action": action, "domain": domain},
+    )
+
+
 # Batches
 
 
@@ -82,9 +169,7 @@ def batch_abandoned(account: "JetStreamAccount", stream: str, batch_id: str, rea
         "reason": reason,
     }
     publish_event(account, subject, event_type, fields)
-    if jetstream.system_account is not None:
-        with_account = {"account": account.name, **fields}
-        jetstream.events.publish(jetstream.system_account, subject, event_type, with_account)
+    _publish_in_system(jetstream, subject, event_type, {"account": account.name, **fields})
 
 
 # Snapshots
@@ -136,6 +221,28 @@ def _of_snapshot(
 
 
 # Consumers
+
+
+def consumer_created(account: "JetStreamAccount", stream: str, consumer: str) -> None:
+    """It is there."""
+    _of_consumer(account, "CREATED", stream, consumer, "create")
+
+
+def consumer_deleted(account: "JetStreamAccount", stream: str, consumer: str) -> None:
+    """It is gone: it was deleted, was not used, or its stream went."""
+    _of_consumer(account, "DELETED", stream, consumer, "delete")
+
+
+def _of_consumer(
+    account: "JetStreamAccount", event: str, stream: str, consumer: str, action: str
+) -> None:
+    domain = account.jetstream.events.domain or None
+    publish_event(
+        account,
+        f"{ADVISORY_PREFIX}.CONSUMER.{event}.{stream}.{consumer}",
+        f"{ADVISORY_TYPE}.consumer_action",
+        {"stream": stream, "consumer": consumer, "action": action, "domain": domain},
+    )
 
 
 def group_pinned(

@@ -18,15 +18,17 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.core.reactor import Reactor
+from natsd.core.wire import Wire
 from natsd.jetstream.account import ApiCounters, JetStreamAccount
 from natsd.jetstream.advisories import Events
+from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.models.account import AccountLimits
@@ -59,12 +61,15 @@ class JetStream:
         loop: asyncio.AbstractEventLoop,
         *,
         server_name: str = "",
+        server_id: str = "",
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
     ) -> None:
         self.options = options
         self.server_name = server_name
+        self.server_id = server_id
+        self._wall_minus_monotonic_ns = clock() - time.monotonic_ns()
         self.reactor = reactor
         self.loop = loop
         self.random_bytes = RandomPool(random_bytes)
@@ -132,6 +137,10 @@ class JetStream:
         finally:
             self.scheduler.close()
             await self.volume.close()
+
+    def client_info(self, origin: Wire | None, account: str) -> Mapping[str, object]:
+        """Who asks, as advisories tell it; None: the server itself."""
+        return client_info(origin, account, self.server_name, self._wall_minus_monotonic_ns)
 
     def count_usage(self) -> None:
         """Have `usage`, the server's and the accounts', say what there is now."""

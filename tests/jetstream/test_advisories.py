@@ -110,6 +110,36 @@ EVENTS: dict[str, tuple[Callable[[JetStreamAccount], None], dict[str, Any]]] = {
 }
 
 
+SYSTEM_EVENTS: dict[str, tuple[Callable[[JetStream], None], dict[str, Any]]] = {
+    "API.LIMIT_REACHED": (
+        lambda jetstream: advisories.api_limit_reached(jetstream, 7),
+        {"server": "natsd", "dropped": 7},
+    ),
+    "SERVER.OUT_OF_STORAGE": (
+        lambda jetstream: advisories.server_out_of_storage(jetstream, "S"),
+        {"server": "natsd", "server_id": "NAAA", "stream": "S", "cluster": ""},
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", SYSTEM_EVENTS)
+async def test_what_concerns_the_server_is_told_in_the_system_account(
+    jetstream: JetStream, suffix: str, eventually: Eventually
+) -> None:
+    tell, fields = SYSTEM_EVENTS[suffix]
+    tell(jetstream)  # nobody is there
+    jetstream.server_name, jetstream.server_id = "natsd", "NAAA"
+    system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+    heard = told(system)
+    tell(jetstream)
+    await eventually(lambda: heard)
+    [(subject, event)] = heard
+    check(event)
+    assert subject == f"{PREFIX}.{suffix}"
+    assert {key: event[key] for key in list(event)[3:]} == fields
+    system.close()
+
+
 @pytest.mark.parametrize("suffix", EVENTS)
 async def test_who_listens_is_told(
     jetstream: JetStream, suffix: str, eventually: Eventually

@@ -25,6 +25,7 @@ from tests.jetstream.api.schemas import ERRORS, check
 from tests.jetstream.consumer import test_config as consumer_rules
 from tests.jetstream.serving import ACCOUNT, account_of, ask, build
 from tests.jetstream.stream import test_config as stream_rules
+from tests.jetstream.stream import test_source_config as source_rules
 
 Step = tuple[Any, ...]
 
@@ -207,6 +208,8 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
     (ErrorId.JSMessageTTLInvalidErr, [stream(), publish(Nats_TTL="soon")]),
     (ErrorId.JSMessageIncrDisabledErr, [stream(), publish(Nats_Incr="+1")]),
     (ErrorId.JSMessageIncrInvalidErr, [stream(), publish(Nats_Incr="one")]),
+    (ErrorId.JSMessageIncrMissingErr, [stream(allow_msg_counter=True), publish(payload=b"")]),
+    (ErrorId.JSMessageIncrPayloadErr, [stream(allow_msg_counter=True), publish(Nats_Incr="1")]),
     (ErrorId.JSMessageSchedulesDisabledErr, [stream(), publish(Nats_Schedule="@every 1s")]),
     (
         ErrorId.JSMessageSchedulesSchedulerInvalidErr,
@@ -219,6 +222,7 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
 ]
 
 PROVEN_ELSEWHERE = {
+    ErrorId.JSStreamMirrorNotUpdatableErr: "stream/test_source_config.py: a mirror is promoted",
     ErrorId.JSNotEnabledForAccountErr: "api/test_router.py: the system account",
     ErrorId.JSStreamGeneralErrorF: "api/test_router.py: a handler that fails",
     ErrorId.JSInsufficientResourcesErr: "stream/test_publish.py: the server has no room",
@@ -231,24 +235,22 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSStreamDeleteErrF: "it takes a disk that fails",
     ErrorId.JSTempStorageFailedErr: "archive/test_restoring.py: a disk that fails",
     ErrorId.JSConsumerStoreFailedErrF: "it takes a disk that fails",
+    ErrorId.JSMessageCounterBrokenErr: "stream/test_counters.py: the last message is no total",
     ErrorId.JSStreamExpectedLastSeqPerSubjectNotReady: "it takes a block that is not in memory",
     ErrorId.JSClusterNotAvailErr: "it takes a block that is not in memory",
 }
 
 NOT_RAISED: dict[str, str] = {
     "mirrors and sources: the next issue": """
-        JSMirror* JSSource* JSStreamMirrorNotUpdatableErr JSStreamExternalApiOverlapErrF
-        JSStreamExternalDelPrefixOverlapsErrF JSStreamInvalidExternalDeliverySubjErrF
-        JSStreamSequenceNotMatchErr""",
-    "counters, batches, schedules: the next issue": """
-        JSMessageIncrMissingErr JSMessageIncrPayloadErr JSMessageCounterBrokenErr
+        JSMirrorConsumerRequiresAckFCErr JSSourceConsumerRequiresAckFCErr""",
+    "batches, schedules: the next issue": """
         JSMessageSchedules* JSAtomicPublish* JSBatchPublish*
         JSStreamWrongLastSequenceConstantErr""",
     "replicas: a later issue": """
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSStreamReconfigureNotInProgressErr
         JSStreamReplicasNotUpdatableErr JSConsumerReplicasShouldMatchStream
-        JSConsumerOfflineErr JSConsumerOfflineReasonErrF
+        JSConsumerOfflineErr JSConsumerOfflineReasonErrF JSStreamSequenceNotMatchErr
         JSStreamDuplicateMessageConflict JSStreamMinLastSeqErr""",
     "stream templates are gone": "JSStreamTemplate* JSTemplateNameNotMatchSubjectErr",
     "accounts and tiers: a later issue": "JSNoAccountErr JSNoLimitsErr JSStreamLimitsErrF",
@@ -265,6 +267,7 @@ NOT_RAISED: dict[str, str] = {
         JSConsumerReplacementWithDifferentNameErr""",
     "nats-server 2.14 does not raise it either": """
         JSConsumerEphemeralWithDurableInSubjectErr JSConsumerOnMappedErr JSConsumerPullNotDurableErr
+        JSMirrorWithStartSeqAndTimeErr JSMirrorWithSubjectFiltersErr
         JSStreamInfoMaxSubjectsErr""",
 }
 
@@ -281,7 +284,8 @@ def not_raised() -> set[ErrorId]:
 
 def raised() -> set[ErrorId]:
     """Those that some test produces."""
-    rules = [code for _, (code, _) in (*consumer_rules.REFUSED, *stream_rules.REFUSED)]
+    tables = (consumer_rules.REFUSED, stream_rules.REFUSED, source_rules.REFUSED)
+    rules = [code for table in tables for _, (code, _) in table]
     later = [error_id for _, error_id, _ in stream_rules.LATER]
     cases = [error_id for error_id, _ in CASES]
     return {*cases, *later, *PROVEN_ELSEWHERE, *(ERRORS_BY_CODE[code] for code in rules)}

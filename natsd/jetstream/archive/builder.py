@@ -94,6 +94,16 @@ class StreamBuilder:
         """Of messages, so far."""
         return 0 if self._store is None else self._store.log.live_bytes
 
+    @property
+    def num_messages(self) -> int:
+        """So far."""
+        return 0 if self._store is None else self._store.log.msgs
+
+    @property
+    def num_consumers(self) -> int:
+        """So far."""
+        return len(self._consumers)
+
     async def begin(self) -> None:
         """Make the directory. Raises OSError."""
         await self._volume.read(self._volume.make_directory, self.directory)

@@ -7,6 +7,7 @@ cdef enum AnswerKind:
     STORED = 0                  # `value` is its sequence
     DUPLICATE = 1               # `value` is the sequence of the original
     TEXT = 2                    # the text as it is
+    COUNTED = 3                 # as STORED; the text is the counter's total
 
 cdef struct Answer:             # at the front of the queue; good until that is changed
     uint64_t wait               # goes out once all up to this sequence is durable

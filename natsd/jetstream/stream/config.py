@@ -40,8 +40,15 @@ from natsd.jetstream.names import (
     is_valid_asset_name,
     metadata_length,
 )
-from natsd.jetstream.stream.mapping import InvalidMapping, parse_mapping
+from natsd.jetstream.stream.mapping import InvalidMapping, check_mapping
 from natsd.jetstream.stream.metadata import with_static_metadata
+from natsd.jetstream.stream.source_config import (
+    Origins,
+    check_filters,
+    check_mirror_change,
+    check_sourcing,
+    no_streams,
+)
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
@@ -60,13 +67,11 @@ _UNLIMITED: Final = (
     "max_msg_size",
     "max_consumers",
 )
-_SPACES: Final = frozenset("\t\n\f\r ")
 _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 
 LATER: Final = (
     ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
     ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
-    ("allow_msg_counter", ErrorId.JSMessageIncrDisabledErr, ""),
     ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
     ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
     ("allow_msg_schedules", ErrorId.JSMessageSchedulesDisabledErr, ""),
@@ -76,16 +81,27 @@ LATER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigRules:
-    """What an account and its server allow; 0: no limit."""
+    """What an account and its server allow, 0: no limit; and what streams the account has."""
 
     limits: AccountLimits
     duplicate_window_ns_max: int = 0
+    origins: Origins = no_streams
 
 
 def rules_of(account: "JetStreamAccount") -> ConfigRules:
     """The rules that streams of the account keep to."""
     window = account.jetstream.options.limits.duplicate_window
-    return ConfigRules(account.limits, window // timedelta(microseconds=1) * 1_000)
+    return ConfigRules(
+        account.limits, window // timedelta(microseconds=1) * 1_000, _streams_of(account)
+    )
+
+
+def _streams_of(account: "JetStreamAccount") -> Origins:
+    def find(name: str) -> StreamConfig | None:
+        stream = account.streams.get(name)
+        return None if stream is None else stream.config
+
+    return find
 
 
 def check_create(
@@ -93,6 +109,7 @@ def check_create(
 ) -> StreamConfig:
     """The configuration of a new stream, as it is stored. Raises ApiError."""
     config = check_config(with_static_metadata(config), rules_of(account), pedantic=pedantic)
+    check_filters(config, ErrorId.JSStreamCreateErrF)
     if config.num_replicas > 1:
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
     return config
@@ -101,6 +118,7 @@ def check_create(
 def check_update(stream: "Stream", config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
     """The new configuration of a stream, as it is stored. Raises ApiError."""
     config = check_config(config, rules_of(stream.account), pedantic=pedantic)
+    check_filters(config, ErrorId.JSStreamUpdateErrF)
     config = check_change(stream.config, with_static_metadata(config))
     if config.num_replicas > 1:
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
@@ -115,18 +133,19 @@ def check_config(
 ) -> StreamConfig:
     """The configuration with everything filled in. Raises ApiError."""
     _check_texts(config)
-    _refuse_later(config)
     filled: dict[str, Any] = _fill_limits(config, pedantic=pedantic)
     filled["duplicate_window"] = _duplicate_window(config, rules, pedantic=pedantic)
     config = config.model_copy(update=filled)
     config = _with_markers(config, pedantic=pedantic)
     _check_together(config)
-    if not config.subjects:
+    config = check_sourcing(config, rules.origins, pedantic=pedantic)
+    if not (config.subjects or config.mirror or config.sources):
         config = config.model_copy(update={"subjects": [config.name]})
     _check_subjects(config)
     _check_max_bytes(config, rules.limits)
     _check_transform(config)
     config = _check_republish(config, pedantic=pedantic)
+    _refuse_later(config)
     return _check_placement(config)
 
 
@@ -148,11 +167,16 @@ def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
             old.allow_msg_ttl and not new.allow_msg_ttl,
             "message TTL status can not be disabled",
         ),
+        (
+            old.allow_msg_counter != new.allow_msg_counter,
+            f"{change} change message counter setting",
+        ),
         (old.persist_mode is not new.persist_mode, f"{change} change persist mode"),
     )
     for is_broken, text in forbidden:
         if is_broken:
             _refuse(text)
+    check_mirror_change(old, new)
     return _sealed(new) if new.sealed else new
 
 
@@ -222,6 +246,8 @@ def _fill_limits(config: StreamConfig, *, pedantic: bool) -> dict[str, int]:
 
 def _duplicate_window(config: StreamConfig, rules: ConfigRules, *, pedantic: bool) -> int:
     window, longest = config.duplicate_window, rules.duplicate_window_ns_max
+    if window == 0 and (config.mirror or config.sources):
+        return 0  # what they bring was told apart where it comes from
     if window == 0:
         window = DUPLICATE_WINDOW_NS
         if 0 < longest < window:
@@ -254,12 +280,12 @@ def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
         _refuse("subject delete marker TTL must be at least 1 second")
     allowed: dict[str, bool] = {}
     if not config.allow_msg_ttl:
-        text = "subject delete marker cannot be set if message TTLs are disabled"
-        _refuse_if_pedantic(pedantic, text)
+        if pedantic:
+            _refuse("subject delete marker cannot be set if message TTLs are disabled")
         allowed["allow_msg_ttl"] = True
     if not config.allow_rollup_hdrs:
-        text = "subject delete marker cannot be set if roll-ups are disabled"
-        _refuse_if_pedantic(pedantic, text)
+        if pedantic:
+            _refuse("subject delete marker cannot be set if roll-ups are disabled")
         allowed |= {"allow_rollup_hdrs": True, "deny_purge": False}
     return config.model_copy(update=allowed)
 
@@ -273,11 +299,31 @@ def _check_together(config: StreamConfig) -> None:
             _refuse("discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
             _refuse("discard new per subject requires max msgs per subject > 0")
+    if config.allow_msg_counter:
+        _check_counter(config)
     if config.persist_mode is PersistMode.ASYNC:
         if config.storage is not Storage.FILE:
             _refuse("async persist mode is only supported on file storage")
         if config.num_replicas > 1:
             _refuse("async persist mode is not supported on replicated streams")
+        if config.allow_atomic:
+            _refuse("async persist mode is not supported with atomic batch publish")
+
+
+def _check_counter(config: StreamConfig) -> None:
+    """The last message of a subject is its total: it may neither be refused nor give way.
+
+    A delete marker is no total either; nats-server lets its lifetime in, and then the counters of
+    such subjects are broken.
+    """
+    if config.discard is DiscardPolicy.NEW:
+        _refuse("counter stream cannot use discard new")
+    if config.allow_msg_ttl:
+        _refuse("counter stream cannot use message TTLs")
+    if config.allow_msg_schedules:
+        _refuse("counter stream cannot use message schedules")
+    if config.retention is not Retention.LIMITS:
+        _refuse("counter stream can only use limits retention")
 
 
 def _check_subjects(config: StreamConfig) -> None:
@@ -360,7 +406,7 @@ def _check_transform(config: StreamConfig) -> None:
     if not transform.dest:
         return
     try:
-        _parse_mapping(transform.src, transform.dest)
+        check_mapping(transform.src, transform.dest)
     except InvalidMapping as error:
         raise api_error(ErrorId.JSStreamTransformInvalidDestination, err=error) from None
 
@@ -388,21 +434,12 @@ def _check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
 
 def _check_republish_transform(republish: RePublish) -> None:
     try:
-        _parse_mapping(republish.src, republish.dest)
+        check_mapping(republish.src, republish.dest)
     except InvalidMapping:
         _refuse(
             "stream configuration for republish with transform"
             f" from '{republish.src}' to '{republish.dest}' not valid"
         )
-
-
-def _parse_mapping(source: str, destination: str) -> None:
-    """Raises InvalidMapping, for spaces too: they may stand in a function, but not on the wire."""
-    for token in destination.split("."):
-        is_function = token.startswith("{{") and token.endswith("}}")
-        if not is_function and not _SPACES.isdisjoint(token):
-            raise InvalidMapping("invalid mapping destination: invalid transform")
-    parse_mapping(source, destination)
 
 
 def _check_placement(config: StreamConfig) -> StreamConfig:

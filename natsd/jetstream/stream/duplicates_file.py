@@ -21,7 +21,7 @@ MAGIC: Final = b"NATSDIDS"
 def leave_duplicates(
     vault: Vault, directory: Path, encoded: bytes, *, place: Path | None = None
 ) -> None:
-    """Keep `Ingest.encode_duplicates` for the next start; on disk on return. `place`: where the
+    """Keep `MessageIds.encode` for the next start; on disk on return. `place`: where the
     directory will be, if it is built elsewhere."""
     path = (place or directory) / DUPLICATES_FILE
     vault.write(directory / DUPLICATES_FILE, MAGIC, encoded, place=path)

@@ -42,6 +42,11 @@ cdef inline bint header_given(PublishHeaders* headers, HeaderName name) noexcept
 # A decimal number; what is none is 2^64 - 1, as for nats-server.
 cdef uint64_t header_number(HeaderValue* value) noexcept nogil
 
+# Of any name. False: it is not there, and its value is empty.
+cdef bint find_header(
+    const char* block, Py_ssize_t length, const char* name, Py_ssize_t name_len, HeaderValue* out
+) noexcept nogil
+
 # The block without its status and without Nats-Request-Info, as it is stored; `out` has room for
 # it. The length, 0 if nothing is left.
 cdef Py_ssize_t strip_headers(const char* block, Py_ssize_t length, char* out) noexcept nogil

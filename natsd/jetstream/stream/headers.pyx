@@ -89,6 +89,27 @@ cdef void find_publish_headers(
         line = line_end + 2
 
 
+cdef bint find_header(
+    const char* block, Py_ssize_t length, const char* name, Py_ssize_t name_len, HeaderValue* out
+) noexcept nogil:
+    cdef const char* end = block + length
+    cdef const char* line = end_of_line(block, end) + 2
+    cdef const char* line_end
+    out.length = 0
+    while line < end:
+        line_end = end_of_line(line, end)
+        if line_end - line > name_len and memcmp(line, name, name_len) == 0:
+            if line[name_len] == c':' and line_end < end:
+                line += name_len + 1
+                while line < line_end and line[0] == c' ':
+                    line += 1
+                out.at = line
+                out.length = line_end - line
+                return True
+        line = line_end + 2
+    return False
+
+
 cdef uint64_t header_number(HeaderValue* value) noexcept nogil:
     cdef uint64_t number = 0
     cdef Py_ssize_t at

@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Final
 
 INT32_MAX: Final = 2**31 - 1
+_SPACES: Final = frozenset("\t\n\f\r ")
 _FUNCTION: Final = re.compile(r"\{\{\s*([A-Za-z]+)\s*\((.*)\)\s*\}\}")
 
 Cut = Callable[[str, int], str]
@@ -79,6 +80,15 @@ def parse_mapping(source: str, destination: str) -> list[Piece]:
     places = [place for place, token in enumerate(have) if token == "*"]
     is_plain = not places and have[-1] != ">"
     return [_piece(token, places, is_plain=is_plain) for token in want]
+
+
+def check_mapping(source: str, destination: str) -> None:
+    """Raises InvalidMapping, for spaces too: they may stand in a function, but not on the wire."""
+    for token in destination.split("."):
+        is_function = token.startswith("{{") and token.endswith("}}")
+        if not is_function and not _SPACES.isdisjoint(token):
+            raise InvalidMapping("invalid mapping destination: invalid transform")
+    parse_mapping(source, destination)
 
 
 def _piece(token: str, places: list[int], *, is_plain: bool) -> Piece:

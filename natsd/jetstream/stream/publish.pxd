@@ -6,34 +6,16 @@ from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport AckQueue, Answer, AnswerKind
 from natsd.jetstream.stream.backlog cimport Backlog
 from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.dedup cimport DuplicateWindow
+from natsd.jetstream.stream.counters cimport Counters
+from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport PublishHeaders
+from natsd.jetstream.stream.message_ids cimport MessageIds
 from natsd.jetstream.stream.preconditions cimport Preconditions
 from natsd.jetstream.stream.republish cimport Republisher
+from natsd.jetstream.stream.rollups cimport Rollups
 from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.jetstream.usage cimport Usage
 from natsd.store.log cimport MessageLog
-
-
-cdef enum Rollup:
-    NO_ROLLUP = 0
-    ROLLUP_SUBJECT = 1
-    ROLLUP_ALL = 2
-
-cdef struct Entry:              # one publish, checked: what a replica gets to apply
-    const char* subject
-    Py_ssize_t subject_len
-    const char* headers         # as they are stored
-    Py_ssize_t headers_len      # 0: none
-    const char* data            # the payload alone
-    Py_ssize_t data_len
-    const char* message_id
-    Py_ssize_t message_id_len   # 0: none
-    uint64_t sequence           # the one that it gets
-    int64_t time_ns             # since 1970
-    int64_t expires_ns          # 0: never
-    Rollup rollup
-    bint is_skipped             # nobody is interested: its sequence is used up
 
 
 cdef class Ingest(Actor):
@@ -48,8 +30,8 @@ cdef class Ingest(Actor):
     cdef bint no_ack
     cdef bint is_sealed
     cdef int64_t max_msg_size           # -1: no limit
-    cdef int64_t window_ns              # of duplicates; 0: off
     cdef Preconditions preconditions
+    cdef readonly Counters counters     # None: the stream has none
     cdef SubjectTransform transform     # None: subjects stay as they are
     cdef Republisher republisher        # None: nothing is republished
     cdef bytes prefix                   # of every ack
@@ -57,21 +39,14 @@ cdef class Ingest(Actor):
     cdef readonly bint is_paused        # nothing is taken: the stream is not ready, or going away
 
     # State
-    cdef DuplicateWindow window
-    cdef uint64_t ids_upto              # the window has all ids up to there that it should have
-    cdef char* last_id                  # of the last message
-    cdef size_t last_id_len             # 0: it had none
-    cdef size_t last_id_room
+    cdef readonly MessageIds message_ids
+    cdef Rollups rollups
     cdef Backlog backlog
     cdef AckQueue acks                  # in the order of their messages
     cdef AckQueue busy                  # who is told 429, at once
     cdef char* text                     # prefix of an ack, and room for the rest
     cdef char* stripped                 # headers without what is not stored
     cdef Py_ssize_t stripped_room
-    cdef object rollups                 # (subject or None, sequence) of those that take longer
-    cdef object rolling                 # the task that does them, or None
-    cdef object recollecting            # the task that finds ids in the store, or None
-    cdef readonly bint is_recollecting  # it is not done
     cdef bint is_rolling                # the entry just applied has one
 
     # One replica: apply at once. Raises StoreError.
@@ -91,6 +66,7 @@ cdef class Ingest(Actor):
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len,
         uint64_t* original,
     )
+    cdef bytes check_counted(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_batch(self, Entry* entry, object error_id)
     cdef bint is_too_large(self, Entry* entry) noexcept
@@ -103,11 +79,6 @@ cdef class Ingest(Actor):
     cdef bytes store_failed(self, str text)
     cdef uint64_t size_of(self, Entry* entry) noexcept
     cdef uint64_t previous_of(self, Entry* entry) noexcept
-    cdef int remember_id(self, Entry* entry) except -1
-    cdef int find_last_id(self) except -1
-    cdef int set_last_id(self, const char* id, size_t length) except -1
-    cdef int roll_up(self, Entry* entry) except -1
-    cdef bint remove_before(self, Entry* entry) except -1
     cdef int count_bytes(self) except -1
     cdef int strip(self, Entry* entry) except -1
     cdef int answer(
@@ -118,5 +89,3 @@ cdef class Ingest(Actor):
     cdef int send_busy(self) except -1
     cdef bint send_acks(self) except -1
     cdef int send(self, Answer* answer) except -1
-    cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0
-    cdef int watch_window(self, int64_t now_ns) except -1

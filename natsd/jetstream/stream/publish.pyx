@@ -15,15 +15,12 @@ Promise
 - Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
   ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
 - What is stored as headers is no shorter than an empty header block; what is, is left away.
-- A rollup that removes more than ROLLED_MAX messages goes on in a task; its publisher, and those
-  behind it, are answered when it is durable.
+- What is known of message ids is MessageIds, what a rollup removes Rollups; a feature that says yes
+  or no to a publish is asked in `check`, what follows from a message that was stored is begun in
+  `apply`. Each has a file of its own, and costs streams that do not use it one branch.
 
 Source: nats-server 2.14 reference 6.7; "Durability" of the design.
 """
-
-import asyncio
-import collections
-import secrets
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -32,45 +29,39 @@ from libc.string cimport memcmp, memcpy
 
 from natsd.core.decimal cimport put_decimal
 from natsd.core.match_result cimport MatchResult
-from natsd.core.subject cimport subject_is_literal, wire_bytes
+from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
-    DUPLICATE, STORED, TEXT, AckQueue, Answer, AnswerKind,
+    COUNTED, DUPLICATE, STORED, TEXT, AckQueue, Answer, AnswerKind,
 )
 from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
 from natsd.jetstream.stream.core cimport INTEREST, StreamCore
-from natsd.jetstream.stream.dedup cimport DuplicateWindow
+from natsd.jetstream.stream.counters cimport Counters
+from natsd.jetstream.stream.entry cimport NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Entry
 from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, PublishHeaders, find_publish_headers, has_status,
-    header_given, strip_headers,
+    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, HeaderValue, PublishHeaders, find_publish_headers,
+    has_status, header_given, strip_headers,
 )
+from natsd.jetstream.stream.message_ids cimport MessageIds
 from natsd.jetstream.stream.preconditions cimport Preconditions
 from natsd.jetstream.stream.republish cimport Republisher
+from natsd.jetstream.stream.rollups cimport Rollups
 from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.jetstream.usage cimport Usage
-from natsd.store.block cimport COLD, FOUND, Found
-from natsd.store.log cimport DONE
-from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, record_size
+from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
 from natsd.store.subject_index cimport is_exact
 
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.stream.answers import BUSY_HEADERS, ack_prefix, refusal, store_error
-from natsd.store.errors import ColdBlock, DamagedEncoding, LimitExceeded, StoreError
+from natsd.store.errors import ColdBlock, LimitExceeded, StoreError
 
 cdef enum:
     EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest block
     HEADERS_MAX = 65_535
-    ROLLED_MAX = 64             # removals of a rollup before it is left to a task
     ACKS_PER_SLICE = 512
     BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
     TAIL_BYTES = 64             # of an ack, behind its prefix
-    EXPIRED_PER_ID = 2
-    EXPIRED_PER_SLICE = 4096
-    RECOLLECTED_PER_SLICE = 4096
-    RECOLLECTED_AT_ONCE = 100_000       # more messages than that are looked at in the background
-
-cdef int64_t SLICE_PAUSE_NS = 1_000_000
 
 TOO_LARGE = "message too large"
 
@@ -85,19 +76,17 @@ cdef class Ingest(Actor):
         self.stream = stream
         self.log = stream.log
         self.usage = usage
-        self.window = DuplicateWindow(secrets.randbits(64))
         self.acks = AckQueue()
         self.busy = AckQueue()
-        self.rollups = collections.deque()
+        self.message_ids = MessageIds(stream)
+        self.rollups = Rollups(stream, self.acks, self)
         self.configure(settings)
         stream.ingest = self
         stream.commit_failed = self.commit_failed
-        self.find_last_id()
         self.count_bytes()
 
     def __dealloc__(self):
         free(self.text)
-        free(self.last_id)
         free(self.stripped)
 
     def configure(self, settings not None) -> None:
@@ -123,15 +112,15 @@ cdef class Ingest(Actor):
         self.republisher = republisher
         stream.republisher = republisher
         self.preconditions = Preconditions(
-            stream, settings.allows_rollup, settings.allows_lifetimes
+            stream, settings.allows_rollup, settings.allows_lifetimes, settings.counts
         )
+        if settings.counts and self.counters is None:
+            self.counters = Counters(stream, self.publish_internal)
         self.is_memory = settings.is_memory
         self.no_ack = settings.no_ack
         self.is_sealed = settings.sealed
         self.max_msg_size = settings.max_msg_size
-        self.window_ns = settings.duplicate_window_ns
-        if self.window_ns == 0:
-            self.window = DuplicateWindow(secrets.randbits(64))
+        self.message_ids.set_window(settings.duplicate_window_ns)
         self.backlog = Backlog(
             stream.scheduler.reactor, settings.buffered_msgs_max, settings.buffered_bytes_max,
             self.log.edges.last, self.acks, republisher,
@@ -141,6 +130,8 @@ cdef class Ingest(Actor):
         """Take nothing from now on: the stream ends."""
         self.is_paused = True
         self.stream.allow_removals(False)
+        if self.counters is not None:
+            self.counters.close()
 
     def resume(self) -> None:
         """All of the stream is there, its readers as well."""
@@ -156,10 +147,8 @@ cdef class Ingest(Actor):
         self.acks = AckQueue()
         self.busy = AckQueue()
         self.backlog.acks = self.acks
-        self.stream.scheduler.set_deadline(self, 0)
-        for task in (self.rolling, self.recollecting):
-            if task is not None:
-                task.cancel()
+        self.message_ids.close()
+        self.rollups.close()
         if self.republisher is not None:
             self.republisher.close()
 
@@ -202,6 +191,13 @@ cdef class Ingest(Actor):
             self.stream.scheduler.reactor.congested = self.backlog
             if pressure == FULL:
                 return self.answer_busy(reply, reply_len)
+        if self.counters is not None:
+            if self.counters.must_wait(self.transform, subject, subject_len):
+                if self.counters.hold(
+                    subject, subject_len, headers, headers_len, data, data_len, reply, reply_len
+                ):
+                    return 0
+                return self.answer_busy(reply, reply_len)
         entry.subject = subject
         entry.subject_len = subject_len
         if headers_len < EMPTY_HEADERS:     # no header block: who reads a stream need not care
@@ -220,7 +216,7 @@ cdef class Ingest(Actor):
             if has_status(headers, headers_len) or found.found >> <int> REQUEST_INFO & 1:
                 self.strip(&entry)
                 find_publish_headers(entry.headers, entry.headers_len, &found)
-            if self.is_recollecting and header_given(&found, MESSAGE_ID):
+            if self.message_ids.is_recollecting and header_given(&found, MESSAGE_ID):
                 return self.answer_busy(reply, reply_len)
         return self.admit(&entry, &found, reply, reply_len)
 
@@ -249,6 +245,11 @@ cdef class Ingest(Actor):
         if refused is None:
             try:
                 self.propose(entry)
+                if self.counters is not None:
+                    return self.answer(
+                        COUNTED, entry.sequence, entry.sequence, reply, reply_len,
+                        self.counters.total.at[:self.counters.total.length],
+                    )
                 return self.answer(
                     STORED, entry.sequence, entry.sequence, reply, reply_len, None
                 )
@@ -279,6 +280,8 @@ cdef class Ingest(Actor):
             return self.preconditions.refuse(ErrorId.JSStreamSealedErr)
         entry.time_ns = self.stream.scheduler.now()
         entry.sequence = self.log.edges.last + 1
+        if self.counters is not None:
+            return self.check_counted(entry, headers, original)
         if headers.found:
             refused = self.check_headers(entry, headers, original)
             if refused is not None or original[0]:
@@ -287,6 +290,20 @@ cdef class Ingest(Actor):
         if refused is not None:
             return refused
         return self.check_resources(entry, headers)
+
+    cdef bytes check_counted(
+        self, Entry* entry, PublishHeaders* headers, uint64_t* original
+    ):
+        """The same of an increment."""
+        cdef bytes refused = self.counters.check(entry, headers)
+        if refused is None and headers.found:
+            refused = self.check_headers(entry, headers, original)
+        if refused is not None or original[0]:
+            return refused
+        refused = self.counters.count(entry, headers)
+        if refused is None:
+            refused = self.check_size(entry)
+        return self.check_resources(entry, headers) if refused is None else refused
 
     cdef bytes check_headers(
         self, Entry* entry, PublishHeaders* headers, uint64_t* original
@@ -297,13 +314,12 @@ cdef class Ingest(Actor):
         if header_given(headers, MESSAGE_ID):
             entry.message_id = headers.values[<int> MESSAGE_ID].at
             entry.message_id_len = headers.values[<int> MESSAGE_ID].length
-            if self.window_ns:
-                original[0] = self.window.find(
-                    entry.message_id, entry.message_id_len, entry.time_ns - self.window_ns
-                )
-                if original[0]:
-                    return None
-        refused = self.preconditions.check_late(headers, self.last_id, self.last_id_len)
+            original[0] = self.message_ids.find(entry)
+            if original[0]:
+                return None
+        refused = self.preconditions.check_late(
+            headers, self.message_ids.last_id, self.message_ids.last_id_len
+        )
         if refused is None and header_given(headers, ROLLUP):
             # `sub` or `all`, in any case.
             entry.rollup = (
@@ -419,9 +435,9 @@ cdef class Ingest(Actor):
                 )
         if self.log.is_undoable:
             self.backlog.note(entry.sequence, self.size_of(entry))
-        self.remember_id(entry)
+        self.message_ids.remember(entry)
         if entry.rollup != NO_ROLLUP:
-            self.roll_up(entry)
+            self.is_rolling = self.rollups.roll_up(entry)
         if entry.expires_ns > 0 and self.expiring is not None:
             self.expiring(entry.expires_ns)
         return self.count_bytes()
@@ -451,128 +467,6 @@ cdef class Ingest(Actor):
         """The stream uses nothing any more."""
         self.usage.add(self.is_memory, -self.counted_bytes)
         self.counted_bytes = 0
-
-    # Message ids
-
-    cdef int remember_id(self, Entry* entry) except -1:
-        self.set_last_id(entry.message_id, entry.message_id_len)
-        if entry.message_id_len == 0 or self.window_ns == 0:
-            return 0
-        self.window.expire(entry.time_ns - self.window_ns, EXPIRED_PER_ID)
-        self.window.add(
-            entry.message_id, entry.message_id_len, entry.sequence, entry.time_ns
-        )
-        if self.due_ns == 0:
-            self.stream.scheduler.set_deadline(self, entry.time_ns + self.window_ns)
-        return 0
-
-    cdef int set_last_id(self, const char* id, size_t length) except -1:
-        cdef char* room
-        if length > self.last_id_room:
-            room = <char*> realloc(self.last_id, length)
-            if room == NULL:
-                raise MemoryError()
-            self.last_id = room
-            self.last_id_room = length
-        if length:
-            memcpy(self.last_id, id, length)
-        self.last_id_len = length
-        return 0
-
-    cdef int find_last_id(self) except -1:
-        """From the last message, if it is in memory."""
-        cdef PublishHeaders headers
-        cdef RecordView view
-        cdef uint64_t last = self.log.edges.last
-        self.last_id_len = 0
-        if not self.log.is_here(last):
-            return 0
-        if self.log.blocks.holding(last).view(last, &view) != FOUND or view.headers_len == 0:
-            return 0
-        find_publish_headers(view.headers, view.headers_len, &headers)
-        if header_given(&headers, MESSAGE_ID):
-            self.set_last_id(
-                headers.values[<int> MESSAGE_ID].at, headers.values[<int> MESSAGE_ID].length
-            )
-        return 0
-
-    cdef int expired(self, int64_t now_ns) except -1:
-        """Ids are past their window."""
-        cdef int64_t until_ns = now_ns - self.window_ns
-        if self.window.expire(until_ns, EXPIRED_PER_SLICE):
-            return self.stream.scheduler.set_deadline(self, now_ns + SLICE_PAUSE_NS)
-        if self.window.oldest_ns():
-            self.stream.scheduler.set_deadline(
-                self, max(self.window.oldest_ns() + self.window_ns, now_ns + SLICE_PAUSE_NS)
-            )
-        return 0
-
-    # Rollups
-
-    cdef int roll_up(self, Entry* entry) except -1:
-        """A subject that is a pattern, which nobody forbids, replaces all that it matches."""
-        cdef bint is_one = (
-            entry.rollup == ROLLUP_ALL or subject_is_literal(entry.subject, entry.subject_len)
-        )
-        if is_one and self.remove_before(entry):
-            if self.log.needs_care or not self.log.is_told:
-                self.log.tell()
-            return 0
-        self.is_rolling = True
-        self.rollups.append((
-            None if entry.rollup == ROLLUP_ALL else entry.subject[:entry.subject_len],
-            entry.sequence,
-        ))
-        if self.rolling is None:
-            self.rolling = self.stream.scheduler.reactor.loop.create_task(self._roll())
-        return 0
-
-    cdef bint remove_before(self, Entry* entry) except -1:
-        """What this message replaces. False: that is more than may be done at once."""
-        cdef int left = ROLLED_MAX
-        cdef uint64_t first = 0
-        cdef uint64_t kept = 0 if entry.is_skipped else 1
-        cdef int64_t slot = self.log.subjects.find(entry.subject, entry.subject_len)
-        if entry.rollup == ROLLUP_SUBJECT and slot < 0:
-            return True
-        while left > 0:
-            if entry.rollup == ROLLUP_ALL:
-                if self.log.msgs <= kept:
-                    return True
-                first = self.log.edges.first
-            elif self.log.subjects.record(slot).count <= kept:
-                return True
-            elif self.log.exact_first(slot, &first) != DONE:
-                return False
-            if self.log.remove(first, False) != DONE:
-                return False
-            left -= 1
-        return False
-
-    async def _roll(self) -> None:
-        try:
-            while self.rollups:
-                subject, sequence = self.rollups.popleft()
-                try:
-                    await self._remove_all_before(subject, sequence)
-                finally:
-                    self.acks.release(sequence)
-                    self.stream.scheduler.submit(self)
-        finally:
-            self.rolling = None
-
-    async def _remove_all_before(self, subject, sequence) -> None:
-        store = self.stream.store
-        try:
-            if subject is None:
-                await store.compact(sequence)
-            else:
-                await store.purge(
-                    pattern=subject.decode("utf-8", "surrogateescape"), up_to_sequence=sequence
-                )
-            await store.synced()
-        except StoreError:
-            pass        # the commit failed, and with it the publish: `commit_failed` answers
 
     # Answers
 
@@ -625,11 +519,18 @@ cdef class Ingest(Actor):
 
     cdef int send(self, Answer* answer) except -1:
         cdef MatchResult to = self.stream.outlet.resolve(answer.reply, answer.reply_len)
+        cdef HeaderValue text
         cdef char* end
         if answer.kind == TEXT:
             self.stream.outlet.send(
                 to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, answer.text,
                 answer.text_len,
+            )
+            return 0
+        if answer.kind == COUNTED:
+            text = self.counters.ack(self.prefix, answer)
+            self.stream.outlet.send(
+                to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, text.at, text.length
             )
             return 0
         end = put_decimal(self.text + PyBytes_GET_SIZE(self.prefix), answer.value)
@@ -665,108 +566,12 @@ cdef class Ingest(Actor):
         cdef bytes text = refusal(self.settings.name, store_error(error))
         cdef uint64_t durable = self.log.edges.last
         self.acks.fail_above(durable, PyBytes_AS_STRING(text), len(text))
-        self.window.forget_above(durable, <uint64_t> -1)
+        self.message_ids.forget_above(durable)
         if self.republisher is not None:
             self.republisher.forget_above(durable)
         self.backlog.roll_back(durable)
-        self.find_last_id()
         self.stream.scheduler.submit(self)
-
-    # What outlives the process
-
-    @property
-    def last_message_id(self) -> str:
-        return self.last_id[:self.last_id_len].decode("utf-8", "surrogateescape")
-
-    @property
-    def num_message_ids(self) -> int:
-        return self.window.count
 
     @property
     def num_unanswered(self) -> int:
         return self.acks.count
-
-    def encode_duplicates(self) -> bytes:
-        """All ids within the window, for `restore_duplicates`."""
-        return self.log.edges.last.to_bytes(8, "little") + self.window.encode()
-
-    def restore_duplicates(self, bytes encoded not None, int64_t now_ns) -> None:
-        """Take on what was encoded, perhaps some time ago: what came later is for
-        `rebuild_duplicates` to find. Raises DamagedEncoding, and nothing is taken on then."""
-        cdef uint64_t upto
-        if len(encoded) < 8:
-            raise DamagedEncoding("message ids: cut off")
-        upto = int.from_bytes(encoded[:8], "little")
-        if self.window_ns:
-            self.window.decode(encoded[8:], now_ns - self.window_ns, self.log.edges.last)
-        self.ids_upto = min(upto, self.log.edges.last)
-        self.watch_window(now_ns)
-
-    async def rebuild_duplicates(self, now_ns: int) -> None:
-        """Find the ids of the messages within the window that `restore_duplicates` did not bring,
-        and the id of the last message; before anything is published. Where that means to look at
-        very many messages it goes on in the background: until it is done, a publish with an id is
-        told to come again (429)."""
-        store = self.stream.store
-        upto = self.log.last_sequence
-        block = self.log.block_with(upto)
-        if block is not None and self.log.has(upto):
-            await store.fetch(block)
-            self.find_last_id()
-        sequence = self.ids_upto + 1
-        if self.window_ns and sequence <= upto:
-            sequence = max(sequence, await store.sequence_at(now_ns - self.window_ns + 1))
-            self.is_recollecting = True
-            self.recollecting = asyncio.get_running_loop().create_task(
-                self._recollect(sequence, upto)
-            )
-            if upto - sequence < RECOLLECTED_AT_ONCE:
-                await self.recollecting
-
-    async def _recollect(self, sequence, upto) -> None:
-        store = self.stream.store
-        try:
-            while sequence <= upto:
-                try:
-                    sequence = self.recollect(sequence, upto)
-                except ColdBlock as cold:
-                    await store.fetch(cold.block)
-                await asyncio.sleep(0)
-        except StoreError as error:
-            self.stream.scheduler.reactor.log_failure(f"message ids cannot be read: {error}")
-        finally:
-            self.ids_upto = upto
-            self.is_recollecting = False
-            self.watch_window(self.stream.scheduler.now())
-
-    cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0:
-        """Note the ids of some messages; the sequence to go on with. Raises ColdBlock where the
-        first of them needs it, so that no id is noted twice."""
-        cdef PublishHeaders headers
-        cdef RecordView view
-        cdef Found seen
-        cdef uint64_t first = sequence
-        cdef int left = RECOLLECTED_PER_SLICE
-        while left > 0 and self.log.next_live(sequence, &sequence) and sequence <= upto:
-            left -= 1
-            seen = self.log.blocks.holding(sequence).view(sequence, &view)
-            if seen == COLD and sequence > first:
-                return sequence
-            if seen == COLD:
-                raise ColdBlock(self.log.blocks.holding(sequence))
-            if seen == FOUND and view.headers_len:
-                find_publish_headers(view.headers, view.headers_len, &headers)
-                if header_given(&headers, MESSAGE_ID):
-                    self.window.add(
-                        headers.values[<int> MESSAGE_ID].at,
-                        headers.values[<int> MESSAGE_ID].length, sequence, view.time_ns,
-                    )
-            sequence += 1
-        return upto + 1 if left > 0 else sequence
-
-    cdef int watch_window(self, int64_t now_ns) except -1:
-        if self.window.oldest_ns() and self.due_ns == 0:
-            self.stream.scheduler.set_deadline(
-                self, max(self.window.oldest_ns() + self.window_ns, now_ns + SLICE_PAUSE_NS)
-            )
-        return 0

@@ -157,10 +157,10 @@ class Stream:
             left = await volume.read(take_duplicates, self.jetstream.vault, self.directory)
             if left is not None:
                 try:
-                    self.ingest.restore_duplicates(left, now_ns)
+                    self.ingest.message_ids.restore(left, now_ns)
                 except DamagedEncoding as error:
                     _logger.warning("JetStream: stream %s: %s", self.name, error)
-        await self.ingest.rebuild_duplicates(now_ns)
+        await self.ingest.message_ids.rebuild(now_ns)
 
     async def keep_to_limits(self) -> None:
         """Remove what the configuration forbids: the messages may come from a stream with another.
@@ -233,8 +233,8 @@ class Stream:
 
     def encode_message_ids(self) -> bytes:
         """Those within the duplicate window, unless it is as fast to find them in the messages."""
-        if 0 < self.ingest.num_message_ids <= DUPLICATES_LEFT_MAX:
-            return self.ingest.encode_duplicates()
+        if 0 < len(self.ingest.message_ids) <= DUPLICATES_LEFT_MAX:
+            return self.ingest.message_ids.encode()
         return b""
 
     async def destroy(self) -> None:

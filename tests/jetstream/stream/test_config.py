@@ -98,6 +98,26 @@ REFUSED: list[tuple[dict[str, Any], tuple[int, str]]] = [
         {"persist_mode": "async", "num_replicas": 3},
         (10052, "async persist mode is not supported on replicated streams"),
     ),
+    (
+        {"persist_mode": "async", "allow_atomic": True},
+        (10052, "async persist mode is not supported with atomic batch publish"),
+    ),
+    (
+        {"allow_msg_counter": True, "discard": "new"},
+        (10052, "counter stream cannot use discard new"),
+    ),
+    (
+        {"allow_msg_counter": True, "allow_msg_ttl": True},
+        (10052, "counter stream cannot use message TTLs"),
+    ),
+    (
+        {"allow_msg_counter": True, "allow_msg_schedules": True},
+        (10052, "counter stream cannot use message schedules"),
+    ),
+    (
+        {"allow_msg_counter": True, "retention": "interest"},
+        (10052, "counter stream can only use limits retention"),
+    ),
     # Subjects
     ({"subjects": ["a..b"]}, (10052, "invalid subject")),
     ({"subjects": ["a b"]}, (10052, "invalid subject")),
@@ -196,6 +216,28 @@ PEDANTIC = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "subject delete marker cannot be set if message TTLs are disabled"),
+        ({"allow_msg_ttl": True}, "subject delete marker cannot be set if roll-ups are disabled"),
+    ],
+)
+def test_markers_need_what_they_use(fields: dict[str, Any], text: str) -> None:
+    markers = {"subject_delete_marker_ttl": SECOND, **fields}
+    filled = complete(**markers)
+    assert filled.allow_msg_ttl and filled.allow_rollup_hdrs
+    with pytest.raises(ApiError) as raised:
+        complete(pedantic=True, **markers)
+    assert (raised.value.err_code, raised.value.description) == (10052, text)
+
+
+def test_a_counter_has_no_markers() -> None:
+    """nats-server takes such a stream, and a marker then breaks its counter."""
+    with pytest.raises(ApiError, match="counter stream cannot use message TTLs"):
+        complete(allow_msg_counter=True, subject_delete_marker_ttl=SECOND)
+
+
 @pytest.mark.parametrize(("fields", "text"), PEDANTIC)
 def test_pedantic_fills_nothing_in(fields: dict[str, Any], text: str) -> None:
     complete(**fields)
@@ -233,7 +275,6 @@ def test_the_accounts_limits_on_bytes() -> None:
 SETTINGS_FOR_LATER = {
     "mirror": {"name": "X"},
     "sources": [{"name": "X"}],
-    "allow_msg_counter": True,
     "allow_atomic": True,
     "allow_batched": True,
     "allow_msg_schedules": True,
@@ -266,6 +307,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"deny_delete": True}, {"deny_delete": False}, f"{CHANGE} cancel deny message deletes"),
     ({"deny_purge": True}, {"deny_purge": False}, f"{CHANGE} cancel deny purge"),
     ({"allow_msg_ttl": True}, {"allow_msg_ttl": False}, "message TTL status can not be disabled"),
+    ({}, {"allow_msg_counter": True}, f"{CHANGE} change message counter setting"),
     ({}, {"persist_mode": "async"}, f"{CHANGE} change persist mode"),
 ]
 

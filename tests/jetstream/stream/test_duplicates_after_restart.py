@@ -33,9 +33,9 @@ async def test_ids_are_found_in_the_store(tmp_path: Path) -> None:
         now_ns = bench.clock.now_ns
     async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
         bench.clock.now_ns = now_ns + 60 * SECOND_NS
-        await bench.ingest.rebuild_duplicates(bench.clock.now_ns)
-        assert bench.ingest.last_message_id == "last"
-        assert bench.ingest.num_message_ids == 40
+        await bench.ingest.message_ids.rebuild(bench.clock.now_ns)
+        assert bench.ingest.message_ids.last == "last"
+        assert len(bench.ingest.message_ids) == 40
         assert await bench.ask("s.a", Nats_Msg_Id="id-49") == duplicate(50)
         assert await bench.ask("s.a", Nats_Msg_Id="id-9") == {"stream": "S", "seq": 52}
 
@@ -44,15 +44,15 @@ async def test_ids_of_removed_messages_were_encoded(tmp_path: Path) -> None:
     async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
         await fill(bench)
         now_ns = bench.clock.now_ns
-        encoded = bench.ingest.encode_duplicates()
+        encoded = bench.ingest.message_ids.encode()
         await bench.ask("s.a", Nats_Msg_Id="later")
         await bench.store.delete(10)
         await bench.store.synced()
     async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
         bench.clock.now_ns = now_ns
-        bench.ingest.restore_duplicates(encoded, now_ns)
-        await bench.ingest.rebuild_duplicates(now_ns)
-        assert bench.ingest.num_message_ids == 52
+        bench.ingest.message_ids.restore(encoded, now_ns)
+        await bench.ingest.message_ids.rebuild(now_ns)
+        assert len(bench.ingest.message_ids) == 52
         assert await bench.ask("s.a", Nats_Msg_Id="id-9") == duplicate(10)
         assert await bench.ask("s.a", Nats_Msg_Id="later") == duplicate(52)
 
@@ -60,15 +60,15 @@ async def test_ids_of_removed_messages_were_encoded(tmp_path: Path) -> None:
 async def test_what_was_encoded_may_be_damaged_or_ahead(tmp_path: Path) -> None:
     async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
         await fill(bench)
-        encoded = bench.ingest.encode_duplicates()
+        encoded = bench.ingest.message_ids.encode()
     (tmp_path / "other").mkdir()
     async with file_bench(tmp_path / "other", duplicate_window_ns=WINDOW_NS) as bench:
         for damaged in (b"", b"short", encoded[:-1]):
             with pytest.raises(DamagedEncoding):
-                bench.ingest.restore_duplicates(damaged, bench.clock.now_ns)
-        bench.ingest.restore_duplicates(encoded, bench.clock.now_ns)
-        await bench.ingest.rebuild_duplicates(bench.clock.now_ns)
-        assert bench.ingest.num_message_ids == 0
+                bench.ingest.message_ids.restore(damaged, bench.clock.now_ns)
+        bench.ingest.message_ids.restore(encoded, bench.clock.now_ns)
+        await bench.ingest.message_ids.rebuild(bench.clock.now_ns)
+        assert len(bench.ingest.message_ids) == 0
         assert await bench.ask("s.a", Nats_Msg_Id="id-0") == {"stream": "S", "seq": 1}
 
 
@@ -81,11 +81,11 @@ async def test_very_many_are_found_in_the_background(
             bench.ingest.publish_internal("s.a", b"", b"")
         await bench.ask("s.a", Nats_Msg_Id="last")
     async with file_bench(tmp_path, **settings) as bench:
-        await bench.ingest.rebuild_duplicates(bench.clock.now_ns)
-        assert bench.ingest.is_recollecting
-        assert bench.ingest.last_message_id == "last"
+        await bench.ingest.message_ids.rebuild(bench.clock.now_ns)
+        assert bench.ingest.message_ids.is_recollecting
+        assert bench.ingest.message_ids.last == "last"
         busy = await bench.ask("s.a", Nats_Msg_Id="last")
         assert busy["error"]["err_code"] == 10167
         assert await bench.ask("s.a") == {"stream": "S", "seq": 110_002}
-        await eventually(lambda: not bench.ingest.is_recollecting)
+        await eventually(lambda: not bench.ingest.message_ids.is_recollecting)
         assert await bench.ask("s.a", Nats_Msg_Id="last") == duplicate(110_001)

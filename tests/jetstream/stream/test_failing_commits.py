@@ -26,8 +26,8 @@ async def test_publishers_hear_that_the_disk_is_full(eventually: Eventually) -> 
         for reply in [*replies, again]:
             assert json.loads(await bench.answer(reply))["error"] == FULL
         assert bench.core.visible == 1
-        assert bench.ingest.last_message_id == "first"
-        assert bench.ingest.num_message_ids == 1
+        assert bench.ingest.message_ids.last == "first"
+        assert len(bench.ingest.message_ids) == 1
         assert [message.subject for message in bench.received][1:] == [*replies, again]
         await eventually(lambda: bench.store.log.last_sequence == 1)
         stored = {"stream": "S", "seq": 2}

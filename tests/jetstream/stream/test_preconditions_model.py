@@ -109,7 +109,7 @@ async def compare(bench: Bench, data: st.DataObject) -> None:
             got = answer.get("error", {}).get("err_code", 0), answer["seq"]
             assert got == plain.publish(subject, headers)
         assert bench.contents() == plain.messages
-        assert bench.ingest.last_message_id == plain.last_id
+        assert bench.ingest.message_ids.last == plain.last_id
 
 
 LIMITS = Limits(max_msgs=MAX_MSGS, discard=Discard.NEW)

@@ -75,15 +75,15 @@ async def test_without_a_window_nothing_is_a_duplicate() -> None:
     async with memory_bench() as bench:
         await bench.ask("s.a", Nats_Msg_Id="first")
         assert await bench.ask("s.a", Nats_Msg_Id="first") == {"stream": "S", "seq": 2}
-        assert bench.ingest.last_message_id == "first"
-        assert bench.ingest.num_message_ids == 0
+        assert bench.ingest.message_ids.last == "first"
+        assert len(bench.ingest.message_ids) == 0
 
 
 async def test_ids_are_forgotten_by_themselves(eventually: Eventually) -> None:
     async with memory_bench(duplicate_window_ns=SECOND_NS // 10) as bench:
         await bench.ask("s.a", Nats_Msg_Id="first")
         bench.clock.now_ns += SECOND_NS
-        await eventually(lambda: bench.ingest.num_message_ids == 0)
+        await eventually(lambda: len(bench.ingest.message_ids) == 0)
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any]]] = [

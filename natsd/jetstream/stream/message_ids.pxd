@@ -1,0 +1,34 @@
+"""The message ids that a stream knows, for compiled callers."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.dedup cimport DuplicateWindow
+from natsd.jetstream.stream.entry cimport Entry
+from natsd.store.log cimport MessageLog
+
+
+cdef class MessageIds(Actor):
+    cdef StreamCore stream
+    cdef MessageLog log
+    cdef DuplicateWindow window
+    cdef int64_t window_ns              # 0: off
+    cdef char* last_id                  # of the last message
+    cdef size_t last_id_len             # 0: it had none
+    cdef size_t last_id_room
+    cdef uint64_t upto                  # the window has all ids up to there that it should have
+    cdef object recollecting            # the task that finds ids in the store, or None
+    cdef readonly bint is_recollecting  # it is not done
+
+    # The sequence of the message of the last `window_ns` that has the entry's id; 0: there is none.
+    cdef uint64_t find(self, Entry* entry) noexcept nogil
+    # The entry is the last message from now on.
+    cdef int remember(self, Entry* entry) except -1
+    # What came above was never stored.
+    cdef int forget_above(self, uint64_t durable) except -1
+
+    cdef int set_last(self, const char* id, size_t length) except -1
+    cdef int find_last(self) except -1
+    cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0
+    cdef int watch_window(self, int64_t now_ns) except -1

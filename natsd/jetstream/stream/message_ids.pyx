@@ -1,0 +1,218 @@
+"""MessageIds: what a stream's publishers called their messages, as far as that still matters.
+
+Promise
+- It knows the id of the last message, and with a duplicate window all ids of the messages that are
+  younger than that: from the first publish on, or, where that means to look at very many messages
+  after a start, from the time that `is_recollecting` is False.
+- Memory is bounded by the window; ids leave it a few with each new one, and at its deadline.
+- Time is said by the caller, and by the scheduler where a deadline is over.
+
+Source: nats-server 2.14 reference 6.7 (Nats-Msg-Id, Nats-Expected-Last-Msg-Id).
+"""
+
+import asyncio
+import secrets
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.dedup cimport DuplicateWindow
+from natsd.jetstream.stream.headers cimport (
+    MESSAGE_ID, PublishHeaders, find_publish_headers, header_given,
+)
+from natsd.store.block cimport COLD, FOUND, Found
+from natsd.store.record cimport RecordView
+
+from natsd.store.errors import ColdBlock, DamagedEncoding, StoreError
+
+cdef enum:
+    EXPIRED_PER_ID = 2
+    EXPIRED_PER_SLICE = 4096
+    RECOLLECTED_PER_SLICE = 4096
+    RECOLLECTED_AT_ONCE = 100_000       # more messages than that are looked at in the background
+
+cdef int64_t SLICE_PAUSE_NS = 1_000_000
+
+
+cdef class MessageIds(Actor):
+    def __init__(self, StreamCore stream not None):
+        """Without a window. The last id is known if its message is in memory."""
+        self.stream = stream
+        self.log = stream.log
+        self.window = DuplicateWindow(secrets.randbits(64))
+        self.find_last()
+
+    def __dealloc__(self):
+        free(self.last_id)
+
+    def set_window(self, int64_t window_ns) -> None:
+        """How long ids are remembered; 0: not at all."""
+        self.window_ns = window_ns
+        if window_ns == 0:
+            self.window = DuplicateWindow(secrets.randbits(64))
+
+    def close(self) -> None:
+        """The stream goes away."""
+        self.stream.scheduler.set_deadline(self, 0)
+        if self.recollecting is not None:
+            self.recollecting.cancel()
+
+    # A publish
+
+    cdef uint64_t find(self, Entry* entry) noexcept nogil:
+        if self.window_ns == 0:
+            return 0
+        return self.window.find(
+            entry.message_id, entry.message_id_len, entry.time_ns - self.window_ns
+        )
+
+    cdef int remember(self, Entry* entry) except -1:
+        self.set_last(entry.message_id, entry.message_id_len)
+        if entry.message_id_len == 0 or self.window_ns == 0:
+            return 0
+        self.window.expire(entry.time_ns - self.window_ns, EXPIRED_PER_ID)
+        self.window.add(
+            entry.message_id, entry.message_id_len, entry.sequence, entry.time_ns
+        )
+        if self.due_ns == 0:
+            self.stream.scheduler.set_deadline(self, entry.time_ns + self.window_ns)
+        return 0
+
+    cdef int forget_above(self, uint64_t durable) except -1:
+        self.window.forget_above(durable, <uint64_t> -1)
+        return self.find_last()
+
+    cdef int set_last(self, const char* id, size_t length) except -1:
+        cdef char* room
+        if length > self.last_id_room:
+            room = <char*> realloc(self.last_id, length)
+            if room == NULL:
+                raise MemoryError()
+            self.last_id = room
+            self.last_id_room = length
+        if length:
+            memcpy(self.last_id, id, length)
+        self.last_id_len = length
+        return 0
+
+    cdef int find_last(self) except -1:
+        """From the last message, if it is in memory."""
+        cdef PublishHeaders headers
+        cdef RecordView view
+        cdef uint64_t last = self.log.edges.last
+        self.last_id_len = 0
+        if not self.log.is_here(last):
+            return 0
+        if self.log.blocks.holding(last).view(last, &view) != FOUND or view.headers_len == 0:
+            return 0
+        find_publish_headers(view.headers, view.headers_len, &headers)
+        if header_given(&headers, MESSAGE_ID):
+            self.set_last(
+                headers.values[<int> MESSAGE_ID].at, headers.values[<int> MESSAGE_ID].length
+            )
+        return 0
+
+    cdef int expired(self, int64_t now_ns) except -1:
+        """Ids are past their window."""
+        cdef int64_t until_ns = now_ns - self.window_ns
+        if self.window.expire(until_ns, EXPIRED_PER_SLICE):
+            return self.stream.scheduler.set_deadline(self, now_ns + SLICE_PAUSE_NS)
+        return self.watch_window(now_ns)
+
+    cdef int watch_window(self, int64_t now_ns) except -1:
+        if self.window.oldest_ns() and self.due_ns == 0:
+            self.stream.scheduler.set_deadline(
+                self, max(self.window.oldest_ns() + self.window_ns, now_ns + SLICE_PAUSE_NS)
+            )
+        return 0
+
+    # What outlives the process
+
+    @property
+    def last(self) -> str:
+        """Of the last message; empty: it had none."""
+        return self.last_id[:self.last_id_len].decode("utf-8", "surrogateescape")
+
+    def __len__(self):
+        return self.window.count
+
+    def encode(self) -> bytes:
+        """All ids within the window, for `restore`."""
+        return self.log.edges.last.to_bytes(8, "little") + self.window.encode()
+
+    def restore(self, bytes encoded not None, int64_t now_ns) -> None:
+        """Take on what was encoded, perhaps some time ago: what came later is for `rebuild` to
+        find. Raises DamagedEncoding, and nothing is taken on then."""
+        cdef uint64_t upto
+        if len(encoded) < 8:
+            raise DamagedEncoding("message ids: cut off")
+        upto = int.from_bytes(encoded[:8], "little")
+        if self.window_ns:
+            self.window.decode(encoded[8:], now_ns - self.window_ns, self.log.edges.last)
+        self.upto = min(upto, self.log.edges.last)
+        self.watch_window(now_ns)
+
+    async def rebuild(self, now_ns: int) -> None:
+        """Find the ids of the messages within the window that `restore` did not bring, and the id
+        of the last message; before anything is published. Where that means to look at very many
+        messages it goes on in the background: until it is done, a publish with an id is told to
+        come again (429)."""
+        store = self.stream.store
+        upto = self.log.last_sequence
+        block = self.log.block_with(upto)
+        if block is not None and self.log.has(upto):
+            await store.fetch(block)
+            self.find_last()
+        sequence = self.upto + 1
+        if self.window_ns and sequence <= upto:
+            sequence = max(sequence, await store.sequence_at(now_ns - self.window_ns + 1))
+            self.is_recollecting = True
+            self.recollecting = asyncio.get_running_loop().create_task(
+                self._recollect(sequence, upto)
+            )
+            if upto - sequence < RECOLLECTED_AT_ONCE:
+                await self.recollecting
+
+    async def _recollect(self, sequence, upto) -> None:
+        store = self.stream.store
+        try:
+            while sequence <= upto:
+                try:
+                    sequence = self.recollect(sequence, upto)
+                except ColdBlock as cold:
+                    await store.fetch(cold.block)
+                await asyncio.sleep(0)
+        except StoreError as error:
+            self.stream.scheduler.reactor.log_failure(f"message ids cannot be read: {error}")
+        finally:
+            self.upto = upto
+            self.is_recollecting = False
+            self.watch_window(self.stream.scheduler.now())
+
+    cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0:
+        """Note the ids of some messages; the sequence to go on with. Raises ColdBlock where the
+        first of them needs it, so that no id is noted twice."""
+        cdef PublishHeaders headers
+        cdef RecordView view
+        cdef Found seen
+        cdef uint64_t first = sequence
+        cdef int left = RECOLLECTED_PER_SLICE
+        while left > 0 and self.log.next_live(sequence, &sequence) and sequence <= upto:
+            left -= 1
+            seen = self.log.blocks.holding(sequence).view(sequence, &view)
+            if seen == COLD and sequence > first:
+                return sequence
+            if seen == COLD:
+                raise ColdBlock(self.log.blocks.holding(sequence))
+            if seen == FOUND and view.headers_len:
+                find_publish_headers(view.headers, view.headers_len, &headers)
+                if header_given(&headers, MESSAGE_ID):
+                    self.window.add(
+                        headers.values[<int> MESSAGE_ID].at,
+                        headers.values[<int> MESSAGE_ID].length, sequence, view.time_ns,
+                    )
+            sequence += 1
+        return upto + 1 if left > 0 else sequence

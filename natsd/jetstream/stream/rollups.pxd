@@ -1,0 +1,22 @@
+"""What a message replaces, for compiled callers."""
+
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.stream.ack_queue cimport AckQueue
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.entry cimport Entry
+from natsd.store.log cimport MessageLog
+
+
+cdef class Rollups:
+    cdef StreamCore stream
+    cdef MessageLog log
+    cdef AckQueue acks                  # with the answers that wait for a rollup to end
+    cdef Actor ingest                   # submitted when one did
+    cdef object waiting                 # (subject or None, sequence) of those that take longer
+    cdef object rolling                 # the task that does them, or None
+
+    # Remove what the entry, which was appended, replaces. True: that goes on in a task; an answer
+    # for its sequence is held until it is done.
+    cdef bint roll_up(self, Entry* entry) except -1
+
+    cdef bint remove_before(self, Entry* entry) except -1

@@ -1,0 +1,108 @@
+"""Rollups: a message that replaces all before it, on its subject or in the whole stream.
+
+Promise
+- What is replaced is removed in the turn of the message that does; if that is more than ROLLED_MAX
+  messages, or a block is to be read for it, it goes on in a task, one rollup after the other, and
+  the publisher's answer is held until it is durable.
+- A commit that fails takes both back.
+
+Source: nats-server 2.14 reference 6.7 (Nats-Rollup).
+"""
+
+import collections
+
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.core.subject cimport subject_is_literal
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.stream.ack_queue cimport AckQueue
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT
+from natsd.store.log cimport DONE
+
+from natsd.store.errors import StoreError
+
+cdef enum:
+    ROLLED_MAX = 64             # removals of a rollup before it is left to a task
+
+
+cdef class Rollups:
+    def __init__(
+        self, StreamCore stream not None, AckQueue acks not None, Actor ingest not None
+    ):
+        self.stream = stream
+        self.log = stream.log
+        self.acks = acks
+        self.ingest = ingest
+        self.waiting = collections.deque()
+
+    def close(self) -> None:
+        """The stream goes away."""
+        self.ingest = None      # which has this one
+        if self.rolling is not None:
+            self.rolling.cancel()
+
+    cdef bint roll_up(self, Entry* entry) except -1:
+        """A subject that is a pattern, which nobody forbids, replaces all that it matches."""
+        cdef bint is_one = (
+            entry.rollup == ROLLUP_ALL or subject_is_literal(entry.subject, entry.subject_len)
+        )
+        if is_one and self.remove_before(entry):
+            if self.log.needs_care or not self.log.is_told:
+                self.log.tell()
+            return False
+        self.waiting.append((
+            None if entry.rollup == ROLLUP_ALL else entry.subject[:entry.subject_len],
+            entry.sequence,
+        ))
+        if self.rolling is None:
+            self.rolling = self.stream.scheduler.reactor.loop.create_task(self._roll())
+        return True
+
+    cdef bint remove_before(self, Entry* entry) except -1:
+        """What this message replaces. False: that is more than may be done at once."""
+        cdef int left = ROLLED_MAX
+        cdef uint64_t first = 0
+        cdef uint64_t kept = 0 if entry.is_skipped else 1
+        cdef int64_t slot = self.log.subjects.find(entry.subject, entry.subject_len)
+        if entry.rollup == ROLLUP_SUBJECT and slot < 0:
+            return True
+        while left > 0:
+            if entry.rollup == ROLLUP_ALL:
+                if self.log.msgs <= kept:
+                    return True
+                first = self.log.edges.first
+            elif self.log.subjects.record(slot).count <= kept:
+                return True
+            elif self.log.exact_first(slot, &first) != DONE:
+                return False
+            if self.log.remove(first, False) != DONE:
+                return False
+            left -= 1
+        return False
+
+    async def _roll(self) -> None:
+        try:
+            while self.waiting:
+                subject, sequence = self.waiting.popleft()
+                try:
+                    await self._remove_all_before(subject, sequence)
+                finally:
+                    self.acks.release(sequence)
+                    if self.ingest is not None:
+                        self.stream.scheduler.submit(self.ingest)
+        finally:
+            self.rolling = None
+
+    async def _remove_all_before(self, subject, sequence) -> None:
+        store = self.stream.store
+        try:
+            if subject is None:
+                await store.compact(sequence)
+            else:
+                await store.purge(
+                    pattern=subject.decode("utf-8", "surrogateescape"), up_to_sequence=sequence
+                )
+            await store.synced()
+        except StoreError:
+            pass        # the commit failed, and with it the publish: `commit_failed` answers
