@@ -175,7 +175,8 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    is_shown = sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), transient=True, disable=not is_shown) as bar:
         task = bar.add_task(what)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
