@@ -79,6 +79,7 @@ class Restoring:
         self._queue = deque[tuple[str | None, bytes]]()
         self._queued_bytes = 0
         self._last = b""
+        self._reply: str | None = None  # of the chunk that is being taken
         self._is_stalled = False
         self._is_flooded = False
         self._changed = asyncio.Event()
@@ -88,32 +89,34 @@ class Restoring:
 
     async def run(self) -> bool:
         """Whether the stream is there now. Raises what removing files raises."""
-        reply: str | None = None
-        is_installed = False
+        response: StreamCreateResponse | None = None
         try:
-            while True:
-                reply, chunk = await self._next()
-                if reply is None:
-                    raise RestoreStopped("requires reply subject for each chunk")
-                if not chunk:
-                    info = await self._finish()
-                    is_installed = True
-                    self._answer(reply, StreamCreateResponse(info=info))
-                    return True
-                await self._take(chunk)
-                self._publish(reply, b"")
+            info = await self._receive_all()
+            response = StreamCreateResponse(info=info)
         except RestoreStopped as stopped:
             _logger.warning("JetStream: %s %s", self._title, stopped)
         except (ApiError, StoreError, OSError) as error:
             _logger.warning("JetStream: %s failed: %s", self._title, error)
-            if reply is not None:
-                self._answer(reply, StreamCreateResponse(error=ErrorBody.of(_api_error(error))))
+            response = StreamCreateResponse(error=ErrorBody.of(_api_error(error)))
         finally:
             self._alarm.cancel()
             self._client.unsubscribe(self._subscription)
+            is_installed = response is not None and response.info is not None
             if not is_installed:
                 await self._builder.give_up()
-        return False
+        if response is not None and self._reply is not None:
+            self._publish(self._reply, encode(response))
+        return is_installed
+
+    async def _receive_all(self) -> StreamInfo:
+        while True:
+            self._reply, chunk = await self._next()
+            if self._reply is None:
+                raise RestoreStopped("requires reply subject for each chunk")
+            if not chunk:
+                return await self._finish()
+            await self._take(chunk)
+            self._publish(self._reply, b"")
 
     async def _take(self, chunk: bytes) -> None:
         self.bytes_received += len(chunk)
@@ -141,9 +144,6 @@ class Restoring:
             is_memory=False, more=more
         ):
             raise api_error(ErrorId.JSStorageResourcesExceededErr)
-
-    def _answer(self, reply: str, response: StreamCreateResponse) -> None:
-        self._publish(reply, encode(response))
 
     def _publish(self, reply: str, data: bytes) -> None:
         with contextlib.suppress(InvalidSubject):

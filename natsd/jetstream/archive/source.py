@@ -30,8 +30,8 @@ class ArchiveSource:
 
     async def next_part(self) -> bytes:
         """The next bytes of the archive; none at its end. Raises OSError, StoreError."""
-        following = self._next or self._start()
-        part = await following
+        self._next = self._next or self._start()
+        part = await asyncio.shield(self._next)  # a thread may be reading: `close` waits for it
         self._next = self._start() if part else None
         return part
 
