@@ -78,7 +78,9 @@ class InternalClient:
         self._sublist.remove(subscription)
         subscription.detach()
 
-    async def request(self, subject: str, payload: bytes = b"", *, timeout_s: float = 2.0) -> bytes:
+    async def request(
+        self, subject: str, payload: bytes = b"", *, timeout_s: float = 2.0, headers: bytes = b""
+    ) -> bytes:
         """The payload of the first answer. Raises NoRespondersError at once, TimeoutError later."""
         wire_subject(subject)
         if not self._sublist.has_interest(subject):
@@ -94,7 +96,7 @@ class InternalClient:
         subscription = self.subscribe(inbox, answered)
         self._requests.add(answer)
         try:
-            self.publish(subject, payload, reply=inbox)
+            self.publish(subject, payload, reply=inbox, headers=headers)
             async with asyncio.timeout(timeout_s):
                 return await answer
         finally:

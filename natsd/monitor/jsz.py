@@ -141,11 +141,11 @@ async def _account(account: "JetStreamAccount", options: JszOptions) -> dict[str
     detail = {
         "name": account.name,
         "id": account.name,
-        "memory": max(account.usage.memory_used, 0),
-        "storage": max(account.usage.file_used, 0),
+        "memory": account.tiers.memory_used,
+        "storage": account.tiers.file_used,
         # The limits, where nats-server says reservations; no limit is the largest number.
-        "reserved_memory": account.limits.max_memory % UINT64,
-        "reserved_storage": account.limits.max_storage % UINT64,
+        "reserved_memory": account.tiers.limits.max_memory % UINT64,
+        "reserved_storage": account.tiers.limits.max_storage % UINT64,
         "accounts": 0,
         "ha_assets": 0,
         "api": jetstream.api(account.api, 0),
@@ -167,7 +167,8 @@ async def _stream(stream: "Stream", options: JszOptions) -> dict[str, Any]:
     row |= {"config": info["config"]} if options.config else {}
     row |= {"state": info["state"]}
     consumers = await _consumers(stream, options) if options.consumers else []
-    return row | ({"consumer_detail": consumers} if consumers else {})
+    row |= {"consumer_detail": consumers} if consumers else {}
+    return row | {key: info[key] for key in ("mirror", "sources") if key in info}
 
 
 async def _consumers(stream: "Stream", options: JszOptions) -> list[dict[str, Any]]:

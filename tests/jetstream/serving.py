@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.stream import Stream
+from natsd.jetstream.tiers import FLAT, UNLIMITED, AccountTiers
 from natsd.store.disk import Disk
 
 ACCOUNT = "$G"
@@ -35,15 +37,18 @@ async def serving(
     directory: Path,
     *,
     disk: Disk | None = None,
-    limits: AccountLimits | None = None,
+    limits: AccountLimits | AccountTiers | None = None,
     **options: Any,
 ) -> AsyncIterator[JetStream]:
-    """Started, with the account `$G`; stopped at the end, so that it can be started again."""
+    """Started, with the account `$G`, whose limits may be those of tiers.
+
+    Stopped at the end, so that it can be started again.
+    """
     jetstream = build(directory, disk=disk, **options)
     account = Account(ACCOUNT, jetstream.reactor)
     await jetstream.start([])
     try:
-        await jetstream.enable(account, limits)
+        await jetstream.enable(account, tiers_of(limits))
         yield jetstream
     finally:
         await jetstream.stop()
@@ -51,7 +56,20 @@ async def serving(
         jetstream.reactor.close()
 
 
-def build(directory: Path, *, disk: Disk | None = None, **options: Any) -> JetStream:
+def tiers_of(limits: AccountLimits | AccountTiers | None) -> AccountTiers:
+    """Limits of everything together stand under FLAT."""
+    if limits is None:
+        return UNLIMITED
+    return {FLAT: limits} if isinstance(limits, AccountLimits) else limits
+
+
+def build(
+    directory: Path,
+    *,
+    disk: Disk | None = None,
+    clock: Callable[[], int] = time.time_ns,
+    **options: Any,
+) -> JetStream:
     """Not started yet."""
     settings = {"max_memory_store": GENEROUS, "max_file_store": GENEROUS, **options}
     loop = asyncio.get_running_loop()
@@ -63,6 +81,7 @@ def build(directory: Path, *, disk: Disk | None = None, **options: Any) -> JetSt
         JetStreamOptions(enabled=True, store_dir=directory, **settings),
         Reactor(loop, log_failure),
         loop,
+        clock=clock,
         disk=disk,
     )
 

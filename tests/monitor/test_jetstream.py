@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats.js.api import StorageType
+from nats.js.api import StorageType, StreamSource
 
 from natsd import Server
 from natsd.store.errors import StoreReadOnly
@@ -106,6 +106,17 @@ async def test_jsz_by_stream(probe: Probe) -> None:
         1,
     )
     assert (memory["name"], memory["state"]["num_subjects"]) == ("MEMORY", 1)
+
+
+async def test_jsz_of_streams_that_are_filled_from_others(probe: Probe) -> None:
+    async with probe.client() as client:
+        stream, origin = client.jetstream(), StreamSource(name="MEMORY")
+        await stream.add_stream(name="MIRROR", mirror=origin)
+        await stream.add_stream(name="SOURCED", sources=[origin])
+    [account] = (await probe.get("/jsz?streams=1"))["account_details"]
+    details = {detail["name"]: detail for detail in account["stream_detail"]}
+    assert details["MIRROR"]["mirror"]["name"] == "MEMORY"
+    assert [source["name"] for source in details["SOURCED"]["sources"]] == ["MEMORY"]
 
 
 async def test_jsz_by_consumer_with_settings(probe: Probe) -> None:

@@ -14,13 +14,16 @@ from collections.abc import Sequence
 
 from natsd.jetstream.api.paging import INFOS_PER_SLICE, page_of
 from natsd.jetstream.api.request import NoBody, Request
+from natsd.jetstream.consumer.config import is_group_name
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.info import with_shown_metadata
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.requests import (
     ConsumerPauseRequest,
+    ConsumerResetRequest,
     ConsumersRequest,
+    ConsumerUnpinRequest,
     CreateConsumerRequest,
 )
 from natsd.jetstream.models.responses import (
@@ -30,6 +33,8 @@ from natsd.jetstream.models.responses import (
     ConsumerListResponse,
     ConsumerNamesResponse,
     ConsumerPauseResponse,
+    ConsumerResetResponse,
+    ConsumerUnpinResponse,
 )
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT
 
@@ -111,6 +116,25 @@ async def pause(request: Request[ConsumerPauseRequest]) -> ConsumerPauseResponse
     return await _consumer(request).pause(request.body.pause_until)
 
 
+async def reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse:
+    """Deliver anew, from a sequence or behind the ack floor."""
+    consumer = request.account.stream(request.stream).consumer(request.consumer)
+    sequence = await consumer.reset(request.body.seq)
+    await consumer.counted()
+    return ConsumerResetResponse(info=with_shown_metadata(consumer.info()), reset_seq=sequence)
+
+
+async def unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
+    """Nobody is the pinned client of a group any more."""
+    group = request.body.group
+    if not group:
+        raise api_error(ErrorId.JSInvalidJSONErr, err="consumer group not specified")
+    if not is_group_name(group):
+        raise api_error(ErrorId.JSConsumerInvalidGroupNameErr)
+    request.account.stream(request.stream).consumer(request.consumer).unpin(group)
+    return ConsumerUnpinResponse()
+
+
 def _check_stream(request: Request[CreateConsumerRequest]) -> None:
     if request.body.stream_name != request.stream:
         raise api_error(ErrorId.JSStreamMismatchErr)
@@ -132,7 +156,7 @@ async def _create(
 
 
 def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consumer:
-    return request.account.stream(request.stream).consumer(request.consumer)
+    return request.account.consumer(request.stream, request.consumer)
 
 
 def _names(request: Request[ConsumersRequest]) -> Sequence[str]:

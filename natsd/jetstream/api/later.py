@@ -6,25 +6,17 @@
 Source: reference §6.2, §6.13; nats-server 2.14, tried.
 """
 
-from typing import Final
-
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.requests import (
-    ConsumerResetRequest,
-    ConsumerUnpinRequest,
     LeaderStepDownRequest,
     StreamRemovePeerRequest,
 )
 from natsd.jetstream.models.responses import (
     ConsumerLeaderStepDownResponse,
-    ConsumerResetResponse,
-    ConsumerUnpinResponse,
     StreamLeaderStepDownResponse,
     StreamRemovePeerResponse,
 )
-
-NOT_SUPPORTED: Final = "not supported by this server"
 
 
 async def remove_peer(
@@ -46,17 +38,3 @@ async def consumer_stepdown(
 ) -> ConsumerLeaderStepDownResponse:
     """Nobody else could lead."""
     raise api_error(ErrorId.JSClusterRequiredErr)
-
-
-async def consumer_unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
-    """No consumer has the group: there are none yet."""
-    if not request.body.group:
-        raise api_error(ErrorId.JSInvalidJSONErr, err="consumer group not specified")
-    request.account.stream(request.stream).consumer(request.consumer)
-    raise api_error(ErrorId.JSConsumerInvalidPriorityGroupErr)
-
-
-async def consumer_reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse:
-    """10204."""
-    request.account.stream(request.stream).consumer(request.consumer)
-    raise api_error(ErrorId.JSConsumerInvalidResetErr, err=NOT_SUPPORTED)

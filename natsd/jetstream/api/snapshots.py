@@ -122,7 +122,7 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         account.account,
         account.jetstream.scheduler,
         account.jetstream.volume,
-        account.usage,
+        account.tiers.of(config.num_replicas).usage,
         subject,
         name,
         builder,

@@ -3,7 +3,7 @@
 - A row's subject stands behind `$JS.API.`; its first wildcard is a stream, the second a consumer.
 - `Body` says what may come with a request, `Served` who answers it and with which others it waits.
 - Rows of `Served.ASSET` are served by the streams and consumers themselves, without JSON; those
-  of `Served.SYSTEM` are for the system account.
+  of `Served.SYSTEM` are for the system account, and without a handler for clusters.
 
 Source: reference §6.2; nats-server 2.14, tried.
 """
@@ -74,6 +74,7 @@ class Route:
     body: Body = Body.JSON
     served: Served = Served.CHANGE
     is_audited: bool = True  # when it succeeds
+    is_strict: bool = True  # unknown members are refused, unless the server lets all be
 
     @property
     def response(self) -> type[Response]:
@@ -125,8 +126,8 @@ ROUTES: Final = (
     Route("CONSUMER.INFO.*.*", NoBody, consumers.info, EMPTY, INFO),
     Route("CONSUMER.DELETE.*.*", NoBody, consumers.delete, EMPTY),
     Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE),
-    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, later.consumer_unpin),
-    Route("CONSUMER.RESET.*.*", ConsumerResetRequest, later.consumer_reset),
+    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, consumers.unpin, is_strict=False),
+    Route("CONSUMER.RESET.*.*", ConsumerResetRequest, consumers.reset, is_strict=False),
     Route("CONSUMER.LEADER.STEPDOWN.*.*", LeaderStepDownRequest, later.consumer_stepdown, ANY),
     # served by streams and consumers: pull requests and direct gets
     Route("CONSUMER.MSG.NEXT.*.*", ConsumerGetNextRequest, served=ASSET),
@@ -135,7 +136,7 @@ ROUTES: Final = (
     # in the system account
     Route("META.LEADER.STEPDOWN", LeaderStepDownRequest, served=SYSTEM),
     Route("SERVER.REMOVE", MetaServerRemoveRequest, served=SYSTEM),
-    Route("ACCOUNT.PURGE.*", NoBody, served=SYSTEM),
+    Route("ACCOUNT.PURGE.*", NoBody, account.purge, ANY, SYSTEM),
     Route("ACCOUNT.STREAM.MOVE.*.*", StreamMoveRequest, served=SYSTEM),
     Route("ACCOUNT.STREAM.CANCEL_MOVE.*.*", NoBody, served=SYSTEM),
 )

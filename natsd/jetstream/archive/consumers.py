@@ -22,11 +22,12 @@ def check_consumer(
 ) -> None:
     """The rules that hold for consumers that are created. Raises ApiError."""
     limits = account.jetstream.options.limits
+    tier = account.tiers.of(stream.num_replicas)
     ceilings = Ceilings(
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
-        account_max_ack_pending=account.limits.max_ack_pending,
+        account_max_ack_pending=tier.limits.max_ack_pending,
     )
-    check_room(stream, account.limits.max_consumers, others)
+    check_room(stream, tier.limits.max_consumers, others)
     check_work_queue(consumer.config, stream, others)
     check_config(consumer.config, stream, ceilings, is_recovering=True)

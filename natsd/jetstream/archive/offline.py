@@ -26,7 +26,7 @@ from natsd.jetstream.archive.contents import (
     tracker_of,
 )
 from natsd.jetstream.asset_file import read_asset
-from natsd.jetstream.consumer.files import STATE, find_consumers
+from natsd.jetstream.consumer.files import STATE, UnsupportedConsumers, find_consumers
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.names import is_valid_asset_name
 from natsd.jetstream.stream.duplicates_file import take_duplicates
@@ -132,7 +132,11 @@ class _Taking:
         return StreamImage(asset, consumers, ids or b"")
 
     def _consumers(self) -> Iterator[ConsumerImage]:
-        for found in find_consumers(self._vault, self._directory):
+        try:
+            consumers = find_consumers(self._vault, self._directory)
+        except UnsupportedConsumers as error:
+            raise NotPossible(str(error)) from None
+        for found in consumers:
             if found.asset is None:
                 self._done.damage.append(found.why_not)
                 continue

@@ -9,6 +9,13 @@ cdef extern from *:
     """
     uint64_t NO_NUMBER "NATSD_NO_NUMBER"
 
+cdef enum:
+    TOKENS_V2 = 11              # of the newer kind of subject, at least
+
+cdef struct Token:
+    const char* text
+    Py_ssize_t length
+
 cdef enum AckKind:
     ACK = 0
     NAK = 1
@@ -29,7 +36,23 @@ cdef struct AckMessage:
     const char* argument        # what follows the kind
     Py_ssize_t argument_len
 
+cdef struct Delivery:           # what the reply subject of a delivered message says
+    const char* consumer
+    Py_ssize_t consumer_len
+    uint64_t deliveries
+    uint64_t sequence
+    uint64_t consumer_sequence
+    int64_t time_ns
+    uint64_t pending
 
+
+# The tokens, of which `tokens` has room for TOKENS_V2; the place of the stream's name, 0: this is
+# no acknowledgement's subject.
+cdef int split_ack_subject(
+    const char* subject, Py_ssize_t length, Token* tokens
+) noexcept nogil
+# False: not the reply subject of a delivered message, with all its numbers.
+cdef bint parse_delivery(const char* reply, Py_ssize_t length, Delivery* out) noexcept nogil
 # False: not the subject of an acknowledgement.
 cdef bint parse_ack_subject(
     const char* subject, Py_ssize_t length, AckMessage* out

@@ -26,20 +26,15 @@ from natsd.jetstream.consumer.slow_json import nak_delay_ns
 
 cdef enum:
     DIGITS_MAX = 18
+    TIME_DIGITS_MAX = 19        # nanoseconds, up to the year 2262
     TOKENS_V1 = 9
-    TOKENS_V2 = 11              # at least
     LEAD_BYTES = 8              # "$JS.ACK."
 
 
-cdef struct Token:
-    const char* text
-    Py_ssize_t length
-
-
-cdef uint64_t number_of(Token* token) noexcept nogil:
+cdef uint64_t number_of(Token* token, Py_ssize_t digits_max=DIGITS_MAX) noexcept nogil:
     cdef uint64_t value = 0
     cdef Py_ssize_t at
-    if not 0 < token.length <= DIGITS_MAX:
+    if not 0 < token.length <= digits_max:
         return NO_NUMBER
     for at in range(token.length):
         if not c"0" <= token.text[at] <= c"9":
@@ -48,17 +43,15 @@ cdef uint64_t number_of(Token* token) noexcept nogil:
     return value
 
 
-cdef bint parse_ack_subject(
-    const char* subject, Py_ssize_t length, AckMessage* out
+cdef int split_ack_subject(
+    const char* subject, Py_ssize_t length, Token* tokens
 ) noexcept nogil:
-    cdef Token[TOKENS_V2] tokens
     cdef const char* at = subject + LEAD_BYTES
     cdef const char* end = subject + length
     cdef const char* dot
     cdef int count = 2          # "$JS" and "ACK"
-    cdef int first
     if length <= LEAD_BYTES or memcmp(subject, b"$JS.ACK.", LEAD_BYTES) != 0:
-        return False
+        return 0
     while count < TOKENS_V2:
         dot = <const char*> memchr(at, c".", end - at)
         tokens[count].text = at
@@ -68,8 +61,17 @@ cdef bint parse_ack_subject(
             break
         at = dot + 1
     if count != TOKENS_V1 and count < TOKENS_V2:
+        return 0
+    return 2 if count == TOKENS_V1 else 4
+
+
+cdef bint parse_ack_subject(
+    const char* subject, Py_ssize_t length, AckMessage* out
+) noexcept nogil:
+    cdef Token[TOKENS_V2] tokens
+    cdef int first = split_ack_subject(subject, length, tokens)
+    if first == 0:
         return False
-    first = 2 if count == TOKENS_V1 else 4
     out.stream = tokens[first].text
     out.stream_len = tokens[first].length
     out.consumer = tokens[first + 1].text
@@ -78,6 +80,26 @@ cdef bint parse_ack_subject(
     out.sequence = number_of(&tokens[first + 3])
     out.consumer_sequence = number_of(&tokens[first + 4])
     return True
+
+
+cdef bint parse_delivery(
+    const char* reply, Py_ssize_t length, Delivery* out
+) noexcept nogil:
+    cdef Token[TOKENS_V2] tokens
+    cdef int first = split_ack_subject(reply, length, tokens)
+    if first == 0:
+        return False
+    out.consumer = tokens[first + 1].text
+    out.consumer_len = tokens[first + 1].length
+    out.deliveries = number_of(&tokens[first + 2])
+    out.sequence = number_of(&tokens[first + 3])
+    out.consumer_sequence = number_of(&tokens[first + 4])
+    out.time_ns = <int64_t> number_of(&tokens[first + 5], TIME_DIGITS_MAX)
+    out.pending = number_of(&tokens[first + 6])
+    return (
+        out.deliveries != NO_NUMBER and out.sequence != NO_NUMBER and out.time_ns >= 0
+        and out.consumer_sequence != NO_NUMBER and out.pending != NO_NUMBER
+    )
 
 
 cdef void parse_ack_body(const char* body, Py_ssize_t length, AckMessage* out) noexcept nogil:

@@ -67,6 +67,11 @@ def sample_percent(config: ConsumerConfig) -> int:
     return _read_whole(config.sample_freq.removesuffix("%")) or 0
 
 
+def is_group_name(name: str) -> bool:
+    """Whether a priority group can be called that."""
+    return _GROUP.fullmatch(name) is not None
+
+
 def check_config(
     config: ConsumerConfig,
     stream: StreamConfig,
@@ -286,9 +291,5 @@ def _check_priority(config: ConsumerConfig) -> None:
     for group in config.priority_groups:
         if not group:
             raise api_error(ErrorId.JSConsumerEmptyGroupName)
-        if not _GROUP.fullmatch(group):
+        if not is_group_name(group):
             raise api_error(ErrorId.JSConsumerInvalidGroupNameErr)
-    raise api_error(
-        ErrorId.JSConsumerInvalidPolicyErrF,
-        err=f"consumer priority policy {config.priority_policy} is not supported by this server",
-    )

@@ -26,7 +26,7 @@ from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.changes import check_update, with_required_level
-from natsd.jetstream.consumer.config import is_push
+from natsd.jetstream.consumer.config import filters_of, is_push
 from natsd.jetstream.consumer.dead_letters import DeadLetters
 from natsd.jetstream.consumer.engine import CONSUMER_DELETED, SERVER_SHUTDOWN, ConsumerEngine
 from natsd.jetstream.consumer.engine_settings import engine_settings
@@ -40,11 +40,15 @@ from natsd.jetstream.consumer.inactivity import (
 )
 from natsd.jetstream.consumer.info import consumer_info
 from natsd.jetstream.consumer.metadata import dead_letter_subject
-from natsd.jetstream.consumer.start_position import StartPosition
+from natsd.jetstream.consumer.start_position import (
+    StartPosition,
+    find_continued,
+    reset_sequence,
+)
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.responses import ConsumerPauseResponse
-from natsd.jetstream.names import ack_subjects, flow_control_subject, pull_subject
+from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.scheduler import Alarm
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.errors import StoreError
@@ -94,7 +98,7 @@ class Consumer:
             name,
             engine_settings(self.config, stream.config),
             store,
-            ConsumerEvents(jetstream.events, stream.account.account, stream.config.name, name),
+            ConsumerEvents(stream.account, stream.config.name, name),
         )
         self._letters: DeadLetters | None = None
         self._keep_letters()
@@ -188,13 +192,14 @@ class Consumer:
     def _subscribe(self) -> None:
         stream, config, engine = self.stream.config.name, self.config, self.engine
         self._listen(pull_subject(stream, self.name), engine.pull_sink)
+        account = short_hash(self.stream.account.account.name.encode())
+        domain = self.stream.jetstream.options.domain
         if config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL):
-            account = short_hash(self.stream.account.account.name.encode())
-            domain = self.stream.jetstream.options.domain
             for subject in ack_subjects(stream, self.name, domain, account):
                 self._listen(subject, engine.ack_sink)
         if config.flow_control:
-            self._listen(flow_control_subject(stream, self.name), engine.flow_control_sink)
+            for subject in flow_control_subjects(stream, self.name, domain, account):
+                self._listen(subject, engine.flow_control_sink)
 
     def _keep_letters(self) -> None:
         """Have dead letters copied to where the configuration says, or not copied."""
@@ -237,6 +242,45 @@ class Consumer:
         return ConsumerPauseResponse(
             paused=remaining_ns > 0, pause_until=until_ns, pause_remaining=remaining_ns
         )
+
+    async def reset(self, wanted: int) -> int:
+        """Deliver anew from that sequence on, 0: from behind the ack floor; which one it is.
+
+        What was delivered and what was acknowledged before is forgotten, requests wait on. On disk
+        on return. Raises ApiError 10014, 10204, 10104.
+        """
+        async with self._changing:
+            core, resume = self.stream.core, self._resume
+            floor = self.engine.ack_floor().stream
+            sequence = await reset_sequence(self.config, wanted, floor, core.store)
+            start = await find_continued(
+                filters_of(self.config),
+                core.store,
+                core.log,
+                core.visible,
+                delivered=sequence - 1,
+                resume=resume,
+            )
+            if self._is_ended:
+                raise api_error(ErrorId.JSConsumerNotFoundErr)
+            is_durable = False
+            try:
+                self.store.reset(sequence - 1)
+                self.engine.begin_anew(start.sequence, start.last_per_subject, start.resume)
+                await self.store.synced()
+                is_durable = True
+            except StoreError as error:
+                _logger.error("JetStream: %s is not reset: %s", self, error)
+                raise api_error(ErrorId.JSConsumerStoreFailedErrF, err=error) from error
+            finally:
+                self.engine.go_on(is_durable)
+        return sequence
+
+    def unpin(self, group: str) -> None:
+        """Nobody is the pinned client of a priority group any more. Raises ApiError 10160."""
+        if group not in self.config.priority_groups:
+            raise api_error(ErrorId.JSConsumerInvalidPriorityGroupErr)
+        self.engine.unpin(group)
 
     async def _replace(self, config: ConsumerConfig) -> None:
         if self._is_ended:

@@ -10,6 +10,7 @@ from natsd.jetstream.consumer.outgoing cimport Outgoing
 from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
+from natsd.jetstream.consumer.waiting_request cimport Request
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
@@ -48,6 +49,7 @@ cdef class ConsumerEngine(Intake):
     cdef int64_t pending        # during a slice
     cdef int64_t resume_ns      # a deadline of rate limit or replay; 0: none
     cdef int64_t hold_until_ns  # nothing is delivered before; 0: go on
+    cdef bint needs_all         # a reset is not on disk yet
     cdef object fetching        # the task that brings a block into memory, or None
 
     cdef int64_t lost_checked_ns    # when pending messages were compared with the log
@@ -57,12 +59,15 @@ cdef class ConsumerEngine(Intake):
     cdef bint tell_stream(self) except? -1
     cdef bint answer(self) except? -1
     cdef int serve_deadlines(self, int64_t now_ns) except -1
+    cdef int follow_up(self) except -1
+    cdef bint await_durable(self) except? -1
     cdef bint deliver_some(self, int64_t now_ns) except? -1
     cdef Step step(self, int64_t now_ns) except *
     cdef Step redeliver(self, uint64_t sequence, int64_t now_ns) except *
     cdef Step deliver_new(self, uint64_t sequence, int64_t now_ns) except *
     cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK
     cdef Step send(self, RecordView* view, uint64_t count, int64_t now_ns) except *
+    cdef Request* asker(self, Py_ssize_t size, uint64_t count, int64_t now_ns) except? NULL
     cdef int sent(self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns) except -1
     cdef bint ended(self, Step step, int64_t now_ns) except? -1
     cdef int sweep_requests(self, int64_t now_ns, bint at_end) except -1

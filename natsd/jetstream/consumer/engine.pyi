@@ -43,6 +43,18 @@ class ConsumerEngine(Intake):
         then go on behind `resume` (0: behind the last of them). The store must say where it starts
         (`set_starting_sequence`). Registers with the core. May be called again after `reset`."""
 
+    def begin_anew(
+        self,
+        next_sequence: int,
+        last_per_subject: Sequence[int] | None = None,
+        resume: int = 0,
+    ) -> None:
+        """As `start`, once the store was reset; waiting requests wait on. Until `go_on` nothing is
+        delivered, and an interest stream lets go of nothing."""
+
+    def go_on(self, is_durable: bool) -> None:
+        """What `begin_anew` began is on disk; or is not, and then nothing is let go of yet."""
+
     def stop(self, status: str | None = None) -> None:
         """Deliver and take nothing more; waiting requests are answered 409 with `status`:
         CONSUMER_DELETED, SERVER_SHUTDOWN, or None for no answer. Takes the reader from the core."""
@@ -52,6 +64,9 @@ class ConsumerEngine(Intake):
 
     def resume(self) -> None:
         """Not paused any more."""
+
+    def unpin(self, group: str) -> None:
+        """Nobody is the pinned client of a priority group any more, if somebody was."""
 
     def set_push_interest(self, is_interested: bool) -> None:
         """Somebody listens, or nobody does any more, on the deliver subject (and group)."""
@@ -88,6 +103,14 @@ class ConsumerEngine(Intake):
     @property
     def num_waiting(self) -> int:
         """Pull requests, after `check_requests`; 0 for push."""
+
+    @property
+    def pin_id(self) -> str:
+        """Of the pinned client; empty: there is none."""
+
+    @property
+    def pinned_ns(self) -> int:
+        """When it was pinned; 0: it was not."""
 
     @property
     def num_ack_pending(self) -> int: ...

@@ -41,18 +41,20 @@ from natsd.jetstream.consumer.backlog cimport Backlog
 from natsd.jetstream.consumer.confirmations cimport Confirmations
 from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.jetstream.consumer.outgoing cimport Outgoing
-from natsd.jetstream.consumer.pull cimport PullRequests, Request
+from natsd.jetstream.consumer.priority_groups cimport PINNED_CLIENT, PriorityGroups
+from natsd.jetstream.consumer.pull cimport PullRequests
 from natsd.jetstream.consumer.push cimport PushSubject
 from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
-from natsd.jetstream.stream.core cimport LIMITS, StreamCore
+from natsd.jetstream.consumer.waiting_request cimport Request
+from natsd.jetstream.stream.core cimport INTEREST, LIMITS, StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
 
 from natsd.store.consumer_state import AckPolicy, SequencePair
-from natsd.store.errors import ColdBlock, MessageDamaged, StoreError
+from natsd.store.errors import ColdBlock, StoreError
 from natsd.store.filter import Filter
 
 cdef enum:
@@ -71,6 +73,8 @@ cdef enum:
     UNHEARD_NS = 250_000_000    # until a push subject that took nothing is tried again
     FETCH_AGAIN_NS = 1_000_000_000
     LOST_CHECK_NS = 10_000_000
+
+cdef int64_t NEVER = 4_000_000_000_000_000_000      # in about 70 years
 
 CONSUMER_DELETED = "Consumer Deleted"
 SERVER_SHUTDOWN = "Server Shutdown"
@@ -132,9 +136,13 @@ cdef class ConsumerEngine(Intake):
         self.tracker.max_deliver = max(settings.max_deliver, 0)
         self.acks.sample_percent = settings.sample_percent
         self.outgoing.configure(settings.stream, self.name, settings.headers_only)
-        self.requests.configure(settings)
+        self.requests.configure(settings, self.events)
         self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
-        self.redelivery.configure(max(settings.ack_wait_ns, 0), tuple(settings.backoff_ns))
+        self.redelivery.configure(
+            # An answer to flow control may come whenever it likes.
+            max(settings.ack_wait_ns, NEVER * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
+            tuple(settings.backoff_ns),
+        )
         if before is None or settings.filters != before.filters:
             self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
 
@@ -176,6 +184,23 @@ cdef class ConsumerEngine(Intake):
         self._count_first()
         self.wake()
 
+    def begin_anew(
+        self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0
+    ) -> None:
+        """The store was reset: as `start`, with nothing let out and nothing let go of yet."""
+        self.start(next_sequence, last_per_subject, resume)
+        self.last_delivered_ns = self.last_ack_ns = 0
+        self.hold_until_ns = NEVER
+        self.needs_all = self.core.retention == INTEREST
+
+    def go_on(self, bint is_durable) -> None:
+        """The reset is on disk, or can not be written."""
+        self.hold_until_ns = 0
+        if self.needs_all and is_durable:
+            self.needs_all = False
+            self.core.recheck_soon()
+        self.wake()
+
     def _count_first(self) -> None:
         """So that most consumers know at once what is pending."""
         if self.backlog.is_counting and not self.is_running:
@@ -205,6 +230,12 @@ cdef class ConsumerEngine(Intake):
         """Not paused any more."""
         self.paused_until_ns = 0
         self.wake()
+
+    def unpin(self, str group) -> None:
+        """Nobody is the pinned client; who asked for it says "admin"."""
+        if self.requests.groups is not None:
+            self.requests.groups.unpin(group, "admin")
+            self.wake()
 
     def set_push_interest(self, bint is_interested) -> None:
         """Somebody listens, or nobody does any more."""
@@ -239,6 +270,8 @@ cdef class ConsumerEngine(Intake):
         return self.wake()
 
     cdef bint needs(self, uint64_t sequence) except -1:
+        if self.needs_all:
+            return True
         if sequence > self.tracker.floor_stream:
             if self.tracker.ack_policy != POLICY_EXPLICIT:
                 return True
@@ -291,14 +324,32 @@ cdef class ConsumerEngine(Intake):
         more = self.redelivery.collect(now_ns, EXPIRED_PER_SLICE) or more
         more = self.acks.lose_front(self.log, LOST_PER_SLICE) or more
         self.serve_deadlines(now_ns)
-        if self.keyed is not None:
-            self.keyed.free_keys(self.confirmations.durable_changes())
+        if self.redelivery.is_followed:
+            self.follow_up()
         more = self.deliver_some(now_ns) or more
-        if self.keyed is not None and self.keyed.awaited:
-            more = self.confirmations.want(self.keyed.awaited) or more
+        if self.redelivery.is_followed:
+            more = self.await_durable() or more
         more = more or self.acks.released_head < self.acks.released_tail
         self.keep_time(now_ns)
         return more or len(self.postponed) > 0
+
+    cdef int follow_up(self) except -1:
+        """What rests on changes that are durable by now: keys are free, the dead are copied."""
+        cdef uint64_t durable = self.confirmations.durable_changes()
+        if self.keyed is not None:
+            self.keyed.free_keys(durable)
+        if self.redelivery.letters is not None:
+            self.redelivery.bury(durable)
+        return 0
+
+    cdef bint await_durable(self) except? -1:
+        """Have what is waited for committed now. True: it is durable already."""
+        cdef uint64_t awaited = 0
+        if self.keyed is not None:
+            awaited = self.keyed.awaited
+        if self.redelivery.letters is not None:
+            awaited = max(awaited, self.redelivery.dying_since())
+        return awaited > 0 and self.confirmations.want(awaited)
 
     cdef bint tell_stream(self) except? -1:
         """What it may remove."""
@@ -393,6 +444,8 @@ cdef class ConsumerEngine(Intake):
             if step != SENT:
                 return self.ended(step, now_ns)
             left -= 1
+            if self.requests.groups is not None:
+                left -= self.requests.groups.looks()
             if self.outlet.counters.out_bytes - bytes_before > BYTES_PER_SLICE:
                 break
         return True
@@ -452,13 +505,7 @@ cdef class ConsumerEngine(Intake):
 
     cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
         """GONE: removed or damaged. NEEDS_BLOCK: it is being fetched."""
-        cdef Outcome outcome = GONE
-        if not self.log.is_here(sequence):
-            return GONE
-        try:
-            outcome = self.log.view(sequence, view)
-        except MessageDamaged:
-            return GONE
+        cdef Outcome outcome = self.backlog.look(sequence, view)
         if outcome == NEEDS_BLOCK:
             self.fetch(self.log.wanted)
         return outcome
@@ -477,7 +524,7 @@ cdef class ConsumerEngine(Intake):
         if self.is_push:
             to = self.push.to
         else:
-            request = self.requests.ready(size, now_ns)
+            request = self.asker(size, count, now_ns)
             if request == NULL:
                 return NOBODY
             to = <MatchResult> request.to
@@ -501,6 +548,19 @@ cdef class ConsumerEngine(Intake):
             self.hold_until_ns = now_ns + CONGESTED_NS
             return LATER
         return SENT
+
+    cdef Request* asker(self, Py_ssize_t size, uint64_t count, int64_t now_ns) except? NULL:
+        """Whose request gets the message that is composed."""
+        cdef PriorityGroups groups = self.requests.groups
+        cdef Request* request
+        if groups is None:
+            return self.requests.ready(size, now_ns)
+        request = self.requests.ready_in_groups(
+            size, now_ns, self.pending + (count > 1), self.tracker.pending_count
+        )
+        if request != NULL and groups.policy == PINNED_CLIENT:
+            self.outgoing.add_header(groups.pin_line)
+        return request
 
     cdef int sent(
         self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns
@@ -544,6 +604,8 @@ cdef class ConsumerEngine(Intake):
                 self.replay.read_before(self.backlog.next)
             if self.requests.no_wait_count:
                 self.sweep_requests(now_ns, True)
+        elif step == NOBODY and self.requests.groups is not None:
+            self.core.await_more(self)      # with more pending it may be somebody's turn
         elif step == ACKS_AWAITED and now_ns - self.lost_checked_ns >= LOST_CHECK_NS:
             if not self.is_filtered and self.acks.lose_inside(self.log, LOST_PER_SLICE):
                 return True
@@ -639,6 +701,16 @@ cdef class ConsumerEngine(Intake):
     def num_waiting(self) -> int:
         self.check_requests()
         return self.requests.count
+
+    @property
+    def pin_id(self) -> str:
+        cdef PriorityGroups groups = self.requests.groups
+        return "" if groups is None else groups.pin_id.decode()
+
+    @property
+    def pinned_ns(self) -> int:
+        cdef PriorityGroups groups = self.requests.groups
+        return 0 if groups is None else groups.pinned_ns
 
     @property
     def num_ack_pending(self) -> int:

@@ -1,18 +1,34 @@
 """A consumer's configuration, as its engine wants it. Source: reference §6.5."""
 
+from typing import Final
+
+from natsd.jetstream.consumer import settings
 from natsd.jetstream.consumer.config import filters_of, sample_percent
 from natsd.jetstream.consumer.metadata import key_token
 from natsd.jetstream.consumer.settings import RATE_BURST_BYTES, EngineSettings
-from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ReplayPolicy
+from natsd.jetstream.models.consumer import (
+    AckPolicy,
+    ConsumerConfig,
+    PriorityPolicy,
+    ReplayPolicy,
+)
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.store import consumer_state
 from natsd.store.consumer_state import ConsumerOptions
+
+FOREVER_NS: Final = 2**63 - 1
 
 _ACK_POLICIES = {
     AckPolicy.NONE: consumer_state.AckPolicy.NONE,
     AckPolicy.ALL: consumer_state.AckPolicy.ALL,
     AckPolicy.EXPLICIT: consumer_state.AckPolicy.EXPLICIT,
     AckPolicy.FLOW_CONTROL: consumer_state.AckPolicy.FLOW_CONTROL,
+}
+_PRIORITY_POLICIES = {
+    PriorityPolicy.NONE: settings.PriorityPolicy.NONE,
+    PriorityPolicy.OVERFLOW: settings.PriorityPolicy.OVERFLOW,
+    PriorityPolicy.PINNED_CLIENT: settings.PriorityPolicy.PINNED_CLIENT,
+    PriorityPolicy.PRIORITIZED: settings.PriorityPolicy.PRIORITIZED,
 }
 
 
@@ -21,7 +37,7 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
     return EngineSettings(
         stream=stream.name,
         ack_policy=_ACK_POLICIES[config.ack_policy],
-        ack_wait_ns=config.ack_wait,
+        ack_wait_ns=_ack_wait_ns(config),
         backoff_ns=tuple(config.backoff),
         max_deliver=max(config.max_deliver, 0),
         max_ack_pending=max(config.max_ack_pending, 0),
@@ -34,12 +50,20 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
         max_request_batch=config.max_batch,
         max_request_expires_ns=config.max_expires,
         max_request_bytes=config.max_bytes,
+        priority_policy=_PRIORITY_POLICIES[config.priority_policy],
+        priority_groups=tuple(config.priority_groups),
+        priority_timeout_ns=config.priority_timeout,
         deliver_subject=config.deliver_subject or None,
         flow_control=config.flow_control,
         idle_heartbeat_ns=config.idle_heartbeat,
         rate_limit_bps=config.rate_limit_bps,
         rate_burst_bytes=stream.max_msg_size if stream.max_msg_size > 0 else RATE_BURST_BYTES,
     )
+
+
+def _ack_wait_ns(config: ConsumerConfig) -> int:
+    """What is acknowledged by flow control is never late: who lost it asks for all of it again."""
+    return FOREVER_NS if config.ack_policy is AckPolicy.FLOW_CONTROL else config.ack_wait
 
 
 def store_options(config: ConsumerConfig) -> ConsumerOptions:

@@ -6,11 +6,14 @@ Source: reference §6.17; the schemas io.nats.jetstream.advisory.v1.{max_deliver
 io.nats.jetstream.metric.v1.consumer_ack.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from natsd.accounts import Account
-from natsd.jetstream.advisories import ADVISORY_TYPE, Events
+from natsd.jetstream import advisories
+from natsd.jetstream.advisories import ADVISORY_TYPE
 from natsd.jetstream.names import ADVISORY_PREFIX, METRIC_PREFIX
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
 
 ACK_METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 
@@ -18,8 +21,7 @@ ACK_METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 class ConsumerEvents:
     """One consumer's; the engine's EngineEvents."""
 
-    def __init__(self, events: Events, account: Account, stream: str, consumer: str) -> None:
-        self._events = events
+    def __init__(self, account: "JetStreamAccount", stream: str, consumer: str) -> None:
         self._account = account
         self._stream = stream
         self._consumer = consumer
@@ -64,12 +66,20 @@ class ConsumerEvents:
             reason=reason or None,
         )
 
+    def pinned(self, group: str, pin_id: str) -> None:
+        """See EngineEvents."""
+        advisories.group_pinned(self._account, self._stream, self._consumer, group, pin_id)
+
+    def unpinned(self, group: str, reason: str) -> None:
+        """See EngineEvents."""
+        advisories.group_unpinned(self._account, self._stream, self._consumer, group, reason)
+
     def _advise(self, event: str, kind: str, **fields: object) -> None:
         self._publish(f"{ADVISORY_PREFIX}.CONSUMER.{event}", f"{ADVISORY_TYPE}.{kind}", **fields)
 
     def _publish(self, prefix: str, event_type: str, **fields: object) -> None:
         """Tell it of the consumer; `fields` stand between its name and the domain."""
         named = {"stream": self._stream, "consumer": self._consumer, **fields}
-        named["domain"] = self._events.domain or None
+        named["domain"] = self._account.jetstream.events.domain or None
         subject = f"{prefix}.{self._stream}.{self._consumer}"
-        self._events.publish(self._account, subject, event_type, named)
+        advisories.publish_event(self._account, subject, event_type, named)

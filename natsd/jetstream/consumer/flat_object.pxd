@@ -24,6 +24,7 @@ cdef struct FlatPair:
     Py_ssize_t key_len
     FlatKind kind
     int64_t number
+    const char* text
     Py_ssize_t text_len
 
 cdef struct FlatObject:         # `at` stands before the `{` at first
@@ -87,6 +88,7 @@ cdef inline FlatStep flat_value(FlatObject* walk, FlatPair* pair) noexcept nogil
         if walk.at == NULL:
             return FLAT_UNUSUAL
         pair.kind = FLAT_TEXT
+        pair.text = at + 1
         pair.text_len = walk.at - at - 1
         walk.at += 1
     elif end - at >= 4 and at[0] == c"t" and at[1] == c"r" and at[2] == c"u" and at[3] == c"e":

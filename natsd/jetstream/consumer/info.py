@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from natsd.jetstream.models.consumer import ConsumerInfo, SequenceInfo
+from natsd.jetstream.models.consumer import ConsumerInfo, PriorityGroupState, SequenceInfo
 from natsd.jetstream.names import API_LEVEL, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
 from natsd.version import NATS_VERSION
 
@@ -35,10 +35,20 @@ def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
         num_waiting=engine.num_waiting,
         num_pending=engine.num_pending,
         push_bound=consumer.is_bound,
+        priority_groups=_groups(consumer),
         paused=pause_ns > 0,
         pause_remaining=pause_ns,
         ts=now_ns,
     )
+
+
+def _groups(consumer: "Consumer") -> list[PriorityGroupState]:
+    """All groups have one pin: the first is shown with it, and alone."""
+    engine = consumer.engine
+    return [
+        PriorityGroupState(group=group, pinned_client_id=engine.pin_id, pinned_ts=engine.pinned_ns)
+        for group in consumer.config.priority_groups[:1]
+    ]
 
 
 def with_shown_metadata(info: ConsumerInfo) -> ConsumerInfo:

@@ -39,11 +39,17 @@ from natsd.jetstream.consumer.files import ConsumerAsset, FoundConsumer
 from natsd.jetstream.consumer.inactivity import with_threshold
 from natsd.jetstream.consumer.start_position import (
     StartPosition,
-    find_last_per_subject,
+    find_continued,
     find_start,
 )
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
-from natsd.jetstream.models.consumer import AckPolicy, ConsumerAction, ConsumerConfig
+from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.models.consumer import (
+    AckPolicy,
+    ConsumerAction,
+    ConsumerConfig,
+    DeliverPolicy,
+)
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.jetstream.side_by_side import side_by_side
@@ -104,12 +110,14 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
         raise api_error(ErrorId.JSConsumerAlreadyExists)
     check_work_queue_update(consumer.name, config, stream.config, _configs(stream))
     await consumer.update(config)
+    if config.sourcing:  # what was under way is asked for again
+        await consumer.reset(0)
 
 
 async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
     """Whether a new consumer may come, what it is called and where it begins. Raises ApiError."""
     others = _configs(stream)
-    check_room(stream.config, stream.account.limits.max_consumers, others)
+    check_room(stream.config, _limits(stream).max_consumers, others)
     check_work_queue(config, stream.config, others)
     name = config.durable_name or config.name or _new_name(stream)
     if config.durable_name and byte_length(name) > NAME_BYTES_MAX:
@@ -179,8 +187,8 @@ async def _create_files(
 async def recover_all(stream: "Stream") -> None:
     """Bring back the consumers that the stream's directory holds; some at a time.
 
-    Raises StoreError, OSError, with none of them delivering, where to go on without one of them
-    would lose what waits for it.
+    Raises UnsupportedConsumers, StoreError, OSError, with none of them delivering, where to go on
+    without one of them would lose what waits for it.
     """
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, stream.jetstream.vault, stream.directory)
@@ -255,6 +263,8 @@ def _report(consumer: Consumer, store: ConsumerStore) -> None:
 def _fit(consumer: Consumer) -> None:
     """What the consumer knows of messages that the stream does not have is undone."""
     core, store = consumer.stream.core, consumer.store
+    if _is_yet_to_begin(consumer):
+        return
     fitting = cut_back(store.state(), core.log.last_sequence, core.log.has)
     for change in fitting.changes:
         _logger.warning("JetStream: %s: %s", consumer, change)
@@ -262,13 +272,22 @@ def _fit(consumer: Consumer) -> None:
         store.force_update(fitting.state)
 
 
+def _is_yet_to_begin(consumer: Consumer) -> bool:
+    """Nothing was delivered since it was told to begin at a sequence, maybe one that is to come."""
+    policies = (DeliverPolicy.ALL, DeliverPolicy.BY_START_SEQUENCE)
+    delivered = consumer.store.tracker.delivered_consumer
+    return delivered == 0 and consumer.config.deliver_policy in policies
+
+
 async def _continued(consumer: Consumer, resume: int) -> StartPosition:
-    """Where it goes on; within the last messages of the subjects, if it had not left these."""
-    core, delivered = consumer.stream.core, consumer.store.tracker.delivered_stream
-    if delivered >= min(resume, core.visible):
-        return StartPosition(delivered + 1)
-    return await find_last_per_subject(
-        filters_of(consumer.config), core.store, core.log, resume, behind=delivered
+    core = consumer.stream.core
+    return await find_continued(
+        filters_of(consumer.config),
+        core.store,
+        core.log,
+        core.visible,
+        delivered=consumer.store.tracker.delivered_stream,
+        resume=resume,
     )
 
 
@@ -323,8 +342,13 @@ def _ceilings(stream: "Stream") -> Ceilings:
     return Ceilings(
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
-        account_max_ack_pending=stream.account.limits.max_ack_pending,
+        account_max_ack_pending=_limits(stream).max_ack_pending,
     )
+
+
+def _limits(stream: "Stream") -> AccountLimits:
+    """The account's, for consumers of the stream."""
+    return stream.account.tiers.of(stream.config.num_replicas).limits
 
 
 def _new_name(stream: "Stream") -> str:

@@ -20,11 +20,15 @@ cdef class Outgoing:
     cdef Py_ssize_t capacity
     cdef Py_ssize_t prefix_len
     cdef bint headers_only
+    cdef char* block            # headers, where one was added
+    cdef Py_ssize_t block_capacity
 
     cdef int configure(self, str stream, str name, bint headers_only) except -1
     cdef int compose(
         self, RecordView* view, uint64_t deliveries, uint64_t consumer_sequence, uint64_t pending
     ) except -1
+    # Give it one more: "<name>: <value>\r\n".
+    cdef int add_header(self, bytes line) except -1
     # What counts for a request's max_bytes and a rate limit.
     cdef Py_ssize_t size(self) noexcept nogil
 

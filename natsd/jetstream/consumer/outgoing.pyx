@@ -6,6 +6,8 @@ its headers and payload, or with `headers_only` a `Nats-Msg-Size` header instead
              └────────────────────────────┴──────────────────────────┴─────────┴─────────────────┘
                written once                 for each message
 
+Where a header is added (`add_header`), the headers are copied into a buffer of their own.
+
 The subject is copied because recipients of a send may change the log that it stands in.
 
 Source: reference §6.8 (v1 of the reply subject).
@@ -27,6 +29,7 @@ cdef enum:
 cdef class Outgoing:
     def __dealloc__(self):
         free(self.buffer)
+        free(self.block)
 
     cdef int configure(self, str stream, str name, bint headers_only) except -1:
         cdef bytes prefix = f"$JS.ACK.{stream}.{name}.".encode()
@@ -91,6 +94,26 @@ cdef class Outgoing:
         memcpy(to, b"\r\n\r\n", 4)
         self.headers_len = to + 4 - self.headers
         self.data_len = 0
+
+    cdef int add_header(self, bytes line) except -1:
+        cdef Py_ssize_t kept = max(self.headers_len - 2, <Py_ssize_t> NAME_LINE_BYTES)
+        cdef Py_ssize_t need = kept + len(line) + 2
+        cdef char* grown
+        if need > self.block_capacity:
+            grown = <char*> realloc(self.block, 2 * need)
+            if grown == NULL:
+                raise MemoryError
+            self.block = grown
+            self.block_capacity = 2 * need
+        if self.headers_len:
+            memcpy(self.block, self.headers, kept)      # without the empty line
+        else:
+            memcpy(self.block, b"NATS/1.0\r\n", NAME_LINE_BYTES)
+        memcpy(self.block + kept, <const char*> line, len(line))
+        memcpy(self.block + need - 2, b"\r\n", 2)
+        self.headers = self.block
+        self.headers_len = need
+        return 0
 
     cdef Py_ssize_t size(self) noexcept nogil:
         return self.subject_len + self.reply_len + self.headers_len + self.data_len

@@ -1,26 +1,11 @@
 """Requests for messages that wait: see pull.pyx."""
 
-from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
 from natsd.core.outlet cimport Outlet
+from natsd.jetstream.consumer.priority_groups cimport PriorityGroups, Turn
 from natsd.jetstream.consumer.pull_request cimport PullRequest
-
-
-cdef struct Request:            # followed in memory by its reply subject
-    Request* next
-    PyObject* to                # MatchResult, owned; NULL: not looked up
-    uint64_t slice              # when it was looked up
-    int64_t left                # messages it still wants; below 1: one
-    int64_t bytes_left          # 0: no limit
-    int64_t served
-    int64_t expires_ns          # 0: never
-    int64_t heartbeat_ns        # 0: none
-    int64_t heartbeat_due_ns
-    bint no_wait
-    Py_ssize_t reply_len
-    const char* reply
+from natsd.jetstream.consumer.waiting_request cimport Request
 
 
 cdef class PullRequests:
@@ -38,8 +23,9 @@ cdef class PullRequests:
     cdef int64_t checked_ns     # when all were looked at last
     cdef int64_t last_ns        # when one came or was served
     cdef list answers           # (reply, header block) to be sent outside of `deliver`
+    cdef PriorityGroups groups  # None: it has none
 
-    cdef int configure(self, settings) except -1
+    cdef int configure(self, settings, events) except -1
     # A request came in. `pending`: visible messages that nobody got yet, and those to be
     # redelivered; -1: not asked for yet. False: `pending` must be known.
     cdef bint take(
@@ -48,6 +34,10 @@ cdef class PullRequests:
     ) except -1
     # Who gets a message of that size now, or NULL. Others are answered and dropped on the way.
     cdef Request* ready(self, Py_ssize_t size, int64_t now_ns) except? NULL
+    # The same with priority groups. `pending`: messages nobody got yet, with the one to be sent.
+    cdef Request* ready_in_groups(
+        self, Py_ssize_t size, int64_t now_ns, int64_t pending, int64_t ack_pending
+    ) except? NULL
     # The head got it. / The head's inbox took nothing: nobody listens.
     cdef int served(self, Py_ssize_t size, int64_t now_ns) except -1
     cdef int drop_head(self) except -1
@@ -61,7 +51,14 @@ cdef class PullRequests:
     # Take out those that nobody listens to, silently; how many messages the others ask for.
     cdef int64_t drop_unheard(self, int64_t now_ns) except -1
 
-    cdef str refusal(self, PullRequest* request)
+    cdef str refusal(self, PullRequest* request, int64_t now_ns)
+    cdef int set_policy(self, int policy, events) except -1
+    cdef Turn try_turn(
+        self, Request* request, Py_ssize_t size, int64_t now_ns, int64_t pending,
+        int64_t ack_pending,
+    ) except *
+    cdef void place(self, Request* request) noexcept
+    cdef int note_pin(self) except -1
     cdef int add(
         self, const char* reply, Py_ssize_t reply_len, PullRequest* request, int64_t now_ns
     ) except -1

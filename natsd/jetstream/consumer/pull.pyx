@@ -3,6 +3,9 @@
     head ─▶ request ─▶ request ─▶ … ─▶ tail      each message goes to the head, which then goes to
                                                  the tail, if it wants more
 
+With priority groups (priority_groups.pyx) the list is in the order of the requests' ranks, each
+goes behind those of its own rank, and a message goes to the first whose turn it is.
+
 Promise
 - There are at most `max_waiting`. When that many wait, those that are over or that nobody listens
   to any more make room, looked for once a second at most; then a request is refused.
@@ -24,7 +27,12 @@ from libc.string cimport memcpy, memset
 
 from natsd.core.match_result cimport MatchResult
 from natsd.core.outlet cimport Outlet
+from natsd.jetstream.consumer.priority_groups cimport (
+    ALL_PASSED_OVER, ENDED, NO_POLICY, OVERFLOW, PASSED_OVER, PINNED_CLIENT, SERVED,
+    PriorityGroups, Turn,
+)
 from natsd.jetstream.consumer.pull_request cimport PullRequest, parse_pull_request
+from natsd.jetstream.consumer.waiting_request cimport Request
 
 from natsd.config.durations import format_duration_ns
 
@@ -56,11 +64,32 @@ cdef class PullRequests:
             Py_XDECREF(request.to)
             free(request)
 
-    cdef int configure(self, settings) except -1:
+    cdef int configure(self, settings, events) except -1:
         self.most = settings.max_waiting
         self.batch_most = settings.max_request_batch
         self.expires_most_ns = settings.max_request_expires_ns
         self.bytes_most = settings.max_request_bytes
+        self.set_policy(settings.priority_policy, events)
+        if self.groups is not None:
+            self.groups.configure(settings)
+        return 0
+
+    cdef int set_policy(self, int policy, events) except -1:
+        """What waits is put in the new order."""
+        cdef Request* request = self.head
+        cdef Request* following
+        if policy == (NO_POLICY if self.groups is None else self.groups.policy):
+            return 0
+        self.groups = None
+        if policy != NO_POLICY:
+            self.groups = PriorityGroups(self.outlet, events, policy)
+        self.head = self.tail = NULL
+        while request != NULL:
+            following = request.next
+            if self.groups is not None:
+                self.groups.adopt(request)
+            self.place(request)
+            request = following
         return 0
 
     # Taking
@@ -76,7 +105,7 @@ cdef class PullRequests:
             return True
         if request.no_wait and pending < 0:
             return False
-        wrong = self.refusal(&request)
+        wrong = self.refusal(&request, now_ns)
         if wrong is not None:
             self.answer(reply, reply_len, wrong)
             return True
@@ -98,8 +127,9 @@ cdef class PullRequests:
         self.add(reply, reply_len, &request, now_ns)
         return True
 
-    cdef str refusal(self, PullRequest* request):
+    cdef str refusal(self, PullRequest* request, int64_t now_ns):
         """What the request asks for and may not have, or None."""
+        cdef int policy = NO_POLICY if self.groups is None else self.groups.policy
         if 0 < self.batch_most < request.batch:
             return f"409 Exceeded MaxRequestBatch of {self.batch_most}"
         if 0 < self.expires_most_ns < request.expires_ns:
@@ -107,12 +137,14 @@ cdef class PullRequests:
             return f"409 Exceeded MaxRequestExpires of {most}"
         if 0 < self.bytes_most < request.max_bytes:
             return f"409 Exceeded MaxRequestMaxBytes of {self.bytes_most}"
-        if request.min_pending or request.min_ack_pending:
+        if (request.min_pending or request.min_ack_pending) and policy != OVERFLOW:
             return "400 Bad Request - Not a Overflow Priority consumer"
-        if request.has_id:
+        if request.id_len and policy != PINNED_CLIENT:
             return "400 Bad Request - Not a Pinned Client Priority consumer"
         if not 0 <= request.priority <= PRIORITY_MAX:
             return "400 Bad Request - Priority must be between 0 and 9"
+        if policy != NO_POLICY and request.is_object:
+            return self.groups.refusal(request, now_ns)
         return None
 
     cdef int add(
@@ -133,15 +165,34 @@ cdef class PullRequests:
         if request.heartbeat_ns > 0:
             added.heartbeat_ns = request.heartbeat_ns
             added.heartbeat_due_ns = after(now_ns, request.heartbeat_ns)
-        if self.tail == NULL:
-            self.head = added
-        else:
-            self.tail.next = added
-        self.tail = added
+        added.group = -1
+        if self.groups is not None:
+            self.groups.enroll(request, added)
+        self.place(added)
         self.count += 1
         self.no_wait_count += added.no_wait
         self.last_ns = now_ns
         return self.note_due(added)
+
+    cdef void place(self, Request* request) noexcept:
+        """Behind all of its rank."""
+        cdef Request* before
+        request.rank = 0 if self.groups is None else self.groups.rank_of(request)
+        request.next = NULL
+        if self.tail == NULL:
+            self.head = self.tail = request
+        elif self.tail.rank <= request.rank:
+            self.tail.next = request
+            self.tail = request
+        elif self.head.rank > request.rank:
+            request.next = self.head
+            self.head = request
+        else:
+            before = self.head
+            while before.next.rank <= request.rank:
+                before = before.next
+            request.next = before.next
+            before.next = request
 
     cdef int note_due(self, Request* request) except -1:
         if request.expires_ns and (self.due_ns == 0 or request.expires_ns < self.due_ns):
@@ -168,6 +219,61 @@ cdef class PullRequests:
                 return request
             self.drop_head()
         return NULL
+
+    cdef Request* ready_in_groups(
+        self, Py_ssize_t size, int64_t now_ns, int64_t pending, int64_t ack_pending
+    ) except? NULL:
+        cdef Request* before = NULL
+        cdef Request* request = self.head
+        cdef Request* following
+        cdef Turn turn
+        while request != NULL:
+            following = request.next
+            turn = self.try_turn(request, size, now_ns, pending, ack_pending)
+            if turn == SERVED:
+                if before != NULL:
+                    before.next = following
+                    if self.tail == request:
+                        self.tail = before
+                    request.next = self.head
+                    self.head = request
+                self.groups.choose(request, now_ns)
+                self.note_pin()
+                return request
+            if turn == ALL_PASSED_OVER:
+                return NULL
+            if turn == PASSED_OVER:
+                before = request
+            else:
+                self.unlink(before, request)
+            request = following
+        return NULL
+
+    cdef Turn try_turn(
+        self, Request* request, Py_ssize_t size, int64_t now_ns, int64_t pending,
+        int64_t ack_pending,
+    ) except *:
+        """ENDED: it has been told why, if anybody listens."""
+        cdef Turn turn
+        if request.expires_ns and now_ns >= request.expires_ns:
+            self.tell_left(request, "408 Request Timeout")
+            return ENDED
+        turn = self.groups.turn(request, pending, ack_pending)
+        if turn == ENDED:
+            self.tell_left(request, "423 Nats-Wrong-Pin-Id")
+        elif turn == SERVED and request.bytes_left and size > request.bytes_left:
+            self.tell_left(request, "409 Message Size Exceeds MaxBytes")
+            return ENDED
+        elif turn == SERVED and not self.is_listened_to(request):
+            return ENDED
+        return turn
+
+    cdef int note_pin(self) except -1:
+        """A pin has an end."""
+        cdef int64_t due_ns = self.groups.due_ns
+        if due_ns and (self.due_ns == 0 or due_ns < self.due_ns):
+            self.due_ns = due_ns
+        return 0
 
     cdef bint is_listened_to(self, Request* request) except -1:
         """Looked up once a slice: nothing that is sent meanwhile can add a listener, and one that
@@ -201,9 +307,7 @@ cdef class PullRequests:
             request.heartbeat_due_ns = after(now_ns, request.heartbeat_ns)
         if request.next != NULL:
             self.head = request.next
-            request.next = NULL
-            self.tail.next = request
-            self.tail = request
+            self.place(request)
         return 0
 
     cdef int drop_head(self) except -1:
@@ -259,6 +363,9 @@ cdef class PullRequests:
         self.checked_ns = now_ns
         self.due_ns = 0
         self.slice += 1
+        if self.groups is not None:
+            self.groups.expire(now_ns)
+            self.note_pin()
         while request != NULL:
             following = request.next
             if self.over(request, now_ns, at_end):

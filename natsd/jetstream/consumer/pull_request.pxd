@@ -3,6 +3,11 @@
 from libc.stdint cimport int64_t
 
 
+cdef enum:
+    GROUP_BYTES = 16            # the longest name of a priority group
+    PIN_BYTES = 22              # an id of a pinned client
+
+
 cdef struct PullRequest:        # durations in nanoseconds; 0: none
     int64_t batch
     int64_t max_bytes
@@ -12,7 +17,12 @@ cdef struct PullRequest:        # durations in nanoseconds; 0: none
     int64_t min_ack_pending
     int64_t priority
     bint no_wait
-    bint has_id
+    bint is_object
+    # As long as they are; of longer ones, which name nothing, only the length counts.
+    Py_ssize_t group_len
+    Py_ssize_t id_len
+    char[GROUP_BYTES] group
+    char[PIN_BYTES] id
 
 
 # None, or what is wrong with it.

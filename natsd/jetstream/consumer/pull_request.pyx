@@ -8,7 +8,7 @@ Source: ADR-13, reference §6.10; nextReqFromMsg for what is accepted.
 """
 
 from libc.stdint cimport int64_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from natsd.jetstream.consumer.flat_object cimport (
     FLAT_END, FLAT_NUMBER, FLAT_PAIR, FLAT_TEXT, FLAT_TRUE, FlatObject, FlatPair, FlatStep,
@@ -43,6 +43,16 @@ cdef int64_t* number_field(PullRequest* out, FlatPair* pair) noexcept nogil:
     return NULL
 
 
+cdef void set_id(PullRequest* out, const char* text, Py_ssize_t length) noexcept nogil:
+    out.id_len = length
+    memcpy(out.id, text, min(length, <Py_ssize_t> PIN_BYTES))
+
+
+cdef void set_group(PullRequest* out, const char* text, Py_ssize_t length) noexcept nogil:
+    out.group_len = length
+    memcpy(out.group, text, min(length, <Py_ssize_t> GROUP_BYTES))
+
+
 cdef bint read_flat(const char* body, Py_ssize_t length, PullRequest* out) noexcept nogil:
     """False: it is unusual."""
     cdef FlatObject walk
@@ -63,8 +73,10 @@ cdef bint read_flat(const char* body, Py_ssize_t length, PullRequest* out) noexc
             field[0] = pair.number
         elif pair.kind == FLAT_TEXT:
             if is_key(&pair, b"id", 2):
-                out.has_id = pair.text_len > 0
-            elif not is_key(&pair, b"group", 5):
+                set_id(out, pair.text, pair.text_len)
+            elif is_key(&pair, b"group", 5):
+                set_group(out, pair.text, pair.text_len)
+            else:
                 return False
         elif is_key(&pair, b"no_wait", 7):
             out.no_wait = pair.kind == FLAT_TRUE
@@ -90,6 +102,17 @@ cdef inline bint is_space(char c) noexcept nogil:
     return c == c" " or c"\t" <= c <= c"\r"
 
 
+cdef int read_slowly(bytes body, PullRequest* out) except -1:
+    cdef bytes group, pin
+    (
+        out.batch, out.max_bytes, out.expires_ns, out.heartbeat_ns, out.no_wait,
+        pin, out.min_pending, out.min_ack_pending, out.priority, group,
+    ) = read_pull_request(body)
+    set_id(out, pin, len(pin))
+    set_group(out, group, len(group))
+    return 0
+
+
 cdef object parse_pull_request(const char* body, Py_ssize_t length, PullRequest* out):
     memset(out, 0, sizeof(PullRequest))
     while length > 0 and is_space(body[length - 1]):
@@ -103,12 +126,10 @@ cdef object parse_pull_request(const char* body, Py_ssize_t length, PullRequest*
         return None
     if not read_flat(body, length, out):
         try:
-            (
-                out.batch, out.max_bytes, out.expires_ns, out.heartbeat_ns, out.no_wait,
-                out.has_id, out.min_pending, out.min_ack_pending, out.priority,
-            ) = read_pull_request(body[:length])
+            read_slowly(body[:length], out)
         except WrongRequest as wrong:
             return str(wrong)
+    out.is_object = True
     if out.heartbeat_ns > 0 and out.heartbeat_ns > out.expires_ns // 2:
         return "heartbeat value too large"
     return None
@@ -125,8 +146,10 @@ def parse_request(bytes body):
     return {
         "batch": request.batch, "max_bytes": request.max_bytes, "expires": request.expires_ns,
         "idle_heartbeat": request.heartbeat_ns, "no_wait": bool(request.no_wait),
-        "id": bool(request.has_id), "min_pending": request.min_pending,
-        "min_ack_pending": request.min_ack_pending, "priority": request.priority,
+        "id": request.id[:min(request.id_len, <Py_ssize_t> PIN_BYTES)],
+        "group": request.group[:min(request.group_len, <Py_ssize_t> GROUP_BYTES)],
+        "min_pending": request.min_pending, "min_ack_pending": request.min_ack_pending,
+        "priority": request.priority,
     }
 
 

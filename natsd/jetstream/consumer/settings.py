@@ -6,6 +6,7 @@ Source: ConsumerConfig, reference §6.5; advisories and metrics, §6.17.
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final, Protocol
 
 from natsd.store.consumer_state import AckPolicy
@@ -16,6 +17,15 @@ MAX_WAITING: Final = 512
 KEY_LOOK_AHEAD: Final = 131_072
 # The largest message where the stream has no limit of its own: the default max_payload.
 RATE_BURST_BYTES: Final = 1 << 20
+
+
+class PriorityPolicy(IntEnum):
+    """Whose turn it is among pull requests: priority_groups.pyx."""
+
+    NONE = 0
+    OVERFLOW = 1
+    PINNED_CLIENT = 2
+    PRIORITIZED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,9 @@ class EngineSettings:
     max_request_batch: int = 0
     max_request_expires_ns: int = 0
     max_request_bytes: int = 0
+    priority_policy: PriorityPolicy = PriorityPolicy.NONE
+    priority_groups: tuple[str, ...] = ()
+    priority_timeout_ns: int = 0
 
     # Push
     deliver_subject: str | None = None
@@ -73,6 +86,12 @@ class EngineEvents(Protocol):
         self, sequence: int, consumer_sequence: int, deliveries: int, reason: str
     ) -> None:
         """A pending message is never to be delivered again: a client said so, or it is gone."""
+
+    def pinned(self, group: str, pin_id: str) -> None:
+        """A client has become the one that a priority group serves."""
+
+    def unpinned(self, group: str, reason: str) -> None:
+        """It is it no more: `timeout` or `admin`."""
 
 
 class DeadLetterBox(Protocol):
@@ -102,4 +121,10 @@ class NoEvents:
     def terminated(
         self, sequence: int, consumer_sequence: int, deliveries: int, reason: str
     ) -> None:
+        """See EngineEvents."""
+
+    def pinned(self, group: str, pin_id: str) -> None:
+        """See EngineEvents."""
+
+    def unpinned(self, group: str, reason: str) -> None:
         """See EngineEvents."""

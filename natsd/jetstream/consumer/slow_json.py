@@ -56,10 +56,11 @@ class Request(NamedTuple):
     expires: int
     idle_heartbeat: int
     no_wait: bool
-    has_id: bool
+    id: bytes
     min_pending: int
     min_ack_pending: int
     priority: int
+    group: bytes
 
 
 def read_pull_request(body: bytes) -> Request:
@@ -75,11 +76,16 @@ def read_pull_request(body: bytes) -> Request:
         int(values.get("expires", 0)),
         int(values.get("idle_heartbeat", 0)),
         bool(values.get("no_wait", False)),
-        bool(values.get("id", "")),
+        _text(values.get("id", "")),
         int(values.get("min_pending", 0)),
         int(values.get("min_ack_pending", 0)),
         int(values.get("priority", 0)),
+        _text(values.get("group", "")),
     )
+
+
+def _text(value: object) -> bytes:
+    return str(value).encode(errors="surrogatepass")
 
 
 def nak_delay_ns(text: bytes) -> int | None:

@@ -1,18 +1,20 @@
-"""Where a new consumer begins: the sequence of the first message that it may deliver.
+"""Where a consumer begins, goes on, or begins anew: the first message that it may deliver.
 
 - Only what is visible counts: what was appended and is not durable yet comes after it.
 - `last_per_subject` is a list of messages, and after them all that come behind `resume`, the last
   message that was visible when the list was made.
+- A reset goes back to the ack floor, or to any sequence that the deliver policy has not ruled out.
 - A start beyond the end is the next message to come, but where a sequence was asked for: then the
   stream may have to grow up to it. A start before the first message is the first message.
 
-Source: reference §6.5; nats-server's selectStartingSeqNo.
+Source: reference §6.2, §6.5; nats-server's selectStartingSeqNo, resetStartingSeq.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from natsd.jetstream.consumer.config import filters_of
+from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig, DeliverPolicy
 from natsd.store.log import MessageLog
 from natsd.store.log_store import LogStore
@@ -51,6 +53,46 @@ async def find_last_per_subject(
     sequences = tuple(sequence for sequence in found if sequence > behind)
     first = sequences[0] if sequences else visible + 1
     return StartPosition(first, sequences, visible)
+
+
+async def find_continued(
+    filters: Sequence[str],
+    store: LogStore,
+    log: MessageLog,
+    visible: int,
+    *,
+    delivered: int,
+    resume: int,
+) -> StartPosition:
+    """Behind the last message that was delivered; within the last messages of the subjects, if it
+    had not left these."""
+    if delivered >= min(resume, visible):
+        return StartPosition(delivered + 1)
+    return await find_last_per_subject(filters, store, log, resume, behind=delivered)
+
+
+async def reset_sequence(
+    config: ConsumerConfig, wanted: int, ack_floor: int, store: LogStore
+) -> int:
+    """Where a reset begins; `wanted` 0: behind the ack floor. Raises ApiError 10204."""
+    if wanted == 0:
+        return ack_floor + 1
+    match config.deliver_policy:
+        case DeliverPolicy.ALL:
+            return wanted
+        case DeliverPolicy.BY_START_SEQUENCE:
+            if wanted < config.opt_start_seq:
+                raise _invalid_reset("below start seq")
+        case DeliverPolicy.BY_START_TIME:
+            if wanted < await store.sequence_at(config.opt_start_time):
+                raise _invalid_reset("below start time")
+        case _:
+            raise _invalid_reset("not allowed")
+    return wanted
+
+
+def _invalid_reset(why: str) -> ApiError:
+    return api_error(ErrorId.JSConsumerInvalidResetErr, err=why)
 
 
 async def _wanted(config: ConsumerConfig, store: LogStore, log: MessageLog, visible: int) -> int:

@@ -62,8 +62,11 @@ cdef class StreamCore(Actor):
     cdef dict filtered                  # reader -> None, in the order they came
     cdef dict unfiltered
     cdef list hungry                    # of the unfiltered ones
+    cdef list waiting                   # actors that are submitted when more is visible, once
+    cdef readonly uint64_t rollbacks    # commits that failed: what had been appended is gone
     cdef SlotReaders known              # which filtered readers the subject of a slot concerns
     cdef LogObserver observer
+    cdef uint64_t hidden_from           # nothing is shown from there on; 0: all is
     cdef bint needs_recount
     cdef uint64_t recheck_from          # whom messages interest is asked from here on; 0: it is not
     cdef SequenceSet unsettled          # perhaps to be removed, in blocks that are not in memory
@@ -82,6 +85,7 @@ cdef class StreamCore(Actor):
     # Would a message of that subject be read by anybody?
     cdef bint is_wanted(self, const char* subject, Py_ssize_t length) except -1
 
+    cdef int wake_waiting(self) except -1
     cdef int show(self, uint64_t first, uint64_t last) except -1
     cdef int feed(self, Reader reader) except -1
     cdef int going(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1

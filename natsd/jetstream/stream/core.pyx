@@ -129,6 +129,7 @@ cdef class StreamCore(Actor):
         self.filtered = {}
         self.unfiltered = {}
         self.hungry = []
+        self.waiting = []
         self.known = SlotReaders()
         self.unsettled = SequenceSet()
         observer.stream = self
@@ -211,6 +212,12 @@ cdef class StreamCore(Actor):
 
     # What appears
 
+    def hide_from(self, uint64_t sequence) -> None:
+        """Show nothing from there on, durable or not; 0: all that is durable."""
+        assert sequence == 0 or sequence > self.visible
+        self.hidden_from = sequence
+        self.advance(self.store.durable_sequence)
+
     def durable(self, uint64_t sequence) -> None:
         """The store's: all up to there is on disk."""
         self.advance(sequence)
@@ -218,6 +225,7 @@ cdef class StreamCore(Actor):
     def failed(self, error) -> None:
         """The store's: appends were rolled back to what was durable. Removals were as well, so what
         was acknowledged is looked at again."""
+        self.rollbacks += 1
         if self.commit_failed is not None:
             self.commit_failed(error)
         self.known.forget()
@@ -232,6 +240,8 @@ cdef class StreamCore(Actor):
         if durable < self.visible:      # the stream was truncated
             self.visible = durable
             self.recount_soon()
+        if self.hidden_from and durable >= self.hidden_from:
+            durable = self.hidden_from - 1
         if durable <= self.visible or self.is_closed:
             return 0
         self.visible = durable
@@ -247,8 +257,18 @@ cdef class StreamCore(Actor):
             self.scheduler.submit(self.ingest)
         if self.republisher is not None:
             self.scheduler.submit(self.republisher)
+        if self.waiting:
+            self.wake_waiting()
         if self.unsettled.count:
             self.settle_soon()
+        return 0
+
+    cdef int wake_waiting(self) except -1:
+        cdef list waiting = self.waiting
+        cdef Actor actor
+        self.waiting = []
+        for actor in waiting:
+            self.scheduler.submit(actor)
         return 0
 
     cdef int feed(self, Reader reader) except -1:

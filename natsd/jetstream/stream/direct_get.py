@@ -50,10 +50,12 @@ class BadDirectGet(Exception):
 
 
 class DirectGets:
-    """Between `open` and `close` a stream answers direct gets."""
+    """Between `open` and `close` a stream answers direct gets of its own, or of the stream that it
+    mirrors (`of`)."""
 
-    def __init__(self, stream: "Stream") -> None:
+    def __init__(self, stream: "Stream", of: str = "") -> None:
         self._stream = stream
+        self._of = of or stream.name
         self._outlet = stream.account.outlet
         self._sink = DirectGet(stream.core, self._ask)
         self._subscriptions: list[Subscription] = []
@@ -63,7 +65,7 @@ class DirectGets:
         """Answer from now on; a second call does nothing."""
         if self._subscriptions:
             return
-        for subject in direct_get_subjects(self._stream.name):
+        for subject in direct_get_subjects(self._of):
             subscription = Subscription(subject, SYSTEM_QUEUE, sid=b"0", sink=self._sink)
             self._stream.account.account.sublist.insert(subscription)
             self._subscriptions.append(subscription)

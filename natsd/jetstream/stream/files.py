@@ -5,6 +5,7 @@
                            meta.deleted  the stream is deleted: what else is here is to be removed
                            msgs/         its messages (store/file_store.py)
                            obs/          its consumers
+                           delayed/      messages that wait (schedules/delays.py)
         damaged/<stream>/  set aside at a start: meta.json said nothing any more
         snapshots.new/     what is being snapshotted or restored; it goes at a start
 
@@ -31,6 +32,7 @@ from natsd.store.vault import Vault
 
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
+DELAYED: Final = "delayed"
 DAMAGED: Final = "damaged"
 SNAPSHOTS: Final = f"snapshots{UNFINISHED_SUFFIX}"
 

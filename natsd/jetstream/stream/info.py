@@ -33,6 +33,8 @@ def stream_info(stream: "Stream", *, deleted_details: bool = False) -> StreamInf
         created=stream.created_ns,
         state=state_of(found, stream.damage, len(stream.consumers)),
         domain=stream.jetstream.options.domain,
+        mirror=stream.sourcing.mirror_info(),
+        sources=stream.sourcing.sources_info(),
         ts=stream.jetstream.scheduler.now_ns(),
     )
 

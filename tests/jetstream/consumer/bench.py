@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from natsd.core.internal import CallbackSink
@@ -71,6 +71,12 @@ class Events:
     ) -> None:
         self.told.append(("terminated", sequence, consumer_sequence, deliveries, reason))
 
+    def pinned(self, group: str, pin_id: str) -> None:
+        self.told.append(("pinned", group, pin_id))
+
+    def unpinned(self, group: str, reason: str) -> None:
+        self.told.append(("unpinned", group, reason))
+
 
 class Bench:
     """One stream `S`, engines on it, and inboxes. Time stands still but in `advance`."""
@@ -122,6 +128,14 @@ class Bench:
         def heard(subject: str, reply: str | None, headers: bytes, data: bytes) -> None:
             self.inbox.append(Delivery(subject, reply, headers, data))
 
+        return self.listen_with(subject, heard, queue)
+
+    def listen_with(
+        self,
+        subject: str,
+        heard: Callable[[str, str | None, bytes, bytes], None],
+        queue: str | None = None,
+    ) -> Subscription:
         listener = Subscription(subject, queue, sink=CallbackSink(self.reactor, heard))
         self.sublist.insert(listener)
         return listener

@@ -228,10 +228,12 @@ def test_a_rule_that_is_broken_is_named(fields: Fields, error: tuple[int, str]) 
     assert (refused.value.err_code, refused.value.description) == error
 
 
-def test_priority_groups_are_refused_until_they_are_there() -> None:
-    with pytest.raises(ApiError) as refused:
-        complete(PULL | {"priority_policy": "overflow", "priority_groups": ["a"]})
-    assert refused.value.err_code == 10094
+def test_priority_groups() -> None:
+    pinned = PULL | {"priority_policy": "pinned_client", "priority_groups": ["aZ09/_=-"]}
+    assert complete(pinned).priority_timeout == 120 * SECOND
+    assert complete(pinned | {"priority_timeout": SECOND}).priority_timeout == SECOND
+    overflow = PULL | {"priority_policy": "overflow", "priority_groups": ["a", "b"]}
+    assert complete(overflow).priority_timeout == 0
 
 
 PEDANTIC: list[tuple[Fields, Fields, str]] = [

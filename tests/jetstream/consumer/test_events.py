@@ -3,11 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from natsd.accounts import Account
 from natsd.core.reactor import Reactor
+from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.advisories import Events
 from natsd.jetstream.consumer.events import ConsumerEvents
 from tests.waiting import Eventually
@@ -30,7 +33,8 @@ def events_of(
     account: Account, random_bytes: Callable[[int], bytes], domain: str = ""
 ) -> ConsumerEvents:
     events = Events(domain=domain, clock=lambda: 1_500_000_000, random_bytes=random_bytes)
-    return ConsumerEvents(events, account, "S", "C")
+    owner = SimpleNamespace(account=account, jetstream=SimpleNamespace(events=events))
+    return ConsumerEvents(cast(JetStreamAccount, owner), "S", "C")
 
 
 async def test_an_ack_that_was_chosen_is_measured(account: Account, eventually: Eventually) -> None:

@@ -16,7 +16,8 @@ NOTHING = {
     "expires": 0,
     "idle_heartbeat": 0,
     "no_wait": False,
-    "id": False,
+    "id": b"",
+    "group": b"",
     "min_pending": 0,
     "min_ack_pending": 0,
     "priority": 0,
@@ -60,8 +61,8 @@ def test_no_object(body: bytes, batch: int) -> None:
         (b'{"\\u0062atch":2}', {"batch": 2}),
         (b'{"a":"\xff","batch":2}', {"batch": 2}),
         (b'{"batch":-0}', {}),
-        (b'{"id":"x"}', {"id": True}),
-        (b'{"id":"","group":"g"}', {}),
+        (b'{"id":"x"}', {"id": b"x"}),
+        (b'{"id":"","group":"g"}', {"group": b"g"}),
         (
             b'{"min_pending":1,"min_ack_pending":2,"priority":3}',
             {

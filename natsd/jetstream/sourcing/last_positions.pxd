@@ -1,0 +1,1 @@
+"""See last_positions.pyx."""

@@ -1,0 +1,72 @@
+"""LastPositions: what a stream's messages say of how far each of its sources has come.
+
+    1 … above │ above+1 ………… last       `Nats-Stream-Source: ORDERS 4711 > > orders.new`
+              │ ◀── read backwards ──
+
+Promise
+- The newest message of each source counts; reading ends when all sources were met, or at `above`.
+- In slices, as every operation on a log; a block that is not in memory is asked for. What is
+  damaged is passed over.
+
+Source: reference §6.12 ("recovery scans backwards for last source seq").
+"""
+
+from libc.stdint cimport uint64_t
+
+from natsd.store.block cimport COLD, FOUND, Found, MsgBlock
+from natsd.store.log cimport MessageLog
+from natsd.store.record cimport RecordView
+from natsd.store.search cimport Operation
+
+from natsd.jetstream.headers import header_value
+from natsd.store.errors import ColdBlock
+
+cdef enum:
+    LOOK_COST = 40              # of budget: a message, a header block, a position
+    HEADERS_COST = 200
+    POSITION_COST = 1500
+
+SOURCE = "Nats-Stream-Source"
+
+
+cdef class LastPositions(Operation):
+    """`note(value) -> bool` is told each value of the header, the newest first; True: that is all
+    that is wanted."""
+
+    cdef uint64_t above, at
+    cdef object note
+
+    def __init__(self, MessageLog log not None, uint64_t above, note not None):
+        self.log = log
+        self.above = above
+        self.note = note
+
+    cdef int begin(self) except -1:
+        self.at = self.log.edges.last
+        return 0
+
+    cdef bint work(self, uint64_t budget) except? -1:
+        cdef MsgBlock block
+        cdef RecordView view
+        cdef uint64_t cost
+        cdef Found seen
+        while self.at > self.above and self.log.live_before(self.at, &self.at):
+            if self.at <= self.above:
+                return True
+            block = self.log.blocks.holding(self.at)
+            seen = block.view(self.at, &view)
+            if seen == COLD:
+                raise ColdBlock(block)
+            self.at -= 1
+            cost = LOOK_COST
+            if seen == FOUND and view.headers_len:
+                value = header_value(view.headers[:view.headers_len], SOURCE)
+                cost = HEADERS_COST
+                if value is not None:
+                    cost = POSITION_COST
+                    if self.note(value):
+                        return True
+            if budget <= cost:
+                return False
+            budget -= cost
+        return True

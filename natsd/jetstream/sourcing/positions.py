@@ -1,0 +1,115 @@
+"""How far each source of a stream has come: read from its messages, and kept beside them.
+
+    <stream>/sources.db     as of the stream's sequence `upto`: index name ─▶ sequence of the source
+    the messages above      `Nats-Stream-Source` of what was stored since
+
+Promise
+- What a file says was true, and on disk, when the stream ended at `upto`; the messages above bring
+  it up to date. Where the stream ends before `upto`, the file is not believed.
+- Without a file all messages are read backwards until every source was met.
+- The file is small, holds everything twice, is encrypted where there is a key, and appears whole or
+  not at all.
+
+The file's functions block, and raise OSError, EncryptionError. Source: reference §6.12;
+nats-server's streamAndSeq for the older forms of the header.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+
+from natsd.jetstream.models.base import Model, Uint64
+from natsd.jetstream.models.go_json import InvalidJson, decode, encode
+from natsd.jetstream.sourcing.last_positions import LastPositions
+from natsd.store.log_store import LogStore
+from natsd.store.vault import Vault
+
+POSITIONS_FILE: Final = "sources.db"
+MAGIC: Final = b"NATSDSRC"
+_ACK: Final = "$JS.ACK."
+
+
+class Positions(Model):
+    """What the file says."""
+
+    upto: Uint64 = 0
+    sequences: dict[str, Uint64] = Field(default_factory=dict)
+
+
+def keep_positions(vault: Vault, directory: Path, positions: Positions) -> None:
+    """On disk on return, instead of what was there."""
+    vault.write(directory / POSITIONS_FILE, MAGIC, encode(positions))
+
+
+def read_positions(vault: Vault, directory: Path) -> Positions | None:
+    """What was kept; None: nothing that verifies."""
+    path = directory / POSITIONS_FILE
+    if not vault.disk.exists(path):
+        return None
+    body = vault.read(path, MAGIC)
+    if body is None:
+        return None
+    try:
+        return decode(Positions, body)
+    except InvalidJson:
+        return None
+
+
+async def find_positions(
+    store: LogStore, names: Collection[str], kept: Positions | None
+) -> dict[str, int]:
+    """The last sequence of each source, by index name; 0: it has brought nothing yet. One of which
+    nothing is known is missing. Raises StoreError."""
+    log = store.log
+    if kept is not None and kept.upto > log.last_sequence:
+        kept = None
+    seen = _Seen(set(names))
+    if names:
+        above = kept.upto if kept is not None and set(names) <= kept.sequences.keys() else 0
+        await store.run(LastPositions(log, above, seen.note))
+    before = {} if kept is None else kept.sequences
+    known = {name: before[name] for name in names if name in before}
+    return known | {name: max(found, known.get(name, 0)) for name, found in seen.found.items()}
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The sources that were met on the way back."""
+
+    wanted: set[str]
+    found: dict[str, int] = field(default_factory=dict)
+
+    def note(self, value: bytes) -> bool:
+        name, sequence = parse_source(value.decode("utf-8", "surrogateescape"))
+        for each in [each for each in self.wanted if _is_of(each, name)]:
+            self.wanted.remove(each)
+            self.found[each] = sequence
+        return not self.wanted
+
+
+def _is_of(index_name: str, name: str) -> bool:
+    """Older headers name the stream alone."""
+    return index_name == name or (" " not in name and index_name.partition(" ")[0] == name)
+
+
+def parse_source(value: str) -> tuple[str, int]:
+    """The index name, or of an older form the stream, and the sequence there; ("", 0): neither."""
+    if value.startswith(_ACK):  # the reply subject that the message came with
+        tokens = value.split(".")
+        first = 2 if len(tokens) == 9 else 4
+        if len(tokens) != 9 and len(tokens) < 11:
+            return "", 0
+        return tokens[first], _number(tokens[first + 3])
+    fields = value.split(" ")
+    if len(fields) == 2:
+        return fields[0], _number(fields[1])
+    if len(fields) >= 4:
+        return f"{fields[0]} {fields[2]} {fields[3]}", _number(fields[1])
+    return "", 0
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 20 else 0

@@ -1,0 +1,61 @@
+"""Takes what one origin sends: see receiver.pyx."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.core.subscription cimport Message
+from natsd.jetstream.consumer.ack_message cimport Delivery
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.entry cimport Entry
+from natsd.jetstream.stream.headers cimport PublishHeaders
+from natsd.jetstream.stream.publish cimport Ingest
+from natsd.store.log cimport MessageLog
+
+
+cdef class Receiver(Actor):
+    cdef Ingest ingest
+    cdef StreamCore stream
+    cdef MessageLog log
+    cdef object told                    # called when `trouble` is set, and once it has caught up
+    cdef readonly bint is_mirror
+    cdef bytes lead                     # of the header that names the source, and behind the number
+    cdef bytes tail
+    cdef list transforms
+
+    # Where it stands
+    cdef bytes consumer                 # None: nothing is taken
+    cdef readonly uint64_t sequence     # of the origin: all up to there is stored, or not wanted
+    cdef readonly uint64_t delivered    # the consumer's count
+    cdef readonly uint64_t lag
+    cdef readonly int64_t heard_ns      # wall clock; 0: never
+    cdef readonly str trouble           # why it takes nothing any more; empty: it does
+    cdef uint64_t rollbacks             # of the stream, when it began
+    cdef readonly bint has_caught_up    # it was seen within CAUGHT_UP of the origin's end
+
+    cdef bint is_told                   # `told` knows
+
+    # The question that is to be answered when all up to `control_wait` is durable
+    cdef bytes control                  # None: there is none
+    cdef uint64_t control_wait
+    cdef uint64_t control_sequence
+    cdef uint64_t control_delivered
+
+    cdef char* headers                  # of the message that is being stored
+    cdef Py_ssize_t headers_room
+
+    cdef int take(self, Message* message) except -1
+    cdef int take_control(self, Message* message) except -1
+    cdef int note_control(self, bytes reply) except -1
+    cdef int answer_control(self) except -1
+    cdef int fail(self, str trouble) except -1
+    cdef bint is_next(self, Delivery* delivery) except -1
+    cdef int store(self, Message* message, Delivery* delivery) except -1
+    cdef bytes admit(self, Entry* entry, PublishHeaders* found)
+    cdef bytes count(self, Entry* entry)
+    cdef bytes check(self, Entry* entry, PublishHeaders* found)
+    cdef int heed(self, Entry* entry, PublishHeaders* found) except -1
+    cdef int carry(self, Message* message, uint64_t sequence, Entry* entry) except -1
+    cdef int transform(self, Entry* entry) except -1
+    cdef int skip(self, uint64_t count) except -1
+    cdef char* reserve(self, Py_ssize_t need) except NULL
+    cdef char* put_source(self, char* to, Message* message, uint64_t sequence) noexcept

@@ -1,0 +1,399 @@
+"""Receiver: what a consumer of the origin sends is stored, at the speed of a publish.
+
+    deliver ─┬─ message ─▶ is it the next one? ─▶ check ─▶ propose ─▶ log     in the sender's turn
+             └─ flow control, heartbeat ─▶ noted
+    run      what was asked, once all that came before is durable ─▶ answer   at the end of a turn
+             what is wrong ─▶ `told`, who sets everything up again
+
+Promise
+- No Python object is made for a message: its record is written from where it arrived.
+- A mirror has the sequences and times of its origin; what is missing there is skipped here. A
+  source's messages get the next sequences and the time of now, and a header that says which message
+  of which stream it was: message and position are one record, so that a crash keeps both or none.
+- Nothing is taken but the next message. When one is missing, or cannot be stored, or a commit
+  failed and with it went what was stored last, nothing more is taken until `start`.
+- Flow control is answered when what came before is durable: what waits is bounded by the origin's
+  window, and an acknowledgement that rides on the answer is never ahead of the disk.
+- Publishers of the same stream are not starved: an origin in this server slows down when too much
+  waits for the disk.
+- Preconditions that the publisher asked for were the origin's business; limits, duplicates, rollups
+  and lifetimes are this stream's.
+
+Source: reference §6.12; nats-server's processInboundMirrorMsg and processInboundSourceMsg for what
+is done about what comes.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
+from natsd.core.subscription cimport Message, Subscription
+from natsd.jetstream.consumer.ack_message cimport Delivery, parse_delivery
+from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.sourcing.carried_headers cimport carry_headers
+from natsd.jetstream.stream.backlog cimport ROOM
+from natsd.jetstream.stream.counters cimport Counters
+from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT, Entry
+from natsd.jetstream.stream.headers cimport (
+    MESSAGE_ID, ROLLUP, TTL, PublishHeaders, find_publish_headers, header_given,
+)
+from natsd.jetstream.stream.publish cimport Ingest
+from natsd.jetstream.stream.transform cimport SubjectTransform
+from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX
+
+from natsd.jetstream.errors import ErrorId
+from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, header_value
+from natsd.store.errors import StoreError
+
+cdef enum:
+    EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest block
+    CONTROL_BYTES = 13
+    FIRST_LINE_BYTES = 10
+    SOURCE_NAME_BYTES = 20      # "Nats-Stream-Source: "
+
+CAUGHT_UP = 10
+"""A mirror that has at most so many messages less than its origin answers for it."""
+
+cdef bytes FIRST_LINE = b"NATS/1.0\r\n"
+cdef bytes SOURCE_NAME = b"Nats-Stream-Source: "
+cdef uint64_t CAUGHT_UP_MAX = CAUGHT_UP
+STALLED = "Nats-Consumer-Stalled"
+MISSED = "messages were missed"
+MOVED = "the mirror's last sequence changed"
+LOST = "what was stored last is not on disk"
+
+
+cdef inline bint is_control(Message* message) noexcept:
+    return (
+        CONTROL_BYTES <= message.header_len == message.data_len
+        and memcmp(message.data, b"NATS/1.0 100 ", CONTROL_BYTES) == 0
+    )
+
+
+cdef uint64_t number_in(bytes headers, str name):
+    value = header_value(headers, name)
+    return int(value) if value and value.isdigit() and len(value) < 19 else 0
+
+
+cdef class Receiver(Actor):
+    def __init__(self, Ingest ingest not None, told not None, transforms=(), header=None):
+        """`header`: what stands before and behind the sequence in `Nats-Stream-Source`; None: this
+        is a mirror. Raises InvalidMapping."""
+        self.ingest = ingest
+        self.stream = ingest.stream
+        self.log = ingest.log
+        self.told = told
+        self.is_mirror = header is None
+        self.lead, self.tail = (b"", b"") if header is None else header
+        self.transforms = [SubjectTransform(mapping) for mapping in transforms]
+        self.trouble = ""
+
+    def __dealloc__(self):
+        free(self.headers)
+
+    def start(
+        self, str consumer not None, uint64_t sequence, uint64_t delivered, uint64_t pending
+    ) -> None:
+        """Take what this consumer sends behind `sequence` of the origin, its message `delivered`.
+        A mirror lets go of the sequences up to there that it does not have. Raises StoreError."""
+        self.rollbacks = self.stream.rollbacks
+        if self.is_mirror:
+            if sequence > self.log.edges.last:
+                self.skip(sequence - self.log.edges.last)
+                self.stream.scheduler.submit(self.ingest)
+            sequence = self.log.edges.last
+        self.sequence = sequence
+        self.delivered = delivered
+        self.has_caught_up = pending < CAUGHT_UP_MAX
+        if pending == 0:
+            self.lag = 0
+        self.is_told = False
+        self.heard_ns = self.stream.scheduler.now()
+        self.trouble = ""
+        self.control = None
+        self.consumer = consumer.encode()
+
+    def stop(self) -> None:
+        """Take nothing."""
+        self.consumer = self.control = None
+
+    @property
+    def is_current(self) -> bool:
+        """Nothing that it stored was lost since it began."""
+        return self.rollbacks == self.stream.rollbacks
+
+    # What comes in
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        if sub.closed or self.consumer is None or self.ingest.is_paused:
+            return 0
+        sub.delivered += 1
+        if not self.is_queued:
+            self.heard_ns = self.stream.scheduler.now()
+            self.stream.scheduler.submit(self)
+        if self.rollbacks != self.stream.rollbacks:
+            return self.fail(LOST)
+        if is_control(message):
+            return self.take_control(message)
+        return self.take(message)
+
+    cdef int fail(self, str trouble) except -1:
+        """Nothing more is taken; `told` hears of it when this turn ends."""
+        self.consumer = self.control = None
+        self.trouble = trouble
+        self.stream.scheduler.submit(self)
+        return 1
+
+    cdef int take_control(self, Message* message) except -1:
+        cdef bytes headers = message.data[:message.header_len]
+        cdef uint64_t delivered
+        if message.reply_len:
+            return self.note_control(message.reply[:message.reply_len])
+        delivered = number_in(headers, LAST_CONSUMER)
+        if delivered and delivered != self.delivered:
+            return self.fail(MISSED)
+        reply = header_value(headers, STALLED)
+        if reply:
+            self.note_control(reply)
+        return 1
+
+    cdef int note_control(self, bytes reply) except -1:
+        if self.control == reply:
+            return 1
+        self.control = reply
+        self.control_wait = self.log.edges.last
+        self.control_sequence = self.sequence
+        self.control_delivered = self.delivered
+        return 1
+
+    cdef int take(self, Message* message) except -1:
+        cdef Delivery delivery
+        if message.reply == NULL or not parse_delivery(
+            message.reply, message.reply_len, &delivery
+        ):
+            return 1
+        if (
+            delivery.consumer_len != PyBytes_GET_SIZE(self.consumer)
+            or memcmp(
+                delivery.consumer, PyBytes_AS_STRING(self.consumer), delivery.consumer_len
+            ) != 0
+        ):
+            return 1
+        if self.is_next(&delivery):
+            return self.store(message, &delivery)
+        return 1
+
+    cdef bint is_next(self, Delivery* delivery) except -1:
+        if delivery.sequence <= self.sequence:
+            if delivery.consumer_sequence == self.delivered + 1:
+                self.delivered += 1
+            return False
+        if delivery.consumer_sequence != self.delivered + 1:
+            if delivery.consumer_sequence > self.delivered:
+                self.fail(MISSED)
+            return False
+        if self.is_mirror and self.log.edges.last != self.sequence:
+            self.fail(MOVED)
+            return False
+        return True
+
+    # Storing
+
+    cdef int store(self, Message* message, Delivery* delivery) except -1:
+        cdef Ingest ingest = self.ingest
+        cdef PublishHeaders found
+        cdef Entry entry
+        cdef bytes refused
+        memset(&entry, 0, sizeof(Entry))
+        entry.subject = message.subject
+        entry.subject_len = message.subject_len
+        entry.data = message.data + message.header_len
+        entry.data_len = message.data_len - message.header_len
+        self.carry(message, delivery.sequence, &entry)
+        try:
+            if self.is_mirror:
+                if delivery.sequence > self.sequence + 1:
+                    self.skip(delivery.sequence - 1 - self.sequence)
+                    self.sequence = self.log.edges.last
+                entry.time_ns = delivery.time_ns
+            else:
+                entry.time_ns = self.stream.scheduler.now()
+            entry.sequence = self.log.edges.last + 1
+            refused = self.admit(&entry, &found)
+        except StoreError as error:
+            return self.fail(str(error))
+        if refused is not None:
+            return self.fail(refused.decode())
+        self.sequence = delivery.sequence
+        self.delivered = delivery.consumer_sequence
+        self.lag = delivery.pending - 1 if delivery.pending else 0
+        if not self.has_caught_up:
+            self.has_caught_up = delivery.pending < CAUGHT_UP_MAX
+        self.stream.scheduler.submit(ingest)
+        if ingest.backlog.pressure() != ROOM:
+            self.stream.scheduler.reactor.congested = ingest.backlog
+        return 1
+
+    cdef bytes admit(self, Entry* entry, PublishHeaders* found):
+        """Stored, or a duplicate; else why not."""
+        cdef bytes refused = None
+        self.transform(entry)
+        found.found = 0
+        if entry.headers_len:
+            self.heed(entry, found)
+        if not self.is_mirror:
+            if self.ingest.message_ids.find(entry):
+                return None
+            if self.ingest.counters is not None:
+                refused = self.count(entry)
+        if refused is None:
+            refused = self.check(entry, found)
+        if refused is None:
+            self.ingest.propose(entry)
+        return refused
+
+    cdef bytes count(self, Entry* entry):
+        """A counter's total is added to the one here."""
+        cdef Counters counters = self.ingest.counters
+        cdef bytes refused = counters.count_sourced(entry)
+        if refused is not None and counters.wanted is not None:
+            self.ingest.preconditions.fetch(counters.wanted)
+        return refused
+
+    cdef int heed(self, Entry* entry, PublishHeaders* found) except -1:
+        """What its headers ask of this stream. What was allowed where it came from, and is not
+        here, is only stored."""
+        cdef bint may_roll_up = self.ingest.settings.allows_rollup
+        cdef const char* at
+        find_publish_headers(entry.headers, entry.headers_len, found)
+        found.found &= 1 << <int> MESSAGE_ID | 1 << <int> ROLLUP | 1 << <int> TTL
+        if header_given(found, MESSAGE_ID):
+            entry.message_id = found.values[<int> MESSAGE_ID].at
+            entry.message_id_len = found.values[<int> MESSAGE_ID].length
+        if header_given(found, ROLLUP):
+            at = found.values[<int> ROLLUP].at
+            if may_roll_up and found.values[<int> ROLLUP].length == 3 and at[0] | 0x20 == c's':
+                entry.rollup = ROLLUP_SUBJECT
+            elif may_roll_up and found.values[<int> ROLLUP].length == 3 and at[0] | 0x20 == c'a':
+                entry.rollup = ROLLUP_ALL
+            else:
+                found.found &= ~(1 << <int> ROLLUP)
+        if header_given(found, TTL):
+            if self.ingest.preconditions.check_lifetime(found) is not None:
+                found.found &= ~(1 << <int> TTL)
+        return 0
+
+    cdef bytes check(self, Entry* entry, PublishHeaders* found):
+        cdef Ingest ingest = self.ingest
+        cdef bytes refused
+        if entry.subject_len > SUBJECT_BYTES_MAX or ingest.size_of(entry) > RECORD_BYTES_MAX:
+            return ingest.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
+        if ingest.is_sealed:
+            return ingest.preconditions.refuse(ErrorId.JSStreamSealedErr)
+        refused = ingest.check_size(entry)
+        return ingest.check_resources(entry, found) if refused is None else refused
+
+    cdef int skip(self, uint64_t count) except -1:
+        """The origin has no messages there."""
+        self.log.skip_raw(count)
+        if self.log.is_undoable:
+            self.ingest.backlog.note(self.log.edges.last, 0)
+        return 0
+
+    # What it looks like here
+
+    cdef int transform(self, Entry* entry) except -1:
+        cdef SubjectTransform transform
+        for transform in self.transforms:
+            if transform.apply(
+                entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
+            ):
+                break
+        if self.ingest.transform is not None:
+            self.ingest.transform.apply(
+                entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
+            )
+        return 0
+
+    cdef int carry(self, Message* message, uint64_t sequence, Entry* entry) except -1:
+        """The headers that are stored."""
+        cdef Py_ssize_t head = message.header_len if message.header_len >= EMPTY_HEADERS else 0
+        cdef char* to
+        entry.headers = NULL
+        entry.headers_len = 0
+        if self.is_mirror and head == 0:
+            return 0
+        to = self.reserve(head + message.subject_len)
+        if head:
+            to += carry_headers(message.data, head, not self.is_mirror, to)
+        else:
+            memcpy(to, PyBytes_AS_STRING(FIRST_LINE), FIRST_LINE_BYTES)
+            to += FIRST_LINE_BYTES
+        if not self.is_mirror:
+            to = self.put_source(to, message, sequence)
+        memcpy(to, b"\r\n", 2)
+        if to + 2 - self.headers > EMPTY_HEADERS:
+            entry.headers = self.headers
+            entry.headers_len = to + 2 - self.headers
+        return 0
+
+    cdef char* reserve(self, Py_ssize_t need) except NULL:
+        cdef char* grown
+        need += (
+            FIRST_LINE_BYTES + SOURCE_NAME_BYTES + len(self.lead) + len(self.tail)
+            + DECIMAL_BYTES_MAX + 4
+        )
+        if need > self.headers_room:
+            grown = <char*> realloc(self.headers, need)
+            if grown == NULL:
+                raise MemoryError
+            self.headers = grown
+            self.headers_room = need
+        return self.headers
+
+    cdef char* put_source(self, char* to, Message* message, uint64_t sequence) noexcept:
+        memcpy(to, PyBytes_AS_STRING(SOURCE_NAME), SOURCE_NAME_BYTES)
+        to += SOURCE_NAME_BYTES
+        memcpy(to, PyBytes_AS_STRING(self.lead), PyBytes_GET_SIZE(self.lead))
+        to = put_decimal(to + PyBytes_GET_SIZE(self.lead), sequence)
+        memcpy(to, PyBytes_AS_STRING(self.tail), PyBytes_GET_SIZE(self.tail))
+        to += PyBytes_GET_SIZE(self.tail)
+        memcpy(to, message.subject, message.subject_len)
+        to += message.subject_len
+        memcpy(to, b"\r\n", 2)
+        return to + 2
+
+    # A slice
+
+    cdef bint run(self, int64_t now_ns) except? -1:
+        if self.trouble:
+            self.told()
+            return False
+        if self.has_caught_up and not self.is_told:
+            self.is_told = True
+            self.told()
+        if self.control is None:
+            return False
+        if self.rollbacks != self.stream.rollbacks:
+            self.fail(LOST)
+        elif self.stream.visible >= self.control_wait:
+            self.answer_control()
+        elif self not in self.stream.waiting:
+            self.stream.waiting.append(self)
+        return False
+
+    cdef int answer_control(self) except -1:
+        """What came up to there is on disk."""
+        cdef bytes reply = self.control
+        cdef bytes headers = (
+            f"NATS/1.0\r\n{LAST_CONSUMER}: {self.control_delivered}\r\n"
+            f"{LAST_STREAM}: {self.control_sequence}\r\n\r\n"
+        ).encode()
+        self.control = None
+        self.stream.outlet.send(
+            self.stream.outlet.resolve(reply, len(reply)), reply, len(reply), NULL, 0, headers,
+            len(headers), b"", 0,
+        )
+        return 0

@@ -1,0 +1,266 @@
+"""Sourcing: what a stream is filled from, and how far that has come.
+
+    configuration ─▶ links, one per origin ─▶ receivers ─▶ the stream's log
+                        │ where to begin
+    sources.db, messages ┘
+
+Promise
+- Links are those of the configuration: what is added begins, what is removed ends, and the others
+  go on where they are.
+- A mirror goes on behind its last sequence, a source behind the last message of it that the stream
+  took, found in `sources.db` and the messages stored since (positions.py). The file is written
+  every KEPT_EVERY_NS while something comes, before messages are removed by request, and at a stop:
+  so it is known even when the message is gone from the stream.
+- Streams that nothing fills have no links, no alarm and no file.
+
+Source: reference §6.12; nats-server's startingSequenceForSources for what is done when nothing is
+known.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from natsd.jetstream.models.stream import StreamConfig, StreamSource, StreamSourceInfo
+from natsd.jetstream.scheduler import Alarm
+from natsd.jetstream.sourcing.link import Link
+from natsd.jetstream.sourcing.origin import Origin, Start, Target, index_name
+from natsd.jetstream.sourcing.positions import (
+    Positions,
+    find_positions,
+    keep_positions,
+    read_positions,
+)
+from natsd.jetstream.stream.direct_get import DirectGets
+from natsd.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+
+_logger = logging.getLogger(__name__)
+
+KEPT_EVERY_NS: Final = 2_000_000_000
+MIRROR: Final = ""
+"""Where the mirror's link stands among the others, which have an index name."""
+
+
+class Sourcing:
+    """Made by its stream; `begin` once everything that the server has is there."""
+
+    def __init__(self, stream: "Stream") -> None:
+        self.stream = stream
+        self._links: dict[str, Link] = {}
+        self._found: dict[str, int | None] = {}
+        self._finding: asyncio.Task[None] | None = None
+        self._kept: Positions | None = None
+        self._was_read = not stream.is_filed
+        self._stood_before: set[str] = set()
+        self._alarm = Alarm(stream.jetstream.scheduler, self._keep_again)
+        self._keeping: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        self._direct: DirectGets | None = None
+        self._is_open = self._was_ended = False
+
+    # Life
+
+    def begin(self) -> None:
+        """Fill the stream from now on."""
+        self._is_open = True
+        if self.stream.core.log.last_sequence:
+            self._stood_before = {index_name(each) for each in self.stream.config.sources}
+        self.configure(self.stream.config)
+
+    def configure(self, config: StreamConfig) -> None:
+        """Fill it as the configuration says."""
+        if not self._is_open:
+            return
+        wanted = origins_of(config, self._target())
+        for name in self._links.keys() - wanted.keys():
+            self._links.pop(name).end(is_gone=True)
+            self._found.pop(name, None)
+        for name, origin in wanted.items():
+            if name in self._links:
+                self._links[name].change(origin)
+            else:
+                self._links[name] = Link(self, origin)
+                self._links[name].begin()
+        self._set_direct(config)
+        if config.sources and self.stream.is_filed:
+            self._alarm.set(self.stream.jetstream.scheduler.now_ns() + KEPT_EVERY_NS)
+
+    async def ended(self) -> None:
+        """Returns once nothing is written any more, after `end`."""
+        async with self._writing:
+            self._was_ended = True
+
+    def end(self, *, is_gone: bool = False) -> None:
+        """Fill it no more. `is_gone`: the stream goes away."""
+        self._is_open = False
+        self._alarm.cancel()
+        if self._finding is not None:
+            self._finding.cancel()
+        for link in self._links.values():
+            link.end(is_gone=is_gone)
+        if self._direct is not None:
+            self._direct.close()
+
+    def _target(self) -> Target:
+        stream = self.stream
+        return Target(stream.name, stream.account.name, stream.jetstream.options.domain)
+
+    # What can be asked
+
+    def mirror_info(self) -> StreamSourceInfo | None:
+        """Of a mirror, how far it is."""
+        link = self._links.get(MIRROR)
+        return None if link is None else link.info()
+
+    def sources_info(self) -> list[StreamSourceInfo]:
+        """How far each source is, in the order of the configuration."""
+        names = [index_name(source) for source in self.stream.config.sources]
+        return [self._links[name].info() for name in names if name in self._links]
+
+    # Direct gets in the origin's name
+
+    def _set_direct(self, config: StreamConfig) -> None:
+        wanted = config.mirror is not None and config.mirror_direct
+        if self._direct is not None and not wanted:
+            self._direct.close()
+            self._direct = None
+        link = self._links.get(MIRROR)
+        if wanted and link is not None and link.receiver.has_caught_up:
+            self.caught_up(link)
+
+    def caught_up(self, link: Link) -> None:
+        """A mirror answers for its origin once it has, nearly, all that the origin has."""
+        config = self.stream.config
+        if config.mirror is None or not config.mirror_direct or not link.origin.is_mirror:
+            return
+        if self._direct is None:
+            self._direct = DirectGets(self.stream, config.mirror.name)
+        self._direct.open()
+
+    # Where to begin
+
+    async def start_of(self, link: Link) -> tuple[int, Start]:
+        """The last sequence that came of the origin, 0: none, and where to begin. Raises
+        StoreError."""
+        log, source = self.stream.core.log, link.origin.source
+        if link.origin.is_mirror:
+            last = log.last_sequence
+            return last, Start(last + 1) if last else first_start(source)
+        if link.is_placed:
+            position: int | None = link.receiver.sequence
+        else:
+            position = await self._position_of(index_name(source))
+        if position:
+            return position, Start(position + 1)
+        state = self.stream.store.state()
+        is_unknown = position is None and source.opt_start_seq == 0 and state.last_time_ns > 0
+        if is_unknown and (source.opt_start_time or state.first_sequence > 1):
+            # Something came, and nobody knows what: as nats-server has it.
+            return 0, Start(time_ns=max(source.opt_start_time, state.last_time_ns))
+        return 0, first_start(source)
+
+    async def _position_of(self, name: str) -> int | None:
+        """Of all links that wait for theirs, the positions are looked for at once."""
+        while name not in self._found:
+            if self._finding is None:
+                self._finding = asyncio.get_running_loop().create_task(self._find())
+            await asyncio.shield(self._finding)
+        return self._found[name]
+
+    def placed(self, link: Link) -> None:
+        """The link's receiver knows from now on."""
+        self._found.pop(index_name(link.origin.source), None)
+
+    async def _find(self) -> None:
+        try:
+            await self.stream.ingest.message_ids.recollected()
+            await self._read()
+            names = [
+                name
+                for name, link in self._links.items()
+                if not (link.is_placed or link.origin.is_mirror or name in self._found)
+            ]
+            found = await find_positions(self.stream.store, names, self._kept)
+            # Of one that is new nothing has come; of others that may just be forgotten.
+            unknown = self._stood_before if self._kept is None else ()
+            self._found |= {name: found.get(name, None if name in unknown else 0) for name in names}
+        finally:
+            self._finding = None
+
+    async def _read(self) -> None:
+        if self._was_read:
+            return
+        volume = self.stream.jetstream.volume
+        self._kept = await volume.read(
+            read_positions, self.stream.jetstream.vault, self.stream.directory
+        )
+        self._was_read = True
+
+    # Keeping it
+
+    def _keep_again(self, now_ns: int) -> None:
+        if self._is_open and self._keeping is None:
+            self._keeping = asyncio.get_running_loop().create_task(self._keep_quietly())
+        self._alarm.set(now_ns + KEPT_EVERY_NS)
+
+    async def _keep_quietly(self) -> None:
+        try:
+            await self.keep()
+        finally:
+            self._keeping = None
+
+    async def keep(self) -> None:
+        """What is known of the sources is on disk, if it is not there already."""
+        async with self._writing:
+            positions = self._positions()
+            if self._was_ended or positions is None or positions == self._kept:
+                return
+            core, volume = self.stream.core, self.stream.jetstream.volume
+            rollbacks = core.rollbacks
+            try:
+                await self.stream.store.synced()
+                if core.rollbacks != rollbacks:
+                    return
+                directory = self.stream.directory
+                await volume.read(keep_positions, self.stream.jetstream.vault, directory, positions)
+            except (StoreError, OSError) as error:
+                _logger.warning("JetStream: sources of %s: %s", self.stream.name, error)
+                return
+            self._kept = positions
+
+    def _positions(self) -> Positions | None:
+        """As of now; None: there are none, or not all that may be known is."""
+        sequences: dict[str, int] = {}
+        if MIRROR in self._links or not self._links or not self.stream.is_filed:
+            return None
+        for name, link in self._links.items():
+            if link.is_placed:
+                sequences[name] = link.receiver.sequence
+            elif name not in self._found:
+                return None
+            elif (position := self._found[name]) is not None:
+                sequences[name] = position
+        return Positions(upto=self.stream.core.log.last_sequence, sequences=sequences)
+
+
+def origins_of(config: StreamConfig, target: Target) -> dict[str, Origin]:
+    """By index name, the mirror's under MIRROR."""
+    if config.mirror is not None:
+        return {MIRROR: Origin(config.mirror, target, is_mirror=True)}
+    names = [source.name for source in config.sources]
+    return {
+        index_name(source): Origin(
+            source, target, is_mirror=False, is_shared=names.count(source.name) > 1
+        )
+        for source in config.sources
+    }
+
+
+def first_start(source: StreamSource) -> Start:
+    """Where one begins of which nothing has come yet."""
+    if source.opt_start_seq:
+        return Start(source.opt_start_seq)
+    return Start(time_ns=source.opt_start_time)

@@ -1,0 +1,57 @@
+"""What streams hold, so that a copy can be compared with what it was made from."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+from tests.jetstream.behaviour.api import Api, Json, soon
+
+
+async def message(api: Api, stream: str, sequence: int) -> Json:
+    """A stored message: subject, seq, data, time, and hdrs if it has any."""
+    stored: Json = (await api.ok(f"STREAM.MSG.GET.{stream}", {"seq": sequence}))["message"]
+    return stored
+
+
+async def messages(api: Api, stream: str) -> list[Json]:
+    """All that there are, in order."""
+    state = await api.stream_state(stream, deleted_details=True)
+    gone = set(state.get("deleted", ()))
+    sequences = range(state["first_seq"], state["last_seq"] + 1)
+    return [await message(api, stream, at) for at in sequences if at not in gone]
+
+
+def headers_of(stored: Json) -> list[str]:
+    """The lines of its headers."""
+    block = base64.b64decode(stored.get("hdrs", "")).decode()
+    return block.split("\r\n")[1:-2]
+
+
+def data_of(stored: Json) -> bytes:
+    return base64.b64decode(stored.get("data", ""))
+
+
+async def until_last(api: Api, stream: str, sequence: int) -> Json:
+    """The state of the stream once it ends there."""
+
+    async def probe() -> Json | None:
+        state = await api.stream_state(stream)
+        return state if state["last_seq"] == sequence else None
+
+    return await soon(probe)
+
+
+async def until_info(api: Api, stream: str, is_so: Callable[[Json], object]) -> Json:
+    """The stream's info once that is so."""
+
+    async def probe() -> Json | None:
+        info = await api.ok(f"STREAM.INFO.{stream}")
+        return info if is_so(info) else None
+
+    return await soon(probe)
+
+
+def unheard(stored: Json) -> Json:
+    """The message without what tells one stream's from another's."""
+    return {key: value for key, value in stored.items() if key not in ("hdrs", "seq", "time")}
