@@ -5,6 +5,7 @@
 A mistake is one line on standard error and exit code 1.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -68,10 +69,11 @@ def _signal(request: str) -> int:
 
 
 def _serve(settings: dict[str, Any]) -> int:
+    from natsd.cli.secrets import with_secrets
     from natsd.config import OptionsError, make_options
 
     try:
-        options = make_options(**settings)
+        options = make_options(**with_secrets(settings, os.environ))
     except OptionsError as error:
         return _refuse(str(error))
     from natsd.cli.daemon import run

@@ -1,29 +1,39 @@
-"""`natsd store check DIR` and `natsd store repair DIR`: what is damaged, and what is done about it.
+"""`natsd store check DIR` and `natsd store repair DIR`: what is damaged, and what is done about it;
+`natsd store snapshot` and `natsd store restore`: a stream into an archive, and back.
 
 - `check` changes nothing. Exit code 0: all is whole; 1: there is damage, or something could not be
   read, or the command was refused.
 - `repair` exits 0 when what it left is whole, as a check behind it finds.
 - One line for each damage: file, what, offset, length, the messages it cost. `--json` prints the
   same as one object.
+- `snapshot` exits 0 when all of the stream is in the archive, 1 when damage left some of it out, or
+  it was refused. Either of the two leaves no half-written archive or stream.
 - Keys are read from files, since a command line can be seen by others.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.store.check import Report, check_volume
 from natsd.store.disk import DirectoryLocked, RealDisk
+from natsd.store.doubled_file import UNFINISHED_SUFFIX
+from natsd.store.errors import StoreError
 from natsd.store.keys import OperatorKeys
 from natsd.store.repair import repair_volume
 
+if TYPE_CHECKING:
+    from natsd.jetstream.archive.offline import Transferred
+
 DESCRIPTION: Final = """\
-Look through a store directory that no server uses, for damage of any kind.
+Look through a store directory that no server uses, for damage of any kind, or copy its streams.
 """
 
 EXAMPLES: Final = """\
@@ -32,6 +42,8 @@ examples:
   natsd store check --json DIR                       the same for programs
   natsd store repair DIR                             set damaged bytes aside, write files anew
   natsd store check --key-file /etc/nats/store.key DIR
+  natsd store snapshot DIR/'$G'/streams/ORDERS orders.archive
+  natsd store restore orders.archive DIR
 """
 
 
@@ -43,10 +55,14 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(f"{directory} is not a directory")
     try:
         operator = OperatorKeys(_key(options.key_file), _key(options.prev_key_file))
+        if options.action == "snapshot":
+            return _snapshot(directory, options.archive, operator, as_json=options.json)
+        if options.action == "restore":
+            return _restore(options.archive, directory, options, operator)
         if options.action == "repair":
             return _repair(directory, operator, as_json=options.json)
         return _check(directory, operator, as_json=options.json)
-    except DirectoryLocked as error:
+    except (DirectoryLocked, StoreError) as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"{error.filename or directory}: {error.strerror or error}")
@@ -60,16 +76,30 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("action", choices=["check", "repair"])
-    result.add_argument("directory", type=Path, metavar="DIR", help="the store directory")
-    result.add_argument("--json", action="store_true", help="print one JSON object")
-    result.add_argument(
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print one JSON object")
+    common.add_argument(
         "--key-file", type=Path, metavar="FILE", help="holds the key of encrypted streams"
     )
-    result.add_argument(
+    common.add_argument(
         "--prev-key-file", type=Path, metavar="FILE", help="holds the key before the last rotation"
     )
+    actions = result.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in (("check", "tell what is damaged"), ("repair", "set damage aside")):
+        action = actions.add_parser(name, help=text, parents=[common])
+        _add_directory(action, "the store directory")
+    snapshot = actions.add_parser("snapshot", help="a stream into an archive", parents=[common])
+    _add_directory(snapshot, "the stream's directory")
+    snapshot.add_argument("archive", type=Path, metavar="ARCHIVE", help="the file to write")
+    restore = actions.add_parser("restore", help="an archive's stream back", parents=[common])
+    restore.add_argument("archive", type=Path, metavar="ARCHIVE", help="the file to read")
+    _add_directory(restore, "the store directory")
+    restore.add_argument("--account", default=GLOBAL_ACCOUNT, help="whose stream (default: $G)")
     return result
+
+
+def _add_directory(action: argparse.ArgumentParser, what: str) -> None:
+    action.add_argument("directory", type=Path, metavar="DIR", help=what)
 
 
 def _check(directory: Path, operator: OperatorKeys, *, as_json: bool) -> int:
@@ -93,6 +123,62 @@ def _repair(directory: Path, operator: OperatorKeys, *, as_json: bool) -> int:
             print(f"not repaired: {line}")
         _print_report(report)
     return 0 if report.is_clean and not repaired.unrepaired else 1
+
+
+def _snapshot(directory: Path, archive: Path, operator: OperatorKeys, *, as_json: bool) -> int:
+    from natsd.jetstream.archive.offline import NotPossible, write_archive
+    from natsd.jetstream.asset_file import AssetDamaged
+
+    unfinished = archive.with_name(archive.name + UNFINISHED_SUFFIX)
+    try:
+        with unfinished.open("wb") as out, _progress("writing") as progress:
+            done = write_archive(RealDisk(), directory, out, operator, os.urandom, progress)
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.replace(archive)
+    except (NotPossible, AssetDamaged) as error:
+        return _refuse(str(error))
+    finally:
+        unfinished.unlink(missing_ok=True)
+    _print_transferred(done, f"written to {archive}", as_json=as_json)
+    return 1 if done.damage else 0
+
+
+def _restore(
+    archive: Path, directory: Path, options: argparse.Namespace, operator: OperatorKeys
+) -> int:
+    from natsd.jetstream.archive.offline import NotPossible, read_archive
+
+    try:
+        with archive.open("rb") as file, _progress("restoring") as progress:
+            done = read_archive(
+                RealDisk(), file, directory, options.account, operator, os.urandom, progress
+            )
+    except NotPossible as error:
+        return _refuse(str(error))
+    _print_transferred(done, f"restored to {directory}", as_json=options.json)
+    return 0
+
+
+def _print_transferred(done: "Transferred", what: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(asdict(done), indent=2))
+        return
+    for line in done.damage:
+        print(line)
+    print(f"{done.stream}: {done.messages} messages, {done.consumers} consumers {what}")
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal's standard error, gone at the end; elsewhere nothing."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    is_shown = sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), transient=True, disable=not is_shown) as bar:
+        task = bar.add_task(what)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _print_report(report: Report) -> None:

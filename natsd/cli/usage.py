@@ -11,6 +11,8 @@ Usage: natsd [options]
        natsd bench [options]         Measure this server; natsd bench -h tells more
        natsd store check DIR         Look for damage in a store directory; natsd store -h tells more
        natsd store repair DIR        Set damage aside and write damaged files anew
+       natsd store snapshot          A stream of a store directory into an archive
+       natsd store restore           An archive's stream into a store directory
 """
 
 

@@ -11,10 +11,12 @@ Promise
 Source: nats-server 2.14 reference 6.2, 6.15.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
@@ -25,13 +27,19 @@ from natsd.jetstream.changing import Changing
 from natsd.jetstream.claims import SubjectClaims
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
-from natsd.jetstream.meta import Change, CreateStream, DeleteStream, UpdateStream
+from natsd.jetstream.meta import (
+    Change,
+    CreateStream,
+    DeleteStream,
+    RestoreStream,
+    UpdateStream,
+)
 from natsd.jetstream.models.account import AccountInfo, ApiStats, Tier
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.names import API_LEVEL
 from natsd.jetstream.resources import check_room, release, reserve
 from natsd.jetstream.stream.config import check_create, check_update
-from natsd.jetstream.stream.files import AccountFiles
+from natsd.jetstream.stream.files import AccountFiles, StreamAsset, install_stream
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import UNLIMITED, AccountTier, AccountTiers, Tiers
 from natsd.store.disk import is_out_of_space
@@ -73,6 +81,7 @@ class JetStreamAccount:
         self.api = ApiCounters()
         self.claims = SubjectClaims()
         self.changing = Changing()
+        self.transfers: set[asyncio.Task[None]] = set()  # snapshots and restores under way
         self._fills_streams = False
 
     @property
@@ -114,6 +123,12 @@ class JetStreamAccount:
         """Have `usage` say what there is now: removals do not tell it."""
         for stream in self.streams.values():
             stream.ingest.count_usage()
+
+    async def end_transfers(self) -> None:
+        """No snapshot or restore goes on."""
+        for transfer in self.transfers:
+            transfer.cancel()
+        await asyncio.gather(*self.transfers, return_exceptions=True)
 
     def info(self) -> AccountInfo:
         """Use, limits and requests: `$JS.API.INFO`."""
@@ -170,6 +185,26 @@ class JetStreamAccount:
             stream_created(self, config.name)
             return self.streams[config.name], True
 
+    def check_restore(self, config: StreamConfig) -> StreamConfig:
+        """The configuration that a restored stream would get. Raises ApiError."""
+        config = check_create(config, self)
+        self._check_limits(config, None)
+        if config.name in self.streams or config.name in self.offline:
+            raise api_error(ErrorId.JSStreamNameExistRestoreFailedErr)
+        return config
+
+    async def restore_stream(self, asset: StreamAsset, built: Path) -> Stream:
+        """The stream of which all files were built in that directory, itself on disk; it is not
+        there any more on return. Raises ApiError; nothing has changed then."""
+        config = asset.config
+        async with self.changing(config.name):
+            self.check_restore(config)
+            with self._claimed(config):
+                change = RestoreStream(self.name, config, asset.created, built)
+                await self._propose(change, ErrorId.JSStreamRestoreErrF)
+            stream_created(self, config.name)
+            return self.streams[config.name]
+
     async def update_stream(self, config: StreamConfig, *, pedantic: bool = False) -> Stream:
         """The stream, with its new configuration on disk and in force. Raises ApiError."""
         async with self.changing(config.name):
@@ -200,10 +235,27 @@ class JetStreamAccount:
                 stream.begin()
                 if self._fills_streams:
                     stream.sourcing.begin()
+            case RestoreStream():
+                await self._install(change)
             case UpdateStream():
                 await self.streams[change.config.name].reconfigure(change.config)
             case DeleteStream():
                 await self._remove(change.name)
+
+    async def _install(self, change: RestoreStream) -> None:
+        volume, directory = self.jetstream.volume, self.files.stream(change.config.name)
+        await volume.read(install_stream, volume.disk, change.built, directory)
+        try:
+            stream = await Stream.open(self, change.config, change.created_ns)
+        except BaseException:
+            await volume.read(mark_deleted, volume.disk, directory)
+            await volume.remove_tree(directory)
+            raise
+        await stream.keep_to_limits()
+        self.streams[change.config.name] = stream
+        stream.begin()
+        if self._fills_streams:
+            stream.sourcing.begin()
 
     async def _remove(self, name: str) -> None:
         """Once the mark is on disk the stream is gone, and what fails behind it waits for the next

@@ -42,6 +42,7 @@ from natsd.jetstream.tiers import UNLIMITED, AccountTiers
 from natsd.jetstream.usage import Usage
 from natsd.store.disk import Disk, RealDisk
 from natsd.store.keys import Cipher, OperatorKeys
+from natsd.store.vault import Vault
 from natsd.store.volume import Volume
 
 _logger = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class JetStream:
         self.meta = Meta(self._apply)
         self.api = Router(self)
         self.volume: Volume
+        self.vault: Vault
         self._disk = disk or RealDisk()
 
     async def start(self, accounts: Iterable[Account]) -> None:
@@ -115,6 +117,7 @@ class JetStream:
             sync_interval_s=interval_s,
             reactor=self.reactor,
         )
+        self.vault = Vault(self._disk, self.directory, self.random_bytes, self.keys)
         for damage in self.volume.replayed.damage:
             _logger.error("JetStream: %s", damage)
         self._count_again(self.scheduler.now_ns())
@@ -142,6 +145,8 @@ class JetStream:
     async def stop(self) -> None:
         """Answer no more, and close everything. Raises StoreError, OSError."""
         await self.api.close()
+        for account in self.accounts.values():
+            await account.end_transfers()
         streams = [s for account in self.accounts.values() for s in account.streams.values()]
         try:
             await side_by_side(Stream.close, streams, most=CLOSED_AT_ONCE)

@@ -16,6 +16,7 @@ Promise
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from natsd.jetstream.models.stream import StreamConfig
@@ -28,6 +29,16 @@ class CreateStream:
     account: str
     config: StreamConfig
     created_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreStream:
+    """The stream that stands in that directory, `meta.json` and all, which goes to its place."""
+
+    account: str
+    config: StreamConfig
+    created_ns: int
+    built: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,7 @@ class DeleteStream:
     name: str
 
 
-Change: TypeAlias = CreateStream | UpdateStream | DeleteStream
+Change: TypeAlias = CreateStream | RestoreStream | UpdateStream | DeleteStream
 
 
 class Meta:

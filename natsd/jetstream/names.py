@@ -85,6 +85,16 @@ def flow_control_subjects(
     )
 
 
+def snapshot_ack_prefix(stream: str, identity: str) -> str:
+    """What the subjects begin with on which the chunks of one snapshot are acknowledged."""
+    return f"$JS.SNAPSHOT.ACK.{stream}.{identity}"
+
+
+def restore_subject(stream: str, identity: str) -> str:
+    """Where the chunks of one restore arrive."""
+    return f"$JS.SNAPSHOT.RESTORE.{stream}.{identity}"
+
+
 def direct_get_subjects(stream: str) -> tuple[str, str]:
     """Where direct gets arrive: with a body, and for the last message of the subject behind."""
     return f"{API_PREFIX}.DIRECT.GET.{stream}", f"{API_PREFIX}.DIRECT.GET.{stream}.>"

@@ -6,6 +6,7 @@
                 ├─ meta.json, not understood offline: it stays, and its name is taken
                 ├─ a consumer, not understood the same: what waits for it is not to be lost
                 └─ meta.json ─▶ store ─▶ consumers ─▶ duplicates ─▶ subscribed
+    snapshots.new/             removed: snapshots and restores that were under way
 
 Promise
 - At most `AT_ONCE` streams are recovered at a time, and the loop has its turns in between.
@@ -23,17 +24,15 @@ from typing import Final
 
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.asset_file import AssetDamaged, AssetUnknown, read_asset
-from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.files import UnsupportedConsumers
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.names import why_unsupported
 from natsd.jetstream.resources import reserve
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.files import Found, StreamAsset, look_at
-from natsd.jetstream.stream.storage import open_store
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.disk import Disk
 from natsd.store.errors import EncryptionError, StoreError
+from natsd.store.vault import Vault
 
 _logger = logging.getLogger(__name__)
 
@@ -43,6 +42,7 @@ AT_ONCE: Final = 8
 async def recover_account(account: JetStreamAccount) -> None:
     """Serve what the account has stored. Raises EncryptionError, OSError."""
     volume = account.jetstream.volume
+    await volume.read(volume.disk.rmtree, account.files.snapshots)
     names = await volume.read(account.files.list_streams, volume.disk)
     await side_by_side(partial(_recover_directory, account), names, most=AT_ONCE)
 
@@ -50,7 +50,7 @@ async def recover_account(account: JetStreamAccount) -> None:
 async def _recover_directory(account: JetStreamAccount, name: str) -> None:
     volume, directory = account.jetstream.volume, account.files.stream(name)
     try:
-        asset = await volume.read(_settle, volume.disk, directory)
+        asset = await volume.read(_settle, account.jetstream.vault, directory)
     except (AssetUnknown, OSError) as error:
         _take_offline(account, name, str(error))
         return
@@ -77,14 +77,15 @@ async def _recover_directory(account: JetStreamAccount, name: str) -> None:
         _take_offline(account, name, str(error))
 
 
-def _settle(disk: Disk, directory: Path) -> StreamAsset | None:
+def _settle(vault: Vault, directory: Path) -> StreamAsset | None:
     """Finish or undo what a crash left; what is to be served then. Blocks.
 
-    Raises AssetDamaged, AssetUnknown, OSError.
+    Raises AssetDamaged, AssetUnknown, EncryptionError, OSError.
     """
+    disk = vault.disk
     found = look_at(disk, directory)
     if found is Found.STREAM:
-        return read_asset(disk, directory, StreamAsset)
+        return read_asset(vault, directory, StreamAsset)
     if found is Found.UNKNOWN:
         raise AssetDamaged(f"{directory} has no meta.json")
     disk.rmtree(directory)
@@ -105,25 +106,14 @@ def _take_offline(account: JetStreamAccount, name: str, reason: str) -> None:
 
 async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None:
     config = asset.config
-    now_ns = account.jetstream.scheduler.now_ns()
-    store = await open_store(account, config)
-    await store.expire(now_ns)
-    stream = Stream(account, config, asset.created, store)
-    try:
-        await lifecycle.recover_all(stream)
-        await stream.recall_duplicates(now_ns)
-        await stream.open_scheduled()
-    except BaseException:
-        stream.ingest.release_usage()
-        await stream.close()
-        raise
+    stream = await Stream.open(account, config, asset.created)
     reserve(account.tiers.of(config.num_replicas).usage, config)
     account.claims.claim(config.name, config.subjects)
     account.streams[config.name] = stream
     stream.begin()
     _logger.debug(
         "JetStream: %s messages for stream '%s > %s'",
-        f"{store.state().msgs:,}",
+        f"{stream.store.state().msgs:,}",
         account.name,
         config.name,
     )

@@ -32,7 +32,7 @@ from natsd.store.consumer_files import (
 from natsd.store.consumer_state import AckPolicy
 from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.disk import Disk
-from natsd.store.doubled_file import decode_doubled, read_file
+from natsd.store.doubled_file import UNFINISHED_SUFFIX, decode_doubled, read_file
 from natsd.store.errors import ConsumerStateDamaged, EncryptionError
 from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
@@ -120,10 +120,11 @@ def check_unlocked(disk: Disk, root: Path, operator: OperatorKeys, random: Rando
 
 
 def directories_below(disk: Disk, root: Path) -> Iterator[Path]:
-    """`root` and every directory in it, sorted, but for what was set aside."""
+    """`root` and every directory in it, sorted, but for what was set aside or never finished."""
     yield root
     for name in disk.listdir(root):
-        if disk.is_directory(root / name) and name != DAMAGED_DIRECTORY:
+        is_unfinished = name.endswith(UNFINISHED_SUFFIX)
+        if disk.is_directory(root / name) and name != DAMAGED_DIRECTORY and not is_unfinished:
             yield from directories_below(disk, root / name)
 
 

@@ -191,6 +191,12 @@ def begins_with_envelope(data: Buffer) -> bool:
     return _parse_header(memoryview(data), BLOCK_HEADER_BYTES, None) is not None
 
 
+def begins_encrypted(data: Buffer) -> bool:
+    """Whether what stands behind the block's header is encrypted."""
+    header = _parse_header(memoryview(data), BLOCK_HEADER_BYTES, None)
+    return header is not None and bool(header.flags & ENCRYPTED)
+
+
 def find_seed(data: Buffer) -> int | None:
     """The seed by the envelopes' own words, for a file whose block header is damaged.
 

@@ -31,6 +31,7 @@ from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.block_care import BlockCare
 from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX
+from natsd.store.encrypting import encrypt_plain
 from natsd.store.errors import (
     MessageDamaged,
     MessageNotFound,
@@ -44,7 +45,7 @@ from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_inde
 from natsd.store.index_keeper import IndexKeeper
 from natsd.store.index_recovery import recover_by_index
 from natsd.store.journaled_log import JournaledLog
-from natsd.store.keys import OperatorKeys, create_data_key, open_data_key
+from natsd.store.keys import KEY_FILE, OperatorKeys, create_data_key, open_data_key
 from natsd.store.log_store import LogStore
 from natsd.store.record import StoredMessage
 from natsd.store.recovery import Recovered, recover
@@ -313,6 +314,9 @@ def _open_files(
     if is_new:
         key = create_data_key(disk, directory, options.context, options.keys, random_bytes)
     else:
+        if options.keys.key is not None and not disk.exists(directory / KEY_FILE):
+            for note in encrypt_plain(disk, directory, options.context, options.keys, random_bytes):
+                _logger.warning("%s", note)
         opened = open_data_key(disk, directory, options.context, options.keys, random_bytes)
         for note in opened.notes if opened else ():
             _logger.warning("%s", note)

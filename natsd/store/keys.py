@@ -41,6 +41,8 @@ from natsd.store.errors import KeyFileDamaged, KeyMissing, KeyUnexpected, KeyWro
 Random: TypeAlias = Callable[[int], bytes]
 
 KEY_FILE: Final = "key.db"
+ENCRYPTING_FILE: Final = "encrypting.db"
+"""The key while blocks that were plain are being encrypted (encrypting.py)."""
 MAGIC: Final = b"NATSDKEY"
 VERSION: Final = 1
 KEY_BYTES: Final = 32
@@ -93,8 +95,16 @@ def create_data_key(
     """The key of a new stream, on disk before anything is encrypted with it; None without a key."""
     if operator.key is None:
         return None
+    return create_key_file(disk, directory / KEY_FILE, context, operator, random)
+
+
+def create_key_file(
+    disk: Disk, path: Path, context: str, operator: OperatorKeys, random: Random
+) -> DataKey:
+    """A new key, on disk under that name; there is a key of the operator."""
+    assert operator.key is not None
     data_key = DataKey(operator.cipher, random(KEY_BYTES))
-    _write(disk, directory / KEY_FILE, context, operator.key, data_key, random)
+    _write(disk, path, context, operator.key, data_key, random)
     return data_key
 
 
@@ -107,9 +117,25 @@ def open_data_key(
     """
     path = directory / KEY_FILE
     if not disk.exists(path):
+        _check_unfinished(disk, directory / ENCRYPTING_FILE, operator)
         if operator.key is None:
             return None
         raise KeyUnexpected(f"{path} is missing: a key is given, but the store is not encrypted")
+    return open_key_file(disk, path, context, operator, random)
+
+
+def _check_unfinished(disk: Disk, path: Path, operator: OperatorKeys) -> None:
+    if not disk.exists(path):
+        return
+    if operator.key is None:
+        raise KeyMissing(f"{path} says that the store is half encrypted, but no key is given")
+    raise KeyUnexpected(f"{path} says that the store is half encrypted: a server finishes that")
+
+
+def open_key_file(
+    disk: Disk, path: Path, context: str, operator: OperatorKeys, random: Random
+) -> OpenedKey:
+    """What a key file holds; raises as `open_data_key`."""
     if operator.key is None:
         raise KeyMissing(f"{path} says that the store is encrypted, but no key is given")
     doubled = decode_doubled(MAGIC, read_file(disk, path))

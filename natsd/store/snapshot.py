@@ -119,12 +119,8 @@ def end_as(log: MessageLog, state: StoreState) -> None:
     if state.last_sequence > log.last_sequence:
         log.skip(state.last_sequence - log.last_sequence)
     log.set_last_time(state.last_time_ns)
-    there = log.state()
-    if (there.msgs, there.bytes, there.last_sequence) != (
-        state.msgs,
-        state.bytes,
-        state.last_sequence,
-    ):
+    there = log.msgs, log.live_bytes, log.last_sequence
+    if there != (state.msgs, state.bytes, state.last_sequence):
         raise DamagedEncoding("the snapshot does not hold what its state says")
 
 

@@ -86,7 +86,10 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         [stream(), ("STREAM.SNAPSHOT.S", {"deliver_subject": "d"})],
     ),
     (ErrorId.JSStreamNameExistRestoreFailedErr, [stream(), ("STREAM.RESTORE.S", {"config": {}})]),
-    (ErrorId.JSStreamRestoreErrF, [("STREAM.RESTORE.S", {"config": {"name": "S"}})]),
+    (
+        ErrorId.JSStreamRestoreErrF,
+        [("STREAM.RESTORE.S", {"config": {"name": "S", "storage": "memory"}})],
+    ),
     (
         ErrorId.JSConsumerInvalidPriorityGroupErr,
         [stream(), consumer(ACKED), ("CONSUMER.UNPIN.S.C", {"group": "g"})],
@@ -276,6 +279,7 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSStreamOfflineReasonErrF: "test_recovery.py: a damaged stream",
     ErrorId.JSStreamCreateErrF: "it takes a disk that fails",
     ErrorId.JSStreamDeleteErrF: "it takes a disk that fails",
+    ErrorId.JSTempStorageFailedErr: "archive/test_restoring.py: a disk that fails",
     ErrorId.JSConsumerStoreFailedErrF: "it takes a disk that fails",
     ErrorId.JSMessageCounterBrokenErr: "stream/test_counters.py: the last message is no total",
     ErrorId.JSStreamExpectedLastSeqPerSubjectNotReady: "it takes a block that is not in memory",
@@ -290,7 +294,6 @@ NOT_RAISED: dict[str, str] = {
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSConsumerReplicasShouldMatchStream
         JSConsumerOfflineErr JSStreamSequenceNotMatchErr JSStreamDuplicateMessageConflict""",
-    "restoring a stream: the next issue": "JSRestoreSubscribeFailedErrF",
     "stream templates are gone": "JSStreamTemplate* JSTemplateNameNotMatchSubjectErr",
     "streams of an account are moved in clusters only": "JSNoAccountErr",
     "what it would hold are errors of their own": "JSStreamLimitsErrF",
@@ -298,7 +301,8 @@ NOT_RAISED: dict[str, str] = {
     "refused as invalid JSON before": """
         JSConsumerAckPolicyInvalidErr JSConsumerReplayPolicyInvalidErr
         JSConsumerConfigRequiredErr""",
-    "the subject does not let such a request in": "JSConsumerDurableNameNotInSubjectErr",
+    "the subject does not let such a request in": """
+        JSConsumerDurableNameNotInSubjectErr JSRestoreSubscribeFailedErrF""",
     "another error comes first, as on nats-server": """
         JSConsumerMaxWaitingNegativeErr JSConsumerMaxRequestBatchNegativeErr JSStreamInvalidErr
         JSConsumerExistingActiveErr JSConsumerBadDurableNameErr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from natsd.jetstream.stream.files import StreamAsset
 from natsd.store.disk import RealDisk
 from natsd.store.doubled_file import replace_doubled
 from natsd.store.errors import KeyWrong
+from natsd.store.vault import Vault
 from tests.jetstream.serving import ACCOUNT, account_of, ask, create, publish, serving, update
 from tests.waiting import DEADLINE_S, Eventually
 
@@ -31,6 +33,10 @@ disk = RealDisk()
 
 def directory_of(root: Path, stream: str) -> Path:
     return root / "jetstream" / ACCOUNT / "streams" / stream
+
+
+def vault_of(root: Path) -> Vault:
+    return Vault(disk, root / "jetstream", os.urandom)
 
 
 async def test_streams_come_back_as_they_were(tmp_path: Path) -> None:
@@ -105,7 +111,7 @@ async def test_what_became_too_old_meanwhile_is_gone(tmp_path: Path) -> None:
         asset = StreamAsset(
             config=stream.config.model_copy(update={"max_age": 1}), created=stream.created_ns
         )
-    write_asset(disk, directory_of(tmp_path, "S"), asset)
+    write_asset(vault_of(tmp_path), directory_of(tmp_path, "S"), asset)
     async with serving(tmp_path) as jetstream:
         state = (await account_of(jetstream).stream("S").info()).state
         assert (state.messages, state.last_seq) == (0, 1)
@@ -167,9 +173,9 @@ async def test_a_later_versions_stream_is_offline(tmp_path: Path) -> None:
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "S", subjects=["s"])
     directory = directory_of(tmp_path, "S")
-    asset = read_asset(disk, directory, StreamAsset)
+    asset = read_asset(vault_of(tmp_path), directory, StreamAsset)
     config = asset.config.model_copy(update={"metadata": {"_nats.req.level": "99"}})
-    write_asset(disk, directory, asset.model_copy(update={"config": config}))
+    write_asset(vault_of(tmp_path), directory, asset.model_copy(update={"config": config}))
     async with serving(tmp_path) as jetstream:
         account = account_of(jetstream)
         with pytest.raises(ApiError, match=r"unsupported - required API level: 99") as error:

@@ -5,7 +5,7 @@ import tarfile
 
 import cramjam
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.store.archive import ArchiveReader, ArchiveWriter
@@ -38,6 +38,7 @@ def read(data: bytes, part_bytes: int = 1 << 20) -> Entries:
     return found
 
 
+@settings(deadline=None)
 @given(ENTRIES, st.integers(1, 5000))
 def test_entries_come_back_however_the_archive_is_cut(
     drawn: list[tuple[str, bytes, int]], part_bytes: int
@@ -56,6 +57,7 @@ def test_other_programs_unpack_an_archive() -> None:
         assert content.read()[:-8] == b"{}"
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 7))
 def test_a_flipped_bit_is_found_or_changes_nothing(place: int, bit: int) -> None:
     entries = [("meta.json", b"{}"), ("msgs/000001.blk", bytes(range(256)) * 300)]
@@ -68,6 +70,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(place: int, bit: int) -> None
     assert found == entries
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**6))
 def test_a_cut_archive_is_refused(place: int) -> None:
     data = archive_of([("meta.json", b"{}"), ("msgs/000001.blk", bytes(100_000))])
@@ -122,6 +125,7 @@ def test_a_later_version_is_refused() -> None:
         read(data)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=70_000), max_size=4), st.integers(1, 9999))
 def test_frames_give_back_what_was_packed(pieces: list[bytes], part_bytes: int) -> None:
     packer, unpacker = FramePacker(), FrameUnpacker()

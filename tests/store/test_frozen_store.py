@@ -93,7 +93,7 @@ CHANGES = st.lists(st.integers(0, 10_000), max_size=25)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(before=CHANGES, after=CHANGES)
 def test_it_is_the_store_of_that_moment(
     kind: str, before: list[int], after: list[int], tmp_path_factory: pytest.TempPathFactory

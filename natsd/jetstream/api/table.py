@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from natsd.jetstream.api import account, consumers, later, streams
+from natsd.jetstream.api import account, consumers, later, snapshots, streams
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.requests import (
@@ -113,8 +113,8 @@ ROUTES: Final = (
     Route("STREAM.PURGE.*", StreamPurgeRequest, streams.purge, MAYBE),
     Route("STREAM.MSG.GET.*", StreamMsgGetRequest, streams.msg_get, MUST, INFO, False),
     Route("STREAM.MSG.DELETE.*", StreamMsgDeleteRequest, streams.msg_delete, MUST),
-    Route("STREAM.SNAPSHOT.*", StreamSnapshotRequest, later.snapshot, MUST),
-    Route("STREAM.RESTORE.*", StreamRestoreRequest, later.restore, MUST),
+    Route("STREAM.SNAPSHOT.*", StreamSnapshotRequest, snapshots.snapshot, MUST),
+    Route("STREAM.RESTORE.*", StreamRestoreRequest, snapshots.restore, MUST),
     Route("STREAM.PEER.REMOVE.*", StreamRemovePeerRequest, later.remove_peer, ANY),
     Route("STREAM.LEADER.STEPDOWN.*", LeaderStepDownRequest, later.stream_stepdown, ANY),
     # consumers

@@ -113,6 +113,11 @@ class Consumer:
         self._changing = asyncio.Lock()
         self._removal: asyncio.Task[None] | None = None
 
+    @property
+    def asset(self) -> ConsumerAsset:
+        """What its `meta.json` says, where it has files."""
+        return ConsumerAsset(config=self.config, created=self.created_ns, resume=self._resume)
+
     # Life
 
     def begin(self, start: StartPosition) -> None:
@@ -306,7 +311,7 @@ class Consumer:
         asset = ConsumerAsset(config=config, created=self.created_ns, resume=self._resume)
         volume = self.stream.jetstream.volume
         try:
-            await volume.read(write_asset, volume.disk, self.directory, asset)
+            await volume.read(write_asset, self.stream.jetstream.vault, self.directory, asset)
         except OSError as error:
             _logger.error("JetStream: %s is not changed: %s", self, error)
             raise api_error(ErrorId.JSConsumerStoreFailedErrF, err=error) from error

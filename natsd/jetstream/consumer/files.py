@@ -30,6 +30,7 @@ from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
 from natsd.store.disk import Disk, make_directories
+from natsd.store.vault import Vault
 
 CONSUMERS: Final = "obs"
 STATE: Final = "state"
@@ -77,28 +78,28 @@ def consumer_directory(stream_directory: Path, name: str) -> Path:
     return stream_directory / CONSUMERS / name
 
 
-def find_consumers(disk: Disk, stream_directory: Path) -> list[FoundConsumer]:
+def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
     """The consumers of a stream, in order of their names; what is left of others is removed.
 
     Raises UnsupportedConsumers.
     """
-    parent = stream_directory / CONSUMERS
+    parent, disk = stream_directory / CONSUMERS, vault.disk
     if not disk.exists(parent):
         return []
-    found = [look_at(disk, parent / name) for name in sorted(disk.listdir(parent))]
+    found = [look_at(vault, parent / name) for name in sorted(disk.listdir(parent))]
     unsupported = {each.name: each.why_not for each in found if each and each.is_unsupported}
     if unsupported:
         raise UnsupportedConsumers(unsupported)
     return [consumer for consumer in found if consumer is not None]
 
 
-def look_at(disk: Disk, directory: Path) -> FoundConsumer | None:
+def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     """What stands in a consumer's directory; None: nothing that counts, and it is removed."""
-    if not disk.exists(directory / ASSET_FILE):
-        remove(disk, directory)
+    if not vault.disk.exists(directory / ASSET_FILE):
+        remove(vault.disk, directory)
         return None
     try:
-        asset = read_asset(disk, directory, ConsumerAsset)
+        asset = read_asset(vault, directory, ConsumerAsset)
     except AssetDamaged as error:
         return FoundConsumer(directory, None, str(error), isinstance(error, AssetUnknown))
     why_not = why_unsupported(asset.config.metadata)

@@ -174,7 +174,7 @@ async def _create_files(
         starting=start.sequence - 1,
     )
     try:
-        await volume.read(write_asset, volume.disk, directory, asset)
+        await volume.read(write_asset, stream.jetstream.vault, directory, asset)
     except BaseException:
         await store.delete()
         raise
@@ -191,7 +191,7 @@ async def recover_all(stream: "Stream") -> None:
     without one of them would lose what waits for it.
     """
     volume = stream.jetstream.volume
-    found = await volume.read(files.find_consumers, volume.disk, stream.directory)
+    found = await volume.read(files.find_consumers, stream.jetstream.vault, stream.directory)
     try:
         await side_by_side(partial(recover, stream), found, most=RECOVERED_AT_ONCE)
     except BaseException:

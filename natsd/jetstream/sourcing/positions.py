@@ -7,10 +7,11 @@ Promise
 - What a file says was true, and on disk, when the stream ended at `upto`; the messages above bring
   it up to date. Where the stream ends before `upto`, the file is not believed.
 - Without a file all messages are read backwards until every source was met.
-- The file is small, holds everything twice, and appears whole or not at all.
+- The file is small, holds everything twice, is encrypted where there is a key, and appears whole or
+  not at all.
 
-The file's functions block, and raise OSError. Source: reference §6.12; nats-server's streamAndSeq
-for the older forms of the header.
+The file's functions block, and raise OSError, EncryptionError. Source: reference §6.12;
+nats-server's streamAndSeq for the older forms of the header.
 """
 
 from collections.abc import Collection
@@ -23,9 +24,8 @@ from pydantic import Field
 from natsd.jetstream.models.base import Model, Uint64
 from natsd.jetstream.models.go_json import InvalidJson, decode, encode
 from natsd.jetstream.sourcing.last_positions import LastPositions
-from natsd.store.disk import Disk
-from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled
 from natsd.store.log_store import LogStore
+from natsd.store.vault import Vault
 
 POSITIONS_FILE: Final = "sources.db"
 MAGIC: Final = b"NATSDSRC"
@@ -39,17 +39,17 @@ class Positions(Model):
     sequences: dict[str, Uint64] = Field(default_factory=dict)
 
 
-def keep_positions(disk: Disk, directory: Path, positions: Positions) -> None:
+def keep_positions(vault: Vault, directory: Path, positions: Positions) -> None:
     """On disk on return, instead of what was there."""
-    replace_doubled(disk, directory / POSITIONS_FILE, MAGIC, encode(positions))
+    vault.write(directory / POSITIONS_FILE, MAGIC, encode(positions))
 
 
-def read_positions(disk: Disk, directory: Path) -> Positions | None:
+def read_positions(vault: Vault, directory: Path) -> Positions | None:
     """What was kept; None: nothing that verifies."""
     path = directory / POSITIONS_FILE
-    if not disk.exists(path):
+    if not vault.disk.exists(path):
         return None
-    body = decode_doubled(MAGIC, read_file(disk, path)).body
+    body = vault.read(path, MAGIC)
     if body is None:
         return None
     try:

@@ -194,7 +194,9 @@ class Sourcing:
         if self._was_read:
             return
         volume = self.stream.jetstream.volume
-        self._kept = await volume.read(read_positions, volume.disk, self.stream.directory)
+        self._kept = await volume.read(
+            read_positions, self.stream.jetstream.vault, self.stream.directory
+        )
         self._was_read = True
 
     # Keeping it
@@ -223,7 +225,7 @@ class Sourcing:
                 if core.rollbacks != rollbacks:
                     return
                 directory = self.stream.directory
-                await volume.read(keep_positions, volume.disk, directory, positions)
+                await volume.read(keep_positions, self.stream.jetstream.vault, directory, positions)
             except (StoreError, OSError) as error:
                 _logger.warning("JetStream: sources of %s: %s", self.stream.name, error)
                 return

@@ -6,30 +6,33 @@ Promise
 - It is worth having, not needed: without it (a crash, damage) the ids are found in the messages.
   Only those of messages that were removed meanwhile are forgotten then, as on nats-server.
 
-Everything here blocks, and raises OSError.
+Encrypted where there is a key. Everything here blocks, and raises OSError, EncryptionError.
 """
 
 from pathlib import Path
 from typing import Final
 
-from natsd.store.disk import Disk
-from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled
+from natsd.store.vault import Vault
 
 DUPLICATES_FILE: Final = "duplicates.db"
 MAGIC: Final = b"NATSDIDS"
 
 
-def leave_duplicates(disk: Disk, directory: Path, encoded: bytes) -> None:
-    """Keep `MessageIds.encode` for the next start; on disk on return."""
-    replace_doubled(disk, directory / DUPLICATES_FILE, MAGIC, encoded)
+def leave_duplicates(
+    vault: Vault, directory: Path, encoded: bytes, *, place: Path | None = None
+) -> None:
+    """Keep `MessageIds.encode` for the next start; on disk on return. `place`: where the
+    directory will be, if it is built elsewhere."""
+    path = (place or directory) / DUPLICATES_FILE
+    vault.write(directory / DUPLICATES_FILE, MAGIC, encoded, place=path)
 
 
-def take_duplicates(disk: Disk, directory: Path) -> bytes | None:
+def take_duplicates(vault: Vault, directory: Path) -> bytes | None:
     """What was left, which is not there any more on return; None: nothing that verifies."""
-    path = directory / DUPLICATES_FILE
+    path, disk = directory / DUPLICATES_FILE, vault.disk
     if not disk.exists(path):
         return None
-    body = decode_doubled(MAGIC, read_file(disk, path)).body
+    body = vault.read(path, MAGIC)
     disk.unlink(path)
     disk.sync_dir(directory)
     return body

@@ -7,6 +7,7 @@
                            obs/          its consumers
                            delayed/      messages that wait (schedules/delays.py)
         damaged/<stream>/  set aside at a start: meta.json said nothing any more
+        snapshots.new/     what is being snapshotted or restored; it goes at a start
 
 Promise
 - `meta.json` is on disk before anything else of a stream is, and renamed before anything of it is
@@ -27,11 +28,13 @@ from natsd.jetstream.models.base import Model, TimeNs
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.store.disk import Disk, make_directories
 from natsd.store.doubled_file import UNFINISHED_SUFFIX
+from natsd.store.vault import Vault
 
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
 DELAYED: Final = "delayed"
 DAMAGED: Final = "damaged"
+SNAPSHOTS: Final = f"snapshots{UNFINISHED_SUFFIX}"
 
 
 class StreamAsset(Model):
@@ -63,6 +66,11 @@ class AccountFiles:
     def stream(self, name: str) -> Path:
         """Of a name that was checked to be one: no separators, not "." or ".."."""
         return self.streams / name
+
+    @property
+    def snapshots(self) -> Path:
+        """Where directories of snapshots and restores under way are."""
+        return self.directory / SNAPSHOTS
 
     def list_streams(self, disk: Disk) -> list[str]:
         """Names of the directories that may be streams."""
@@ -98,12 +106,26 @@ def look_at(disk: Disk, directory: Path) -> Found:
     return Found.UNKNOWN
 
 
-def create_stream(disk: Disk, directory: Path, asset: StreamAsset) -> None:
+def create_stream(vault: Vault, directory: Path, asset: StreamAsset) -> None:
     """A stream of that name is on disk on return, without messages; what was left of one that is
     deleted is gone."""
+    disk = vault.disk
     if disk.exists(directory):
         if look_at(disk, directory) not in (Found.DELETED, Found.UNFINISHED):
             raise FileExistsError(f"{directory} exists, and is no stream of this account")
         disk.rmtree(directory)
     make_directories(disk, directory)
-    write_asset(disk, directory, asset)
+    write_asset(vault, directory, asset)
+
+
+def install_stream(disk: Disk, built: Path, directory: Path) -> None:
+    """What was built elsewhere becomes the stream of that directory; on disk on return. What was
+    left of one that is deleted is gone."""
+    if disk.exists(directory):
+        if look_at(disk, directory) not in (Found.DELETED, Found.UNFINISHED):
+            raise FileExistsError(f"{directory} exists, and is no stream of this account")
+        disk.rmtree(directory)
+    make_directories(disk, directory.parent)
+    disk.rename(built, directory)
+    disk.sync_dir(directory.parent)
+    disk.sync_dir(built.parent)

@@ -37,14 +37,23 @@ async def _open(
     if config.storage is Storage.MEMORY:
         return MemStore(limits)
     jetstream = account.jetstream
+    options = store_options(account, config, name)
     directory = account.files.stream(config.name) / name
-    options = FileOptions(
+    return await FileStore.open(
+        jetstream.volume, directory, limits, jetstream.random_bytes, options
+    )
+
+
+def store_options(
+    account: "JetStreamAccount", config: StreamConfig, name: str = MESSAGES
+) -> FileOptions:
+    """How the files of one of the stream's stores are kept, in their place."""
+    jetstream = account.jetstream
+    directory = account.files.stream(config.name) / name
+    return FileOptions(
         compress=is_compressed(config),
         keys=jetstream.keys,
         context=context_of(jetstream.directory, directory),
         buffered_bytes_max=jetstream.options.max_buffered_size,
         buffered_msgs_max=jetstream.options.max_buffered_msgs,
-    )
-    return await FileStore.open(
-        jetstream.volume, directory, limits, jetstream.random_bytes, options
     )

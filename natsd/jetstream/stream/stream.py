@@ -100,6 +100,7 @@ class Stream:
         self.scheduled: ScheduledMessages | None = None
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
+        self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
 
     @property
     def name(self) -> str:
@@ -136,7 +137,7 @@ class Stream:
         if await volume.read(lambda: volume.is_low_on_space):
             raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
-        await volume.read(create_stream, volume.disk, directory, asset)
+        await volume.read(create_stream, account.jetstream.vault, directory, asset)
         try:
             stream = cls(account, config, created_ns, await open_store(account, config))
             await stream.open_scheduled()
@@ -145,17 +146,41 @@ class Stream:
             await volume.remove_tree(directory)
             raise
 
+    @classmethod
+    async def open(cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int) -> Self:
+        """One whose files there are, with its consumers. Raises StoreError, OSError."""
+        now_ns = account.jetstream.scheduler.now_ns()
+        store = await open_store(account, config)
+        await store.expire(now_ns)
+        stream = cls(account, config, created_ns, store)
+        try:
+            await lifecycle.recover_all(stream)
+            await stream.recall_duplicates(now_ns)
+            await stream.open_scheduled()
+        except BaseException:
+            stream.ingest.release_usage()
+            await stream.close()
+            raise
+        return stream
+
     async def recall_duplicates(self, now_ns: int) -> None:
         """Know again which message ids were published lately. Raises StoreError, OSError."""
         if self.is_filed:
             volume = self.jetstream.volume
-            left = await volume.read(take_duplicates, volume.disk, self.directory)
+            left = await volume.read(take_duplicates, self.jetstream.vault, self.directory)
             if left is not None:
                 try:
                     self.ingest.message_ids.restore(left, now_ns)
                 except DamagedEncoding as error:
                     _logger.warning("JetStream: stream %s: %s", self.name, error)
         await self.ingest.message_ids.rebuild(now_ns)
+
+    async def keep_to_limits(self) -> None:
+        """Remove what the configuration forbids: the messages may come from a stream with another.
+        Raises StoreError."""
+        self.store.update_limits(store_limits(self.config), self.jetstream.scheduler.now_ns())
+        await self.store.settle()
+        await self.store.synced()
 
     async def open_scheduled(self) -> None:
         """Where schedules are allowed, know what waits. Raises StoreError, OSError."""
@@ -198,6 +223,7 @@ class Stream:
     async def close(self) -> None:
         """All that was acknowledged is on disk, with everything else that is known."""
         self._end()
+        await self._end_transfers()
         with contextlib.suppress(StoreError):  # it was said before, or is said below
             await self.store.synced()
         for _ in range(TURNS_TO_TELL):  # publishers and consumers
@@ -210,14 +236,16 @@ class Stream:
                 await self.scheduled.close()
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: what waits: %s", self.name, error)
-        duplicates = self._duplicates_to_leave()
+        duplicates = self.encode_message_ids() if self.is_filed else b""
         self.ingest.close()
         self.core.close()
         try:
             await self.store.close()
             if duplicates:
                 volume = self.jetstream.volume
-                await volume.read(leave_duplicates, volume.disk, self.directory, duplicates)
+                await volume.read(
+                    leave_duplicates, self.jetstream.vault, self.directory, duplicates
+                )
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
@@ -229,16 +257,21 @@ class Stream:
         if lifetime_ns := self.config.subject_delete_marker_ttl:
             place_markers(self.ingest, self.store, expired, lifetime_ns)
 
-    def _duplicates_to_leave(self) -> bytes:
-        """The ids are not encrypted: none where messages are."""
-        is_open = self.is_filed and self.jetstream.keys.key is None
-        if is_open and 0 < len(self.ingest.message_ids) <= DUPLICATES_LEFT_MAX:
+    async def _end_transfers(self) -> None:
+        for transfer in self.transfers:
+            transfer.cancel()
+        await asyncio.gather(*self.transfers, return_exceptions=True)
+
+    def encode_message_ids(self) -> bytes:
+        """Those within the duplicate window, unless it is as fast to find them in the messages."""
+        if 0 < len(self.ingest.message_ids) <= DUPLICATES_LEFT_MAX:
             return self.ingest.message_ids.encode()
         return b""
 
     async def destroy(self) -> None:
         """Its consumers, messages and files are gone; its account has marked it deleted."""
         self._end(is_gone=True)
+        await self._end_transfers()
         async with self._changing(self.name):  # no consumer is being made
             for consumer in list(self.consumers.values()):
                 await consumer.abandon()
@@ -259,7 +292,7 @@ class Stream:
         if self.is_filed:
             volume = self.jetstream.volume
             asset = StreamAsset(config=config, created=self.created_ns)
-            await volume.read(write_asset, volume.disk, self.directory, asset)
+            await volume.read(write_asset, self.jetstream.vault, self.directory, asset)
         before, self.config = self.config, config
         self.sourcing.configure(config)
         if self.scheduled is None and config.allow_msg_schedules:

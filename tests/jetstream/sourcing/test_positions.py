@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from natsd.jetstream.sourcing.positions import (
 )
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.disk import RealDisk
+from natsd.store.vault import Vault
 from tests.jetstream.serving import account_of, create, publish, serving
 from tests.waiting import eventually_within
 
@@ -42,15 +44,16 @@ def test_what_the_header_says(value: str, position: tuple[str, int]) -> None:
 
 
 def test_kept_and_read(tmp_path: Path) -> None:
-    disk, positions = RealDisk(), Positions(upto=9, sequences={A: 7, B: 0})
-    assert read_positions(disk, tmp_path) is None
-    keep_positions(disk, tmp_path, positions)
-    assert read_positions(disk, tmp_path) == positions
+    vault = Vault(RealDisk(), tmp_path, os.urandom)
+    positions = Positions(upto=9, sequences={A: 7, B: 0})
+    assert read_positions(vault, tmp_path) is None
+    keep_positions(vault, tmp_path, positions)
+    assert read_positions(vault, tmp_path) == positions
     half = (tmp_path / POSITIONS_FILE).read_bytes()[:-1]
     (tmp_path / POSITIONS_FILE).write_bytes(half)
-    assert read_positions(disk, tmp_path) == positions
+    assert read_positions(vault, tmp_path) == positions
     (tmp_path / POSITIONS_FILE).write_bytes(b"damaged")
-    assert read_positions(disk, tmp_path) is None
+    assert read_positions(vault, tmp_path) is None
 
 
 class TestFinding:

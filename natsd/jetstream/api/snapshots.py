@@ -1,0 +1,200 @@
+"""Requests to take a snapshot of a stream and to restore one; what follows goes on by itself.
+
+Source: reference §6.14; nats-server 2.14, tried.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from natsd.core.subject import is_valid_publish
+from natsd.jetstream import advisories
+from natsd.jetstream.api.request import Request
+from natsd.jetstream.archive.builder import StreamBuilder
+from natsd.jetstream.archive.consumers import check_consumer
+from natsd.jetstream.archive.restoring import Restoring
+from natsd.jetstream.archive.sending import COMPLETE, SnapshotSending
+from natsd.jetstream.archive.source import ArchiveSource
+from natsd.jetstream.archive.taking import check_messages, freeze_stream
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.models.requests import StreamRestoreRequest, StreamSnapshotRequest
+from natsd.jetstream.models.responses import StreamRestoreResponse, StreamSnapshotResponse
+from natsd.jetstream.models.stream import Storage, StreamConfig, StreamInfo
+from natsd.jetstream.names import restore_subject, snapshot_ack_prefix
+from natsd.jetstream.stream.metadata import with_shown_metadata
+from natsd.jetstream.stream.storage import store_options
+from natsd.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.stream.stream import Stream
+
+TRANSFERS_MAX: Final = 64
+"""Snapshots and restores of an account that may be under way."""
+ID_BYTES: Final = 15  # 20 characters
+
+_logger = logging.getLogger(__name__)
+
+
+async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotResponse:
+    """The stream as of now is on its way to the deliver subject."""
+    account, body = request.account, request.body
+    stream = account.stream(request.stream)
+    if not is_valid_publish(body.deliver_subject):
+        raise api_error(ErrorId.JSSnapshotDeliverSubjectInvalidErr)
+    if not stream.is_filed:  # in nats-server's words
+        raise api_error(ErrorId.JSStreamSnapshotErrF, err="no impl")
+    _check_transfers(account)
+    began_ns = account.jetstream.scheduler.now_ns()
+    try:
+        taken = await freeze_stream(
+            stream, _unfinished(account), with_consumers=not body.no_consumers
+        )
+    except (StoreError, OSError) as error:
+        raise api_error(ErrorId.JSStreamSnapshotErrF, err=error) from error
+    try:
+        if body.jsck:
+            await check_messages(taken.frozen)
+    except BaseException:
+        await taken.frozen.release()
+        raise
+    source = ArchiveSource(account.jetstream.volume, taken.frozen, taken.image)
+    sending = SnapshotSending(
+        account.account,
+        account.jetstream.scheduler,
+        source,
+        body,
+        snapshot_ack_prefix(stream.name, _identity(account)),
+    )
+    advisories.snapshot_create(account, stream.name, taken.state, request.client)
+    _begin(account, _send(stream, sending, source, request.client, began_ns), stream)
+    return StreamSnapshotResponse(config=taken.image.asset.config, state=taken.state)
+
+
+async def _send(
+    stream: "Stream",
+    sending: SnapshotSending,
+    source: ArchiveSource,
+    client: advisories.Client,
+    began_ns: int,
+) -> None:
+    account, name = stream.account, f"{stream.account.name} > {stream.name}"
+    status = await sending.run()
+    if source.counts.lost:
+        _logger.error(
+            "JetStream: %d damaged messages are not in the snapshot of stream '%s'",
+            source.counts.lost,
+            name,
+        )
+    if status != COMPLETE:
+        _logger.warning("JetStream: snapshot of stream '%s' failed: %s", name, status)
+        return
+    _logger.info("Completed snapshot of %s bytes for stream '%s'", f"{sending.bytes_sent:,}", name)
+    now_ns = account.jetstream.scheduler.now_ns()
+    advisories.snapshot_complete(account, stream.name, began_ns, now_ns, client)
+
+
+async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreResponse:
+    """The archive's chunks may come."""
+    account, name = request.account, request.stream
+    config = request.body.config
+    if not config.name:
+        config = config.model_copy(update={"name": name})
+    if config.name != name:
+        raise api_error(ErrorId.JSStreamMismatchErr)
+    if not {"/", "\\"}.isdisjoint(name):
+        raise api_error(ErrorId.JSStreamNameContainsPathSeparatorsErr)
+    config = account.check_restore(config)
+    if config.storage is Storage.MEMORY:
+        raise api_error(ErrorId.JSStreamRestoreErrF, err="no impl")
+    _check_transfers(account)
+    builder = _builder(account, config)
+    try:
+        await builder.begin()
+    except OSError as error:
+        raise api_error(ErrorId.JSTempStorageFailedErr) from error
+    subject = restore_subject(name, _identity(account))
+    restoring = Restoring(
+        account.account,
+        account.jetstream.scheduler,
+        account.jetstream.volume,
+        account.tiers.of(config.num_replicas).usage,
+        subject,
+        name,
+        builder,
+        partial(_install, account),
+    )
+    advisories.restore_create(account, name, request.client)
+    _begin(account, _receive(account, name, restoring, request.client))
+    return StreamRestoreResponse(deliver_subject=subject)
+
+
+async def _receive(
+    account: "JetStreamAccount", name: str, restoring: Restoring, client: advisories.Client
+) -> None:
+    began_ns = account.jetstream.scheduler.now_ns()
+    if await restoring.run():
+        size = restoring.bytes_received
+        now_ns = account.jetstream.scheduler.now_ns()
+        _logger.info(
+            "Completed restore of %s bytes for stream '%s > %s'", f"{size:,}", account.name, name
+        )
+        advisories.restore_complete(account, name, began_ns, now_ns, size, client)
+
+
+async def _install(account: "JetStreamAccount", builder: StreamBuilder) -> StreamInfo:
+    stream = await account.restore_stream(builder.asset, builder.directory)
+    return with_shown_metadata(await stream.info())
+
+
+def _builder(account: "JetStreamAccount", config: StreamConfig) -> StreamBuilder:
+    jetstream = account.jetstream
+    return StreamBuilder(
+        jetstream.volume,
+        jetstream.vault,
+        _unfinished(account),
+        account.files.stream(config.name),
+        jetstream.random_bytes,
+        store_options(account, config),
+        config=config,
+        check_consumer=partial(check_consumer, account),
+    )
+
+
+def _unfinished(account: "JetStreamAccount") -> Path:
+    """A directory that nobody has yet."""
+    return account.files.snapshots / _identity(account)
+
+
+def _identity(account: "JetStreamAccount") -> str:
+    """Twenty characters that nobody guesses."""
+    return base64.urlsafe_b64encode(account.jetstream.random_bytes(ID_BYTES)).decode()
+
+
+def _check_transfers(account: "JetStreamAccount") -> None:
+    if len(account.transfers) >= TRANSFERS_MAX:
+        raise api_error(ErrorId.JSInsufficientResourcesErr)
+
+
+def _begin(
+    account: "JetStreamAccount", work: Coroutine[Any, Any, None], stream: "Stream | None" = None
+) -> None:
+    """Go on with it, behind the answer; at most until the account or the stream ends."""
+    task = asyncio.get_running_loop().create_task(_logged(work))
+    owners = [account.transfers] if stream is None else [account.transfers, stream.transfers]
+    for tasks in owners:
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except (StoreError, OSError) as error:
+        _logger.error("JetStream: %s", error)
+    except Exception:
+        _logger.exception("JetStream: a snapshot or restore failed")

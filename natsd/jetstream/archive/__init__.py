@@ -1,0 +1,1 @@
+"""Archives of streams: `STREAM.SNAPSHOT`, `STREAM.RESTORE`, and the same offline."""

@@ -1,0 +1,33 @@
+"""Whether a stream that is restored may have a consumer of its archive."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from natsd.jetstream.archive.contents import ArchivedConsumer
+from natsd.jetstream.consumer.admission import check_room, check_work_queue
+from natsd.jetstream.consumer.config import check_config
+from natsd.jetstream.consumer.defaults import Ceilings
+from natsd.jetstream.models.consumer import ConsumerConfig
+from natsd.jetstream.models.stream import StreamConfig
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
+
+
+def check_consumer(
+    account: "JetStreamAccount",
+    consumer: ArchivedConsumer,
+    stream: StreamConfig,
+    others: Mapping[str, ConsumerConfig],
+) -> None:
+    """The rules that hold for consumers that are created. Raises ApiError."""
+    limits = account.jetstream.options.limits
+    tier = account.tiers.of(stream.num_replicas)
+    ceilings = Ceilings(
+        max_ack_pending=limits.max_ack_pending,
+        max_request_batch=limits.max_request_batch,
+        account_max_ack_pending=tier.limits.max_ack_pending,
+    )
+    check_room(stream, tier.limits.max_consumers, others)
+    check_work_queue(consumer.config, stream, others)
+    check_config(consumer.config, stream, ceilings, is_recovering=True)

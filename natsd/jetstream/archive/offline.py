@@ -1,0 +1,268 @@
+"""Archives without a server: of a stream in a store directory, and back into one.
+
+Promise
+- Taking one changes no byte of the directory; what a server would do at a start is done on a copy
+  in memory (store/overlay_disk.py). Restoring one is all or nothing.
+- A directory that a server uses is refused (DirectoryLocked).
+- What is damaged is told, one line each, and is not in the archive.
+
+All of it blocks. Source: reference §6.14, §11.1.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Final
+
+from natsd.jetstream.archive.builder import StreamBuilder
+from natsd.jetstream.archive.contents import (
+    META,
+    ArchivedConsumer,
+    ConsumerImage,
+    MessageCount,
+    StreamImage,
+    tracker_of,
+)
+from natsd.jetstream.asset_file import read_asset
+from natsd.jetstream.consumer.files import STATE, UnsupportedConsumers, find_consumers
+from natsd.jetstream.models.go_json import InvalidJson, decode
+from natsd.jetstream.names import is_valid_asset_name
+from natsd.jetstream.stream.duplicates_file import take_duplicates
+from natsd.jetstream.stream.files import MESSAGES, AccountFiles, StreamAsset, install_stream
+from natsd.store import consumer_files
+from natsd.store.archive import ArchiveReader, ArchiveWriter
+from natsd.store.check import Finding, context_of, finding_of, recover_stream, stored_blocks
+from natsd.store.disk import Disk
+from natsd.store.errors import ConsumerStateDamaged, DamagedEncoding
+from natsd.store.file_store import FileOptions
+from natsd.store.journal_replay import replay
+from natsd.store.keys import OperatorKeys, Random, open_data_key
+from natsd.store.live_image import live_image
+from natsd.store.overlay_disk import OverlayDisk
+from natsd.store.recovery import Recovered
+from natsd.store.store import StoreState
+from natsd.store.vault import Vault
+from natsd.store.volume import LOCK_NAME, Volume
+
+PART_BYTES: Final = 256 << 10
+RESTORED: Final = "offline"
+
+Progress = Callable[[int, int], object]
+"""Called with what is done and what there is to do, of anything."""
+
+
+class NotPossible(Exception):
+    """Why not, in one line."""
+
+
+@dataclass(slots=True)
+class Transferred:
+    """What an archive holds, and what was found damaged, one line each."""
+
+    stream: str = ""
+    messages: int = 0
+    consumers: int = 0
+    damage: list[str] = field(default_factory=list)
+
+
+def volume_of(disk: Disk, directory: Path) -> Path:
+    """The store directory that a stream's directory is in. Raises NotPossible."""
+    for parent in directory.parents:
+        if disk.exists(parent / LOCK_NAME):
+            return parent
+    raise NotPossible(f"{directory} is in no store directory: none above it has {LOCK_NAME}")
+
+
+def write_archive(
+    disk: Disk,
+    directory: Path,
+    out: IO[bytes],
+    keys: OperatorKeys,
+    random: Random,
+    progress: Progress,
+) -> Transferred:
+    """Write the stream of that directory. Raises NotPossible, DirectoryLocked, AssetDamaged,
+    StoreError, OSError."""
+    root = volume_of(disk, directory)
+    lock = disk.lock(root / LOCK_NAME)
+    try:
+        return _Taking(OverlayDisk(disk), root, directory, keys, random).run(out, progress)
+    finally:
+        lock.release()
+
+
+class _Taking:
+    """One stream's."""
+
+    def __init__(
+        self,
+        disk: OverlayDisk,
+        root: Path,
+        directory: Path,
+        keys: OperatorKeys,
+        random: Random,
+    ) -> None:
+        self._disk = disk
+        self._root = root
+        self._directory = directory
+        self._keys = keys
+        self._random = random
+        self._vault = Vault(disk, root, random, keys)
+        self._done = Transferred()
+
+    def run(self, out: IO[bytes], progress: Progress) -> Transferred:
+        replay(self._disk, self._root)
+        writer = ArchiveWriter()
+        image = self._image()
+        out.write(writer.begin())
+        for entry in image.entries():
+            out.write(writer.entry(*entry))
+        for entry in self._messages(progress):
+            out.write(writer.entry(*entry))
+        out.write(writer.end())
+        return self._done
+
+    def _image(self) -> StreamImage:
+        asset = read_asset(self._vault, self._directory, StreamAsset)
+        consumers = tuple(self._consumers())
+        ids = take_duplicates(self._vault, self._directory)  # from the copy in memory
+        self._done.stream, self._done.consumers = asset.config.name, len(consumers)
+        return StreamImage(asset, consumers, ids or b"")
+
+    def _consumers(self) -> Iterator[ConsumerImage]:
+        try:
+            consumers = find_consumers(self._vault, self._directory)
+        except UnsupportedConsumers as error:
+            raise NotPossible(str(error)) from None
+        for found in consumers:
+            if found.asset is None:
+                self._done.damage.append(found.why_not)
+                continue
+            tracker = tracker_of(found.asset.config)
+            try:
+                log, recovery = consumer_files.recover(
+                    self._disk, found.directory / STATE, tracker, self._random
+                )
+            except ConsumerStateDamaged as error:
+                self._done.damage.append(f"{error}; the consumer is left out")
+                continue
+            log.file.close()
+            self._done.damage += map(str, recovery.damage)
+            asset = found.asset
+            consumer = ArchivedConsumer(
+                name=found.name, config=asset.config, created=asset.created, resume=asset.resume
+            )
+            yield ConsumerImage(consumer, tracker.encode())
+
+    def _messages(self, progress: Progress) -> Iterator[tuple[str, bytes]]:
+        directory = self._directory / MESSAGES
+        context = context_of(self._root, directory)
+        opened = open_data_key(self._disk, directory, context, self._keys, self._random)
+        data_key = opened.data_key if opened else None
+        findings: list[Finding] = []
+        found = recover_stream(self._disk, directory, data_key, self._random, findings)
+        findings += map(finding_of, found.damage)
+        self._done.damage += map(str, findings)
+        counts = MessageCount(_state_of(found))
+        files = stored_blocks(self._disk, directory, data_key, self._random)
+        ends = [later.block.base_sequence - 1 for _, later in pairwise(found.blocks)]
+        for number, stored in enumerate(found.blocks):
+            progress(number, len(found.blocks))
+            block = stored.block
+            last = min([block.last_sequence, found.last_sequence, *ends[number : number + 1]])
+            read = files.read(stored, stored.physical_end, 0)
+            image = live_image(
+                read.scan, max(block.base_sequence, found.first_sequence), last, found.dead
+            )
+            if name := counts.add(image):
+                yield name, image.data
+        self._done.messages = counts.msgs
+        yield counts.state_entry()
+
+
+def _state_of(found: Recovered) -> StoreState:
+    return StoreState(last_sequence=found.last_sequence, last_time_ns=found.last_time_ns)
+
+
+def read_archive(
+    disk: Disk,
+    archive: IO[bytes],
+    root: Path,
+    account: str,
+    keys: OperatorKeys,
+    random: Random,
+    progress: Progress,
+) -> Transferred:
+    """Make the archive's stream one of the account's. Raises NotPossible, DirectoryLocked,
+    StoreError, OSError; nothing has changed then."""
+    return asyncio.run(_read(disk, archive, root, account, keys, random, progress))
+
+
+async def _read(
+    disk: Disk,
+    archive: IO[bytes],
+    root: Path,
+    account: str,
+    keys: OperatorKeys,
+    random: Random,
+    progress: Progress,
+) -> Transferred:
+    loop = asyncio.get_running_loop()
+    volume = Volume.open(disk, root, random, loop=loop)
+    try:
+        vault = Vault(disk, root, random, keys)
+        return await _build(volume, vault, archive, AccountFiles(root / account), progress)
+    finally:
+        await volume.close()
+
+
+async def _build(
+    volume: Volume, vault: Vault, archive: IO[bytes], files: AccountFiles, progress: Progress
+) -> Transferred:
+    reader, builder, consumers = ArchiveReader(), None, 0
+    size = archive.seek(0, 2)
+    archive.seek(0)
+    try:
+        while part := archive.read(PART_BYTES):
+            for name, body in reader.feed(part):
+                builder = builder or await _begin(volume, vault, files, name, body)
+                await builder.take(name, body)
+            progress(archive.tell(), size)
+        reader.finish()
+        if builder is None:
+            raise DamagedEncoding("the archive holds no stream")
+        messages = builder.num_messages
+        asset = await builder.finish()
+        place = files.stream(asset.config.name)
+        consumers = builder.num_consumers
+        install_stream(volume.disk, builder.directory, place)
+    except BaseException:
+        if builder is not None:
+            await builder.give_up()
+        raise
+    return Transferred(asset.config.name, messages, consumers)
+
+
+async def _begin(
+    volume: Volume, vault: Vault, files: AccountFiles, name: str, body: bytes
+) -> StreamBuilder:
+    """The name of the stream is in the first entry."""
+    if name != META:
+        raise DamagedEncoding(f"the archive begins with {name!r}")
+    try:
+        stream = decode(StreamAsset, body).config.name
+    except InvalidJson as error:
+        raise DamagedEncoding(f"{META} is not understood: {error}") from None
+    if not is_valid_asset_name(stream):
+        raise DamagedEncoding(f"{stream!r} is no name of a stream")
+    place = files.stream(stream)
+    if volume.disk.exists(place):
+        raise NotPossible(f"{place} exists")
+    options = FileOptions(keys=vault.keys, context=context_of(vault.root, place / MESSAGES))
+    built = files.snapshots / RESTORED
+    volume.disk.rmtree(built)
+    builder = StreamBuilder(volume, vault, built, place, vault.random, options)
+    await builder.begin()
+    return builder

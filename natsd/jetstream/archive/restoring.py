@@ -1,0 +1,186 @@
+"""A restore on its way: chunks come as requests, each is answered once it is taken.
+
+    ◀── a chunk, on $JS.SNAPSHOT.RESTORE.<stream>.<id>, with a reply subject
+    ──▶ nothing: the next one may come, or an error: that was all
+    ◀── nothing: all of it came
+    ──▶ the answer to a create: the stream is there, or why not
+
+Promise
+- The stream appears whole and verified, or nothing of it stays.
+- A chunk that comes a second time in a row, since its sender did not hear that it was taken, is
+  answered and not taken again (snappy_frames.py says why that can be told).
+- Who is silent for STALL_NS is waited for no longer; what comes faster than it can be taken, beyond
+  QUEUED_BYTES_MAX, ends the restore.
+- What an account may store is kept to as messages come, not only at the end.
+
+Source: reference §6.14; nats-server 2.14, tried.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from natsd.accounts import Account
+from natsd.core.subject import InvalidSubject
+from natsd.jetstream.archive.builder import StreamBuilder
+from natsd.jetstream.errors import ApiError, ErrorId, api_error
+from natsd.jetstream.models.go_json import encode
+from natsd.jetstream.models.response import ErrorBody
+from natsd.jetstream.models.responses import StreamCreateResponse
+from natsd.jetstream.models.stream import StreamInfo
+from natsd.jetstream.scheduler import Alarm, Scheduler
+from natsd.jetstream.usage import Usage
+from natsd.store.archive import ArchiveReader
+from natsd.store.disk import is_out_of_space
+from natsd.store.errors import StoreError, StoreFull
+from natsd.store.snappy_frames import REPEATED_BYTES_MIN
+from natsd.store.volume import Volume
+
+STALL_NS: Final = 5_000_000_000
+QUEUED_BYTES_MAX: Final = 64 << 20
+UNPACKED_AT_ONCE: Final = 256 << 10
+"""Of a chunk: unpacked it may be many times as much."""
+
+_logger = logging.getLogger(__name__)
+
+Install = Callable[[StreamBuilder], Awaitable[StreamInfo]]
+"""Makes a stream of what was built, and tells of it; raises ApiError."""
+
+
+class RestoreStopped(Exception):
+    """Nobody is to be answered; says why."""
+
+
+class Restoring:
+    """`run` once; it removes what was built unless that has become a stream."""
+
+    def __init__(
+        self,
+        account: Account,
+        scheduler: Scheduler,
+        volume: Volume,
+        usage: Usage,
+        subject: str,
+        name: str,
+        builder: StreamBuilder,
+        install: Install,
+    ) -> None:
+        self._client = account.internal_client
+        self._title = f"restore for stream '{account.name} > {name}'"
+        self._scheduler = scheduler
+        self._volume = volume
+        self._usage = usage
+        self._builder = builder
+        self._install = install
+        self._reader = ArchiveReader()
+        self._queue = deque[tuple[str | None, bytes]]()
+        self._queued_bytes = 0
+        self._last = b""
+        self._reply: str | None = None  # of the chunk that is being taken
+        self._is_stalled = False
+        self._is_flooded = False
+        self._changed = asyncio.Event()
+        self._alarm = Alarm(scheduler, self._stalled)
+        self.bytes_received = 0
+        self._subscription = self._client.subscribe(subject, self._received)
+
+    async def run(self) -> bool:
+        """Whether the stream is there now. Raises what removing files raises."""
+        response: StreamCreateResponse | None = None
+        try:
+            info = await self._receive_all()
+            response = StreamCreateResponse(info=info)
+        except RestoreStopped as stopped:
+            _logger.warning("JetStream: %s %s", self._title, stopped)
+        except (ApiError, StoreError, OSError) as error:
+            _logger.warning("JetStream: %s failed: %s", self._title, error)
+            response = StreamCreateResponse(error=ErrorBody.of(_api_error(error)))
+        finally:
+            self._alarm.cancel()
+            self._client.unsubscribe(self._subscription)
+            is_installed = response is not None and response.info is not None
+            if not is_installed:
+                await self._builder.give_up()
+        if response is not None and self._reply is not None:
+            self._publish(self._reply, encode(response))
+        return is_installed
+
+    async def _receive_all(self) -> StreamInfo:
+        while True:
+            self._reply, chunk = await self._next()
+            if self._reply is None:
+                raise RestoreStopped("requires reply subject for each chunk")
+            if not chunk:
+                return await self._finish()
+            await self._take(chunk)
+            self._publish(self._reply, b"")
+
+    async def _take(self, chunk: bytes) -> None:
+        self.bytes_received += len(chunk)
+        is_repeated = chunk == self._last and (
+            len(chunk) >= REPEATED_BYTES_MIN or self._reader.is_ended
+        )
+        self._last = chunk
+        if is_repeated:
+            return
+        for at in range(0, len(chunk), UNPACKED_AT_ONCE):
+            piece = chunk[at : at + UNPACKED_AT_ONCE]
+            for name, body in await self._volume.read(self._reader.feed, piece):
+                await self._builder.take(name, body)
+                self._check_room()
+
+    async def _finish(self) -> StreamInfo:
+        self._reader.finish()
+        await self._builder.finish()
+        return await self._install(self._builder)
+
+    def _check_room(self) -> None:
+        more, server = self._builder.stored_bytes, self._usage.server
+        assert server is not None
+        if self._usage.is_over(is_memory=False, more=more) or server.is_over(
+            is_memory=False, more=more
+        ):
+            raise api_error(ErrorId.JSStorageResourcesExceededErr)
+
+    def _publish(self, reply: str, data: bytes) -> None:
+        with contextlib.suppress(InvalidSubject):
+            self._client.publish(reply, data)
+
+    # What wakes it
+
+    async def _next(self) -> tuple[str | None, bytes]:
+        self._alarm.set(self._scheduler.now_ns() + STALL_NS)
+        while not self._queue:
+            if self._is_stalled:
+                raise RestoreStopped("is stalled")
+            self._changed.clear()
+            await self._changed.wait()
+        self._alarm.cancel()
+        if self._is_flooded:
+            raise RestoreStopped("received more than could be taken: chunks must wait for answers")
+        reply, chunk = self._queue.popleft()
+        self._queued_bytes -= len(chunk) + 1
+        return reply, chunk
+
+    def _received(self, _subject: str, reply: str | None, _headers: bytes, data: bytes) -> None:
+        if self._queued_bytes + len(data) > QUEUED_BYTES_MAX:
+            self._is_flooded = True
+            return
+        self._queued_bytes += len(data) + 1
+        self._queue.append((reply, data))
+        self._changed.set()
+
+    def _stalled(self, _now_ns: int) -> None:
+        self._is_stalled = True
+        self._changed.set()
+
+
+def _api_error(error: ApiError | StoreError | OSError) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, StoreFull) or is_out_of_space(error):
+        return api_error(ErrorId.JSStorageResourcesExceededErr)
+    return api_error(ErrorId.JSStreamRestoreErrF, err=error)

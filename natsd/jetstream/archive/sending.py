@@ -1,0 +1,156 @@
+"""A snapshot on its way: chunks to the deliver subject, so many at once, acknowledged one by one.
+
+    ──▶ chunk, reply $JS.SNAPSHOT.ACK.<stream>.<id>.<bytes>.<number>      from 1 on
+    ◀── anything on that subject: one more may be sent
+    ──▶ nothing, with a status:  204                      that was all
+                                 408 No Interest          nobody listens (any more)
+                                 408 No Flow Response     nothing was acknowledged for 5 s
+                                 500 <why>                it cannot be read
+
+Promise
+- What is under way is at most `window_size`, and one chunk; sizes out of bounds are put into them.
+- The receiver decides the pace; who is gone, or is silent for ACK_TIMEOUT_NS, is waited for no
+  longer. Clocks are the scheduler's.
+
+Source: reference §6.14; nats-server 2.14, tried.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from natsd.accounts import Account
+from natsd.core.subject import InvalidSubject
+from natsd.jetstream.archive.source import ArchiveSource
+from natsd.jetstream.models.requests import StreamSnapshotRequest
+from natsd.jetstream.scheduler import Alarm, Scheduler
+from natsd.store.errors import StoreError
+
+CHUNK_BYTES: Final = 128 << 10
+CHUNK_BYTES_MIN: Final = 1 << 10
+CHUNK_BYTES_MAX: Final = 1 << 20
+WINDOW_BYTES: Final = 8 << 20
+WINDOW_BYTES_MAX: Final = 32 << 20
+ACK_TIMEOUT_NS: Final = 5_000_000_000
+INTEREST_TIMEOUT_NS: Final = 2_000_000_000
+"""How long a receiver may take to subscribe."""
+
+COMPLETE: Final = "204"
+NO_INTEREST: Final = "408 No Interest"
+NO_FLOW_RESPONSE: Final = "408 No Flow Response"
+
+
+def sizes(request: StreamSnapshotRequest) -> tuple[int, int]:
+    """Bytes of a chunk, and how many chunks may be under way."""
+    chunk = min(max(request.chunk_size or CHUNK_BYTES, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
+    window = min(max(request.window_size or WINDOW_BYTES, CHUNK_BYTES_MIN), WINDOW_BYTES_MAX)
+    return chunk, max(window // chunk, 1)
+
+
+class SnapshotSending:
+    """`run` once."""
+
+    def __init__(
+        self,
+        account: Account,
+        scheduler: Scheduler,
+        source: ArchiveSource,
+        request: StreamSnapshotRequest,
+        ack_prefix: str,
+    ) -> None:
+        self._account = account
+        self._scheduler = scheduler
+        self._source = source
+        self._subject = request.deliver_subject
+        self._chunk_bytes, self._window = sizes(request)
+        self._ack_prefix = ack_prefix
+        self._slots = self._window
+        self._is_wanted = False
+        self._is_late = False
+        self._changed = asyncio.Event()
+        self._alarm = Alarm(scheduler, self._time_is_up)
+        self.bytes_sent = 0
+
+    async def run(self) -> str:
+        """Send all of it; the status that ended it. Raises what closing the source raises."""
+        client, sublist = self._account.internal_client, self._account.sublist
+        acks = client.subscribe(f"{self._ack_prefix}.>", self._acknowledged)
+        self._is_wanted = sublist.watch(self._subject, self._listened_to)
+        try:
+            status = await self._send_all()
+        except (StoreError, OSError) as error:
+            status = f"500 {error}".replace("\r", " ").replace("\n", " ")
+        finally:
+            self._alarm.cancel()
+            client.unsubscribe(acks)
+            sublist.unwatch(self._subject, self._listened_to)
+            await self._source.close()
+        self._publish(b"", headers=f"NATS/1.0 {status}\r\n\r\n".encode())
+        return status
+
+    async def _send_all(self) -> str:
+        self._set_alarm(INTEREST_TIMEOUT_NS)
+        while not (self._is_wanted or self._is_late):
+            await self._until_changed()
+        self._set_alarm(ACK_TIMEOUT_NS)
+        number = 0
+        async for chunk in self._chunks():
+            while self._is_wanted and not self._slots and not self._is_late:
+                await self._until_changed()
+            if not self._is_wanted:
+                return NO_INTEREST
+            if not self._slots:
+                return NO_FLOW_RESPONSE
+            self._slots -= 1
+            number += 1
+            reply = f"{self._ack_prefix}.{len(chunk)}.{number}"
+            self._publish(chunk, reply=reply)
+            self.bytes_sent += len(chunk)
+            self._set_alarm(ACK_TIMEOUT_NS)
+        return COMPLETE
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """The archive in equal chunks, but for the last."""
+        size, rest = self._chunk_bytes, b""
+        while part := await self._source.next_part():
+            view = memoryview(part)
+            at = 0
+            if rest:
+                at = min(size - len(rest), len(view))
+                rest += view[:at]
+                if len(rest) < size:
+                    continue
+                yield rest
+            end = at + (len(view) - at) // size * size
+            for start in range(at, end, size):
+                yield bytes(view[start : start + size])
+            rest = bytes(view[end:])
+        if rest:
+            yield rest
+
+    def _publish(self, data: bytes, *, reply: str | None = None, headers: bytes = b"") -> None:
+        with contextlib.suppress(InvalidSubject):
+            self._account.internal_client.publish(self._subject, data, reply=reply, headers=headers)
+
+    # What wakes it
+
+    async def _until_changed(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _set_alarm(self, after_ns: int) -> None:
+        self._is_late = False
+        self._alarm.set(self._scheduler.now_ns() + after_ns)
+
+    def _acknowledged(self, _subject: str, _reply: str | None, _head: bytes, _data: bytes) -> None:
+        self._slots = min(self._slots + 1, self._window)
+        self._changed.set()
+
+    def _listened_to(self, is_there: bool) -> None:
+        self._is_wanted = is_there
+        self._changed.set()
+
+    def _time_is_up(self, _now_ns: int) -> None:
+        self._is_late = True
+        self._changed.set()

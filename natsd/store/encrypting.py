@@ -1,0 +1,90 @@
+"""A store that was plain gets a key: its blocks are encrypted, one by one, before it opens.
+
+    encrypting.db   a new key, wrapped as in key.db          │ both kinds of block are there
+    000001.blk …    replaced by the same block, encrypted    │
+    index.db        removed: it is made anew                 │
+    key.db          renamed from encrypting.db               │ from here on the store is encrypted
+
+Promise
+- After a crash at any point the next opening goes on: a block is the old one or the new one, and
+  tells which. Nothing is lost, and nothing is encrypted twice.
+- Nothing is changed where a block is damaged, or encrypted with a key whose file is gone.
+- What the file system keeps of files that were replaced is not overwritten.
+
+Everything here blocks, and raises OSError. Source: what nats-server does with a plain store.
+"""
+
+from pathlib import Path
+
+from natsd.store.block import MsgBlock
+from natsd.store.disk import Disk
+from natsd.store.doubled_file import read_file
+from natsd.store.envelope import begins_encrypted
+from natsd.store.errors import KeyUnexpected
+from natsd.store.index_db import INDEX_NAME
+from natsd.store.keys import (
+    ENCRYPTING_FILE,
+    KEY_FILE,
+    OperatorKeys,
+    Random,
+    create_key_file,
+    open_key_file,
+)
+from natsd.store.stored_blocks import NEW_SUFFIX, Read, StoredBlocks, block_id_of
+
+_BLOCK_BYTES_MAX = (1 << 31) - 1
+
+
+def encrypt_plain(
+    disk: Disk, directory: Path, context: str, operator: OperatorKeys, random: Random
+) -> list[str]:
+    """Encrypt the blocks of a store without key.db; what was done, in a line or none.
+
+    Raises EncryptionError.
+    """
+    path = directory / ENCRYPTING_FILE
+    names = disk.listdir(directory)
+    ids = sorted(filter(None, map(block_id_of, names)))
+    plain = StoredBlocks(disk, directory, random, block_bytes_max=_BLOCK_BYTES_MAX)
+    if disk.exists(path):
+        data_key = open_key_file(disk, path, context, operator, random).data_key
+    else:
+        for block_id in ids:
+            _read_plain(plain, block_id, is_last=block_id == ids[-1])
+        data_key = create_key_file(disk, path, context, operator, random)
+    sealed = StoredBlocks(
+        disk, directory, random, block_bytes_max=_BLOCK_BYTES_MAX, data_key=data_key
+    )
+    for block_id in ids:
+        _encrypt(plain, sealed, block_id, is_last=block_id == ids[-1])
+    leftovers = [name for name in names if name == INDEX_NAME or name.endswith(NEW_SUFFIX)]
+    sealed.remove_files([directory / name for name in leftovers])
+    disk.rename(path, directory / KEY_FILE)
+    disk.sync_dir(directory)
+    return [f"{directory}: {len(ids)} blocks were plain, and are encrypted now"]
+
+
+def _encrypt(plain: StoredBlocks, sealed: StoredBlocks, block_id: int, *, is_last: bool) -> None:
+    path = plain.path_of(block_id)
+    if begins_encrypted(read_file(plain.disk, path)):
+        return
+    read = _read_plain(plain, block_id, is_last=is_last)
+    scan = read.scan
+    if not scan.readable:
+        sealed.remove_files([path])  # its first commit never came to be
+        return
+    block = MsgBlock.from_scan(scan, _BLOCK_BYTES_MAX)
+    is_compressed = read.unwrapped is not None
+    data = sealed.sealed_bytes(scan.data[: scan.end], block, compress=is_compressed)
+    sealed.replace_file(path, data)
+
+
+def _read_plain(plain: StoredBlocks, block_id: int, *, is_last: bool) -> Read:
+    path = plain.path_of(block_id)
+    data = read_file(plain.disk, path)
+    if begins_encrypted(data):
+        raise KeyUnexpected(f"{path} is encrypted, but {KEY_FILE} is missing")
+    read = plain.scan(data, block_id, proven=0 if is_last else -1)
+    if read.damage or not (read.scan.readable or is_last):
+        raise KeyUnexpected(f"{path} is damaged: to be repaired before it can be encrypted")
+    return read

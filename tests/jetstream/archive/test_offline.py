@@ -1,0 +1,138 @@
+"""`natsd store snapshot` and `restore`: the same archives, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsd.cli import main
+from natsd.jetstream.jetstream import JetStream
+from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
+from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving
+
+KEYS: dict[str, Any] = {"key": "a key"}
+
+
+async def fill(root: Path, **options: Any) -> list[tuple[int, bytes]]:
+    async with serving(root, **options) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"], description="as it was")
+        for number in range(100):
+            await publish(jetstream, "s", b"%d" % number * 20)
+        for sequence in (1, 50, 100):
+            await stream.delete_message(sequence)
+        await stream.create_consumer(
+            ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT), ""
+        )
+        return await messages(jetstream)
+
+
+async def messages(jetstream: JetStream) -> list[tuple[int, bytes]]:
+    stream = account_of(jetstream).stream("S")
+    assert stream.config.description == "as it was"
+    assert stream.consumer("C").info().num_pending == 97
+    store = stream.store
+    found = [await store.load(s) for s in range(1, 101) if store.log.has(s)]
+    return [(message.sequence, message.data) for message in found]
+
+
+async def serve(root: Path, **options: Any) -> list[tuple[int, bytes]]:
+    async with serving(root, **options) as jetstream:
+        found = await messages(jetstream)
+        assert (await publish(jetstream, "s"))["seq"] == 101
+        return found
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    files = [path for path in root.rglob("*") if path.is_file() and path.name != "natsd.lock"]
+    return {path: path.read_bytes() for path in files}
+
+
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "key"
+    path.write_text("a key\n")
+    return path
+
+
+def directory_of(root: Path) -> Path:
+    return root / "jetstream" / ACCOUNT / "streams" / "S"
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_from_one_directory_to_another(
+    is_encrypted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose key may be another, or none."""
+    expected = asyncio.run(fill(tmp_path / "a", **(KEYS if is_encrypted else {})))
+    keys = ["--key-file", str(key_file(tmp_path))]
+    before, archive = contents(tmp_path / "a"), tmp_path / "S.archive"
+    arguments = [*(keys if is_encrypted else []), str(directory_of(tmp_path / "a")), str(archive)]
+    assert main(["store", "snapshot", *arguments]) == 0
+    told = capsys.readouterr().out
+    assert told == f"S: 97 messages, 1 consumers written to {archive}\n"
+    assert contents(tmp_path / "a") == before
+    target = tmp_path / "b" / "jetstream"
+    target.mkdir(parents=True)
+    keys = [] if is_encrypted else keys
+    assert main(["store", "restore", "--json", *keys, str(archive), str(target)]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == {"stream": "S", "messages": 97, "consumers": 1, "damage": []}
+    assert asyncio.run(serve(tmp_path / "b", **({} if is_encrypted else KEYS))) == expected
+
+
+def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(fill(tmp_path))
+    root, directory, archive = tmp_path / "jetstream", directory_of(tmp_path), tmp_path / "archive"
+    assert main(["store", "snapshot", str(directory), str(archive)]) == 0
+    cut = tmp_path / "cut"
+    cut.write_bytes(archive.read_bytes()[:-100])
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"\xff\x06\x00\x00S2sTwO" + bytes(100))
+    before = contents(root)
+    capsys.readouterr()
+    other = tmp_path / "other"
+    other.mkdir()
+    for arguments, text in (
+        (["snapshot", str(tmp_path), str(archive)], "is in no store directory"),
+        (["snapshot", str(root / ACCOUNT), str(archive)], "meta.json"),
+        (["snapshot", str(directory), str(tmp_path / "none" / "x")], "No such file"),
+        (["restore", str(archive), str(root)], "exists"),
+        (["restore", str(cut), str(other)], "the archive"),
+        (["restore", str(foreign), str(other)], "made by nats-server"),
+        (["restore", str(tmp_path / "none"), str(other)], "No such file"),
+    ):
+        assert main(["store", *arguments]) == 1
+        told = capsys.readouterr().err
+        assert text in told
+        assert told.startswith("natsd: ")
+        assert told.count("\n") == 1
+    assert contents(root) == before
+    assert not [path for path in other.rglob("*") if path.is_file() and path.name != "natsd.lock"]
+
+
+async def test_a_directory_in_use_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "S", subjects=["s"])
+        arguments = ["store", "snapshot", str(directory_of(tmp_path)), str(tmp_path / "archive")]
+        assert await asyncio.to_thread(main, arguments) == 1
+    assert "is in use by process" in capsys.readouterr().err
+
+
+def test_damage_is_told_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(fill(tmp_path))
+    (block,) = directory_of(tmp_path).rglob("000001.blk")
+    data = bytearray(block.read_bytes())
+    data[data.index(b"77" * 20)] ^= 1
+    block.write_bytes(data)
+    archive = tmp_path / "archive"
+    assert main(["store", "snapshot", str(directory_of(tmp_path)), str(archive)]) == 1
+    damage, summary = capsys.readouterr().out.splitlines()
+    assert "message 78" in damage
+    assert summary == f"S: 96 messages, 1 consumers written to {archive}"
+    (tmp_path / "b").mkdir()
+    assert main(["store", "restore", str(archive), str(tmp_path / "b")]) == 0

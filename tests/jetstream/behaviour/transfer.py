@@ -1,0 +1,91 @@
+"""A client that takes snapshots and restores them, as the command line tool does.
+
+archive = await take(api, "ORDERS")
+answer = await restore(api, "ORDERS", archive)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from nats.aio.msg import Msg
+
+from tests.jetstream.behaviour import schemas
+from tests.jetstream.behaviour.api import TIMEOUT_S, Api, Json
+
+CHUNK_BYTES = 64 << 10
+
+
+@dataclass
+class Archive:
+    """What a snapshot gave: `response` is what `backup.json` keeps."""
+
+    response: Json
+    data: bytes
+    status: str
+    chunks: list[int]
+
+    @property
+    def request(self) -> Json:
+        return {"config": self.response["config"], "state": self.response["state"]}
+
+
+async def take(api: Api, stream: str, *, acknowledges: bool = True, **options: Any) -> Archive:
+    """A snapshot; the status is empty where the last message had none."""
+    received: asyncio.Queue[Msg] = asyncio.Queue()
+    inbox = api.nc.new_inbox()
+    subscription = await api.nc.subscribe(inbox, cb=received.put, pending_bytes_limit=1 << 30)
+    response = await api.ok(f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": inbox, **options})
+    chunks = []
+    while True:
+        message = await asyncio.wait_for(received.get(), TIMEOUT_S)
+        if not message.data:
+            break
+        chunks.append(message.data)
+        if message.reply and acknowledges:
+            await api.nc.publish(message.reply)
+    await subscription.unsubscribe()
+    headers = message.headers or {}
+    status = " ".join(
+        part for part in (headers.get("Status", ""), headers.get("Description", "")) if part
+    )
+    return Archive(response, b"".join(chunks), status, [len(chunk) for chunk in chunks])
+
+
+async def begin(api: Api, stream: str, archive: Archive, **config: Any) -> str:
+    """Where the chunks go."""
+    request = {**archive.request, "config": {**archive.request["config"], **config}}
+    response = await api.ok(f"STREAM.RESTORE.{stream}", request)
+    subject: str = response["deliver_subject"]
+    return subject
+
+
+async def send(
+    api: Api, subject: str, data: bytes, chunk_bytes: int = CHUNK_BYTES, times: int = 1
+) -> Json:
+    """The error that ended it, or {}."""
+    for at in range(0, len(data), chunk_bytes):
+        for _ in range(times):
+            answer = await api.nc.request(subject, data[at : at + chunk_bytes], TIMEOUT_S)
+            if answer.data:
+                return checked(answer.data)
+    return {}
+
+
+async def finish(api: Api, subject: str) -> Json:
+    """The answer to the last message."""
+    return checked((await api.nc.request(subject, b"", TIMEOUT_S)).data)
+
+
+async def restore(api: Api, stream: str, archive: Archive, **config: Any) -> Json:
+    subject = await begin(api, stream, archive, **config)
+    return await send(api, subject, archive.data) or await finish(api, subject)
+
+
+def checked(data: bytes) -> Json:
+    response: Json = json.loads(data)
+    schemas.check(response, "io.nats.jetstream.api.v1.stream_create_response")
+    return response
