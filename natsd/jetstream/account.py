@@ -72,7 +72,7 @@ class JetStreamAccount:
         self.api = ApiCounters()
         self.claims = SubjectClaims()
         self.changing = Changing()
-        self._fills_streams = False
+        self.fills_streams = False
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class JetStreamAccount:
 
     def begin_sourcing(self) -> None:
         """All streams are there, and requests are answered: mirrors and sources begin."""
-        self._fills_streams = True
+        self.fills_streams = True
         for stream in self.streams.values():
             stream.sourcing.begin()
 
@@ -175,8 +175,6 @@ class JetStreamAccount:
                 stream = await Stream.create(self, change.config, change.created_ns)
                 self.streams[change.config.name] = stream
                 stream.begin()
-                if self._fills_streams:
-                    stream.sourcing.begin()
             case UpdateStream():
                 await self.streams[change.config.name].reconfigure(change.config)
             case DeleteStream():

@@ -158,6 +158,8 @@ class Stream:
         if self.config.allow_direct:
             self._direct.open()
         self.ingest.resume()
+        if self.account.fills_streams:
+            self.sourcing.begin()
 
     def _end(self, *, is_gone: bool = False) -> None:
         self.sourcing.end(is_gone=is_gone)
