@@ -14,8 +14,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from natsd.config.account_options import AccountOptions, read_accounts
 from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
+    Named,
     OptionsError,
     duration,
     file,
@@ -120,6 +122,10 @@ class Options:
     user: str = text("", "user name that clients must present")
     password: str = secret("password that goes with the user name")
     token: str = secret("token that clients must present")
+
+    accounts: Named[AccountOptions] = section(
+        Named[AccountOptions](), read_accounts, "settings of accounts by name: what $G may use"
+    )
 
     # JetStream.
     jetstream: JetStreamOptions = section(

@@ -8,7 +8,7 @@
 - A section is a dataclass of settings within another; `section_of` reads one from a mapping.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
@@ -29,6 +29,28 @@ Section = TypeVar("Section")
 
 class OptionsError(ValueError):
     """Settings that cannot be used; the text is one line for the user."""
+
+
+class Named(Mapping[str, Section]):
+    """Settings of several things of a kind, by name. It never changes."""
+
+    def __init__(self, settings: Mapping[str, Section] = MappingProxyType({})) -> None:
+        self._settings = dict(settings)
+
+    def __getitem__(self, name: str) -> Section:
+        return self._settings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._settings.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,17 @@ from natsd.jetstream.advisories import stream_created, stream_deleted, stream_up
 from natsd.jetstream.asset_file import mark_deleted
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.claims import SubjectClaims
+from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.meta import Change, CreateStream, DeleteStream, UpdateStream
-from natsd.jetstream.models.account import AccountInfo, AccountLimits, ApiStats
+from natsd.jetstream.models.account import AccountInfo, ApiStats, Tier
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.names import API_LEVEL
 from natsd.jetstream.resources import check_room, release, reserve
 from natsd.jetstream.stream.config import check_create, check_update
 from natsd.jetstream.stream.files import AccountFiles
 from natsd.jetstream.stream.stream import Stream
-from natsd.jetstream.usage import Usage
+from natsd.jetstream.tiers import UNLIMITED, AccountTier, AccountTiers, Tiers
 from natsd.store.disk import is_out_of_space
 from natsd.store.errors import StoreError, StoreFull
 
@@ -55,20 +56,20 @@ class JetStreamAccount:
     """Made by `JetStream.enable`."""
 
     def __init__(
-        self, jetstream: "JetStream", account: Account, limits: AccountLimits | None = None
+        self,
+        jetstream: "JetStream",
+        account: Account,
+        limits: AccountTiers = UNLIMITED,
     ) -> None:
+        """`limits` by tiers: see tiers.py."""
         self.jetstream = jetstream
         self.account = account
-        self.limits = limits or AccountLimits()
-        self.usage = Usage(
-            jetstream.usage,
-            memory_limit=self.limits.max_memory,
-            file_limit=self.limits.max_storage,
-        )
+        self.tiers = Tiers(jetstream.usage, limits)
         self.outlet = Outlet(jetstream.reactor, account.sublist, account.counters)
         self.files = AccountFiles(jetstream.directory / account.name)
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}
+        self.offline_consumers: dict[str, dict[str, str]] = {}
         self.api = ApiCounters()
         self.claims = SubjectClaims()
         self.changing = Changing()
@@ -96,6 +97,14 @@ class JetStreamAccount:
             raise api_error(ErrorId.JSStreamNotFoundErr)
         return stream
 
+    def consumer(self, stream: str, name: str) -> Consumer:
+        """The consumer of that name. Raises ApiError 10059, 10014, 10194; 10195 for one of a later
+        version, for which its stream is offline."""
+        reason = self.offline_consumers.get(stream, {}).get(name)
+        if reason is not None:
+            raise api_error(ErrorId.JSConsumerOfflineReasonErrF, err=reason)
+        return self.stream(stream).consumer(name)
+
     def streams_with(self, subject: str) -> list[Stream]:
         """Those with a subject that `subject`, wildcards and all, collides with; by name."""
         names = sorted(self.claims.owners(subject))
@@ -109,16 +118,30 @@ class JetStreamAccount:
     def info(self) -> AccountInfo:
         """Use, limits and requests: `$JS.API.INFO`."""
         self.count_usage()
+        tiers = self.tiers
         return AccountInfo(
-            memory=max(self.usage.memory_used, 0),
-            storage=max(self.usage.file_used, 0),
-            reserved_memory=self.usage.memory_reserved,
-            reserved_storage=self.usage.file_reserved,
+            memory=tiers.memory_used,
+            storage=tiers.file_used,
+            reserved_memory=tiers.memory_reserved,
+            reserved_storage=tiers.file_reserved,
             streams=len(self.streams),
             consumers=sum(len(stream.consumers) for stream in self.streams.values()),
-            limits=self.limits,
+            limits=tiers.limits,
+            tiers={} if tiers.is_flat else {tier.name: self._tier_info(tier) for tier in tiers},
             domain=self.jetstream.options.domain,
             api=ApiStats(level=API_LEVEL, total=self.api.total, errors=self.api.errors),
+        )
+
+    def _tier_info(self, tier: AccountTier) -> Tier:
+        streams = [s for s in self.streams.values() if tier.counts(s.config.num_replicas)]
+        return Tier(
+            memory=max(tier.usage.memory_used, 0),
+            storage=max(tier.usage.file_used, 0),
+            reserved_memory=tier.usage.memory_reserved,
+            reserved_storage=tier.usage.file_reserved,
+            streams=len(streams),
+            consumers=sum(len(stream.consumers) for stream in streams),
+            limits=tier.limits,
         )
 
     # Changes: what may be refused is refused here
@@ -131,9 +154,9 @@ class JetStreamAccount:
         Raises ApiError; nothing has changed then.
         """
         async with self.changing(config.name):
-            self._check_count(config.name)
-            config = check_create(config, self, pedantic=pedantic)
             existing = self.streams.get(config.name)
+            self._check_limits(config, existing)
+            config = check_create(config, self, pedantic=pedantic)
             if existing is not None:
                 if existing.config == config:
                     return existing, False
@@ -189,11 +212,12 @@ class JetStreamAccount:
             await volume.read(mark_deleted, volume.disk, directory)
         if stream is None:
             del self.offline[name]
+            self.offline_consumers.pop(name, None)
             await volume.remove_tree(directory)
             return
         del self.streams[name]
         self.claims.release(name)
-        release(self.usage, stream.config)
+        release(self.tiers.of(stream.config.num_replicas).usage, stream.config)
         await stream.destroy()
 
     async def _propose(self, change: Change, failure: ErrorId) -> None:
@@ -206,26 +230,32 @@ class JetStreamAccount:
             _logger.error("JetStream: %s: %s", change, error)
             raise api_error(failure, err=error) from error
 
-    def _check_count(self, name: str) -> None:
-        others = len(self.streams) + len(self.offline) - (name in self.streams)
-        if 0 < self.limits.max_streams <= others:
+    def _check_limits(self, config: StreamConfig, existing: Stream | None) -> None:
+        """Before anything else is said of a configuration, as nats-server does."""
+        tier = self.tiers.of(config.num_replicas)
+        names = [s.name for s in self.streams.values() if tier.counts(s.config.num_replicas)]
+        others = len(names) + len(self.offline) - (config.name in names)
+        if 0 < tier.limits.max_streams <= others:
             raise api_error(ErrorId.JSMaximumStreamsLimitErr)
+        if existing is None:
+            check_room(tier, config)
 
     @contextmanager
     def _claimed(self, config: StreamConfig, before: StreamConfig | None = None) -> Iterator[None]:
         """Room and subjects are the stream's; what they were before, if this fails."""
-        check_room(self.usage, self.limits, config, before)
+        tier = self.tiers.of(config.num_replicas)
+        check_room(tier, config, before)
         if self.claims.collide(config.subjects, but=config.name):
             raise api_error(ErrorId.JSStreamSubjectOverlapErr)
         held = before.subjects if before is not None else []
-        reserve(self.usage, config, before)
+        reserve(tier.usage, config, before)
         self.claims.claim(config.name, [*held, *config.subjects])
         try:
             yield
         except BaseException:
-            release(self.usage, config)
+            release(tier.usage, config)
             if before is not None:
-                reserve(self.usage, before)
+                reserve(tier.usage, before)
             self.claims.claim(config.name, held)
             raise
         self.claims.claim(config.name, config.subjects)

@@ -20,6 +20,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from natsd.accounts import SYSTEM_ACCOUNT, Account
@@ -31,12 +32,13 @@ from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
 from natsd.jetstream.meta import Change, Meta
-from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import recover_account
+from natsd.jetstream.resources import check_promised
 from natsd.jetstream.scheduler import Alarm, Scheduler
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.stream import Stream
+from natsd.jetstream.tiers import UNLIMITED, AccountTiers
 from natsd.jetstream.usage import Usage
 from natsd.store.disk import Disk, RealDisk
 from natsd.store.keys import Cipher, OperatorKeys
@@ -51,7 +53,10 @@ _CIPHERS: Final = {"chachapoly": Cipher.CHACHA20_POLY1305, "aes": Cipher.AES_256
 
 
 class JetStream:
-    """Between `start` and `stop`; used on the server's event loop only."""
+    """Between `start` and `stop`; used on the server's event loop only.
+
+    `limits` are those of accounts by name; no tiers: the account is not served.
+    """
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class JetStream:
         *,
         server_name: str = "",
         server_id: str = "",
+        limits: Mapping[str, AccountTiers] = MappingProxyType({}),
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
@@ -68,6 +74,7 @@ class JetStream:
         self.options = options
         self.server_name = server_name
         self.server_id = server_id
+        self.limits = limits
         self._wall_minus_monotonic_ns = clock() - time.monotonic_ns()
         self.reactor = reactor
         self.loop = loop
@@ -91,7 +98,13 @@ class JetStream:
         self._disk = disk or RealDisk()
 
     async def start(self, accounts: Iterable[Account]) -> None:
-        """Serve these accounts, with what is stored. Raises StoreError, OSError."""
+        """Serve these accounts, with what is stored.
+
+        Raises ApiError when the server has less than what accounts may use, StoreError, OSError.
+        """
+        check_promised(
+            self.usage, (each for tiers in self.limits.values() for each in tiers.values())
+        )
         interval_s = self.options.sync_interval.total_seconds()
         self.volume = await asyncio.to_thread(
             Volume.open,
@@ -110,14 +123,16 @@ class JetStream:
                 if account.name == SYSTEM_ACCOUNT:
                     self.system_account = account
                     self.api.refuse(account)
+                elif tiers := self.limits.get(account.name, UNLIMITED):
+                    await self.enable(account, tiers)
                 else:
-                    await self.enable(account)
+                    self.api.refuse(account)
         except BaseException:
             await self.stop()
             raise
 
-    async def enable(self, account: Account, limits: AccountLimits | None = None) -> None:
-        """Serve an account; returns when its streams are. Raises as `start`."""
+    async def enable(self, account: Account, limits: AccountTiers = UNLIMITED) -> None:
+        """Serve an account; returns when its streams are. Raises StoreError, OSError."""
         served = JetStreamAccount(self, account, limits)
         self.accounts[account.name] = served
         await recover_account(served)

@@ -49,6 +49,14 @@ def metadata_length(metadata: Mapping[str, str]) -> int:
     return sum(byte_length(key) + byte_length(value) for key, value in metadata.items())
 
 
+def why_unsupported(metadata: Mapping[str, str]) -> str:
+    """Why a stream or consumer with this metadata cannot be served here; empty: it can."""
+    level = metadata.get(REQUIRED_LEVEL_KEY, "0")
+    if level.isdecimal() and int(level) <= API_LEVEL:
+        return ""
+    return f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
+
+
 def domain_api_prefix(domain: str) -> str:
     """What stands for `$JS.API` in requests that name the domain."""
     return f"$JS.{domain}.API"
@@ -67,9 +75,14 @@ def ack_subjects(stream: str, consumer: str, domain: str, account_hash: str) -> 
     )
 
 
-def flow_control_subject(stream: str, consumer: str) -> str:
-    """Where flow control is answered."""
-    return f"{FLOW_CONTROL_PREFIX}.{stream}.{consumer}.*"
+def flow_control_subjects(
+    stream: str, consumer: str, domain: str, account_hash: str
+) -> tuple[str, str]:
+    """Where flow control is answered: the old form and the one with domain and account."""
+    return (
+        f"{FLOW_CONTROL_PREFIX}.{stream}.{consumer}.*",
+        f"{FLOW_CONTROL_PREFIX}.{domain or '_'}.{account_hash}.{stream}.{consumer}.>",
+    )
 
 
 def direct_get_subjects(stream: str) -> tuple[str, str]:

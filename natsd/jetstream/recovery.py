@@ -4,6 +4,7 @@
                 ├─ nothing of a stream       removed: the create never happened
                 ├─ meta.json, damaged        moved to damaged/, reported
                 ├─ meta.json, not understood offline: it stays, and its name is taken
+                ├─ a consumer, not understood the same: what waits for it is not to be lost
                 └─ meta.json ─▶ store ─▶ consumers ─▶ duplicates ─▶ subscribed
 
 Promise
@@ -23,7 +24,9 @@ from typing import Final
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.asset_file import AssetDamaged, AssetUnknown, read_asset
 from natsd.jetstream.consumer import lifecycle
-from natsd.jetstream.names import API_LEVEL, REQUIRED_LEVEL_KEY
+from natsd.jetstream.consumer.files import UnsupportedConsumers
+from natsd.jetstream.errors import ApiError
+from natsd.jetstream.names import why_unsupported
 from natsd.jetstream.resources import reserve
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.files import Found, StreamAsset, look_at
@@ -67,6 +70,11 @@ async def _recover_directory(account: JetStreamAccount, name: str) -> None:
         raise
     except (StoreError, OSError) as error:
         _take_offline(account, name, str(error))
+    except ApiError as error:  # no limits are there for it
+        _take_offline(account, name, error.description)
+    except UnsupportedConsumers as error:
+        account.offline_consumers[name] = error.reasons
+        _take_offline(account, name, str(error))
 
 
 def _settle(disk: Disk, directory: Path) -> StreamAsset | None:
@@ -87,10 +95,7 @@ def _settle(disk: Disk, directory: Path) -> StreamAsset | None:
 def _why_not_served(asset: StreamAsset, name: str) -> str:
     if asset.config.name != name:
         return f"it says that it is {asset.config.name!r}"
-    level = asset.config.metadata.get(REQUIRED_LEVEL_KEY, "0")
-    if not level.isdecimal() or int(level) > API_LEVEL:
-        return f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
-    return ""
+    return why_unsupported(asset.config.metadata)
 
 
 def _take_offline(account: JetStreamAccount, name: str, reason: str) -> None:
@@ -107,11 +112,12 @@ async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None
     try:
         await lifecycle.recover_all(stream)
         await stream.recall_duplicates(now_ns)
+        await stream.open_scheduled()
     except BaseException:
         stream.ingest.release_usage()
         await stream.close()
         raise
-    reserve(account.usage, config)
+    reserve(account.tiers.of(config.num_replicas).usage, config)
     account.claims.claim(config.name, config.subjects)
     account.streams[config.name] = stream
     stream.begin()

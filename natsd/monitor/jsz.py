@@ -141,11 +141,11 @@ async def _account(account: "JetStreamAccount", options: JszOptions) -> dict[str
     detail = {
         "name": account.name,
         "id": account.name,
-        "memory": max(account.usage.memory_used, 0),
-        "storage": max(account.usage.file_used, 0),
+        "memory": account.tiers.memory_used,
+        "storage": account.tiers.file_used,
         # The limits, where nats-server says reservations; no limit is the largest number.
-        "reserved_memory": account.limits.max_memory % UINT64,
-        "reserved_storage": account.limits.max_storage % UINT64,
+        "reserved_memory": account.tiers.limits.max_memory % UINT64,
+        "reserved_storage": account.tiers.limits.max_storage % UINT64,
         "accounts": 0,
         "ha_assets": 0,
         "api": jetstream.api(account.api, 0),

@@ -62,16 +62,7 @@ class JetStreamPart:
             options = await asyncio.to_thread(self._prepare)
             banner.log_jetstream(options)
             await asyncio.to_thread(importlib.import_module, _ENGINE)
-            from natsd.jetstream.jetstream import JetStream
-
-            self.engine = JetStream(
-                options,
-                reactor,
-                loop,
-                server_name=self._server_name,
-                server_id=self._server_id,
-            )
-            await self.engine.start(accounts)
+            await self._serve(options, reactor, accounts)
         except (OSError, StoreError) as error:
             await self._give_up()
             raise JetStreamError(_reason(error)) from error
@@ -80,6 +71,26 @@ class JetStreamPart:
             raise
         took_ns = round((loop.time() - began) * 1e9)
         _logger.info("Took %s to start JetStream", format_duration_ns(took_ns // 1000 * 1000))
+
+    async def _serve(
+        self, options: JetStreamOptions, reactor: Reactor, accounts: Sequence[Account]
+    ) -> None:
+        from natsd.jetstream.errors import ApiError
+        from natsd.jetstream.jetstream import JetStream
+        from natsd.jetstream.tiers import account_tiers
+
+        self.engine = JetStream(
+            options,
+            reactor,
+            asyncio.get_running_loop(),
+            server_name=self._server_name,
+            server_id=self._server_id,
+            limits=account_tiers(self._options.accounts),
+        )
+        try:
+            await self.engine.start(accounts)
+        except ApiError as error:
+            raise JetStreamError(error.description) from error
 
     async def stop(self) -> None:
         """Close everything; what was acknowledged is on disk either way."""

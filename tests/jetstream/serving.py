@@ -24,6 +24,7 @@ from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.stream import Stream
+from natsd.jetstream.tiers import FLAT, UNLIMITED, AccountTiers
 from natsd.store.disk import Disk
 
 ACCOUNT = "$G"
@@ -36,20 +37,30 @@ async def serving(
     directory: Path,
     *,
     disk: Disk | None = None,
-    limits: AccountLimits | None = None,
+    limits: AccountLimits | AccountTiers | None = None,
     **options: Any,
 ) -> AsyncIterator[JetStream]:
-    """Started, with the account `$G`; stopped at the end, so that it can be started again."""
+    """Started, with the account `$G`, whose limits may be those of tiers.
+
+    Stopped at the end, so that it can be started again.
+    """
     jetstream = build(directory, disk=disk, **options)
     account = Account(ACCOUNT, jetstream.reactor)
     await jetstream.start([])
     try:
-        await jetstream.enable(account, limits)
+        await jetstream.enable(account, tiers_of(limits))
         yield jetstream
     finally:
         await jetstream.stop()
         account.close()
         jetstream.reactor.close()
+
+
+def tiers_of(limits: AccountLimits | AccountTiers | None) -> AccountTiers:
+    """Limits of everything together stand under FLAT."""
+    if limits is None:
+        return UNLIMITED
+    return {FLAT: limits} if isinstance(limits, AccountLimits) else limits
 
 
 def build(

@@ -21,6 +21,7 @@ from natsd.config.jetstream_options import JetStreamLimits
 from natsd.jetstream.errors import ERRORS_BY_CODE, ApiError, ErrorId, api_error
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.tiers import FLAT
 from tests.jetstream.api.schemas import ERRORS, check
 from tests.jetstream.consumer import test_config as consumer_rules
 from tests.jetstream.serving import ACCOUNT, account_of, ask, build
@@ -44,6 +45,14 @@ def publish(subject: str = "S", payload: bytes = b"x", **headers: str) -> Step:
     return f"> {subject}", payload, f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
 
 
+def schedule(**headers: str) -> Step:
+    return publish(
+        "plan", Nats_Schedule=headers.pop("Nats_Schedule", "@hourly"), **TARGET | headers
+    )
+
+
+TARGET = {"Nats_Schedule_Target": "S"}
+SCHEDULES = stream(subjects=["S", "plan"], allow_msg_schedules=True)
 ACKED = {"ack_policy": "explicit"}
 WORK = stream("W", retention="workqueue", subjects=["w.>"])
 
@@ -213,6 +222,30 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         [stream(), publish(Nats_Scheduler="a b")],
     ),
     (
+        ErrorId.JSMessageSchedulesPatternInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule="@every 1ms")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTimeZoneInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Time_Zone="Europe/Atlantis")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTargetInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Target="plan")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesSourceInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Source="S")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTTLInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_TTL="soon")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesRollupInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Rollup="all")],
+    ),
+    (
         ErrorId.JSAtomicPublishDisabledErr,
         [stream(), publish(Nats_Batch_Id="b", Nats_Batch_Sequence="1")],
     ),
@@ -229,8 +262,10 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSInsufficientResourcesErr: "stream/test_publish.py: the server has no room",
     ErrorId.JSStreamTooManyRequests: "stream/test_backlog.py: the disk does not keep up",
     ErrorId.JSBatchPublishDisabledErr: "stream/test_publish.py: it is said in the reply subject",
+    ErrorId.JSNoLimitsErr: "test_resources.py: an account with limits of other tiers",
     ErrorId.JSStreamMaxBytesRequired: "stream/test_config.py: an account's limits",
     ErrorId.JSConsumerInactiveThresholdExcess: "consumer/test_config.py: a stream's limits",
+    ErrorId.JSConsumerOfflineReasonErrF: "test_recovery.py: a later version's consumer",
     ErrorId.JSStreamOfflineReasonErrF: "test_recovery.py: a damaged stream",
     ErrorId.JSStreamCreateErrF: "it takes a disk that fails",
     ErrorId.JSStreamDeleteErrF: "it takes a disk that fails",
@@ -241,18 +276,19 @@ PROVEN_ELSEWHERE = {
 }
 
 NOT_RAISED: dict[str, str] = {
-    "batches, schedules: the next issue": """
-        JSMessageSchedules* JSAtomicPublish* JSBatchPublish*
+    "batches: the next issue": """
+        JSAtomicPublish* JSBatchPublish*
         JSStreamWrongLastSequenceConstantErr""",
     "replicas: a later issue": """
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSStreamReconfigureNotInProgressErr
         JSStreamReplicasNotUpdatableErr JSConsumerReplicasShouldMatchStream
-        JSConsumerOfflineErr JSConsumerOfflineReasonErrF JSStreamSequenceNotMatchErr
+        JSConsumerOfflineErr  JSStreamSequenceNotMatchErr
         JSStreamDuplicateMessageConflict JSStreamMinLastSeqErr""",
     "restoring a stream: the next issue": "JSRestoreSubscribeFailedErrF JSTempStorageFailedErr",
     "stream templates are gone": "JSStreamTemplate* JSTemplateNameNotMatchSubjectErr",
-    "accounts and tiers: a later issue": "JSNoAccountErr JSNoLimitsErr JSStreamLimitsErrF",
+    "streams of an account are moved in clusters only": "JSNoAccountErr",
+    "what it would hold are errors of their own": "JSStreamLimitsErrF",
     "there is no such server to ask": "JSNotEnabledErr",
     "refused as invalid JSON before": """
         JSConsumerAckPolicyInvalidErr JSConsumerReplayPolicyInvalidErr
@@ -304,7 +340,7 @@ async def bounded(directory: Path) -> AsyncIterator[JetStream]:
     )
     account = Account(ACCOUNT, jetstream.reactor)
     await jetstream.start([])
-    await jetstream.enable(account, limits)
+    await jetstream.enable(account, {FLAT: limits})
     yield jetstream
     await jetstream.stop()
     account.close()

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shutil
 from pathlib import Path
 
 import pytest
 
-from natsd.jetstream.asset_file import ASSET_FILE, DELETED_FILE, read_asset, write_asset
+from natsd.jetstream.asset_file import ASSET_FILE, DELETED_FILE, MAGIC, read_asset, write_asset
+from natsd.jetstream.consumer.files import ConsumerAsset, consumer_directory
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
+from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.models.stream import Retention, Storage
 from natsd.jetstream.stream.duplicates_file import DUPLICATES_FILE
 from natsd.jetstream.stream.files import StreamAsset
 from natsd.store.disk import RealDisk
+from natsd.store.doubled_file import replace_doubled
 from natsd.store.errors import KeyWrong
 from tests.jetstream.serving import ACCOUNT, account_of, ask, create, publish, serving, update
 from tests.waiting import DEADLINE_S, Eventually
@@ -253,6 +257,46 @@ async def test_what_was_acknowledged_goes_though_its_removal_was_lost(
         assert (await publish(jetstream, "s", b"x"))["seq"] == 4
         await take(jetstream, 2)
         await eventually(lambda: stream.store.state().msgs == 0)
+
+
+@pytest.mark.parametrize("later", ["level", "field"])
+async def test_a_later_versions_consumer_takes_its_stream_offline(
+    tmp_path: Path, later: str
+) -> None:
+    """What waits for it is not to be lost: nothing of the stream or the consumer is touched."""
+    async with serving(tmp_path) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"], retention=Retention.INTEREST)
+        for name in "CD":
+            await stream.create_consumer(
+                ConsumerConfig(durable_name=name, ack_policy=AckPolicy.EXPLICIT), ""
+            )
+        await publish(jetstream, "s", b"x")
+    directory = consumer_directory(directory_of(tmp_path, "S"), "C")
+    asset = read_asset(disk, directory, ConsumerAsset)
+    if later == "level":
+        config = asset.config.model_copy(update={"metadata": {"_nats.req.level": "99"}})
+        write_asset(disk, directory, asset.model_copy(update={"config": config}))
+        reason = "unsupported - required API level: 99, current API level: 4"
+    else:
+        text = encode(asset)[:-1] + b',"quantum":1}'
+        replace_doubled(disk, directory / ASSET_FILE, MAGIC, text)
+        reason = f'{directory / ASSET_FILE} is not understood: json: unknown field "quantum"'
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    async with serving(tmp_path) as jetstream:
+        answer = json.loads((await ask(jetstream, "$JS.API.STREAM.INFO.S"))[0][1])
+        assert answer["error"]["err_code"] == ErrorId.JSStreamOfflineReasonErrF.err_code
+        offline = 'stream is offline: stopped - unsupported consumer "C"'
+        assert answer["error"]["description"] == offline
+        answer = json.loads((await ask(jetstream, "$JS.API.CONSUMER.INFO.S.C"))[0][1])
+        assert answer["error"] == {
+            "code": 500,
+            "err_code": ErrorId.JSConsumerOfflineReasonErrF.err_code,
+            "description": f"consumer is offline: {reason}",
+        }
+    assert before == {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    write_asset(disk, directory, asset)
+    async with serving(tmp_path) as jetstream:
+        await take(jetstream, 1)
 
 
 async def test_interest_that_is_not_served_yet_keeps_messages(tmp_path: Path) -> None:

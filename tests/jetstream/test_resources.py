@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -12,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.jetstream import JetStream
-from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.models.account import AccountLimits, Tier
+from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
 from natsd.jetstream.models.stream import Storage
+from natsd.jetstream.tiers import NOTHING
 from tests.jetstream.serving import account_of, create, publish, serving, update
 from tests.store.faulty_disk import FaultyDisk
 from tests.waiting import DEADLINE_S, POLL_S, Eventually
@@ -90,8 +94,8 @@ async def test_room_that_another_stream_gives_back_is_found(
             pass
         assert "error" in await publish(jetstream, "b", bytes(100))
         await full.purge()
-        usage = account_of(jetstream).usage
-        await eventually(lambda: usage.file_used == 0)
+        tiers = account_of(jetstream).tiers
+        await eventually(lambda: tiers.file_used == 0)
         assert (await publish(jetstream, "b", bytes(100)))["seq"] == 1
 
 
@@ -128,6 +132,76 @@ async def test_an_accounts_rules_for_max_bytes(tmp_path: Path) -> None:
         assert await error_of(jetstream, "A", max_bytes=20) is None
 
 
+# Tiers: limits by the number of replicas
+
+
+async def test_a_tier_counts_its_own_streams(tmp_path: Path) -> None:
+    """§6.15: nothing is said of limits of everything together."""
+    tiers = {
+        "R1": AccountLimits(max_memory=1000, max_storage=500, max_streams=2),
+        "R3": AccountLimits(max_storage=9000),
+    }
+    async with serving(tmp_path, limits=tiers) as jetstream:
+        a = await create(jetstream, "A", subjects=["a"], storage=MEMORY, max_bytes=600)
+        assert await error_of(jetstream, "B", storage=MEMORY, max_bytes=401) is NO_ROOM[MEMORY]
+        assert await error_of(jetstream, "B", max_bytes=501) is NO_ROOM[FILE]
+        await create(jetstream, "B", max_bytes=500)
+        assert await error_of(jetstream, "C") is ErrorId.JSMaximumStreamsLimitErr
+        await publish(jetstream, "a", bytes(100))
+        info = account_of(jetstream).info()
+        assert list(info.tiers) == ["R1", "R3"]
+        assert info.limits == NOTHING
+        one, three = info.tiers.values()
+        assert (one.limits, three.limits) == (tiers["R1"], tiers["R3"])
+        assert (one.streams, one.reserved_memory, one.reserved_storage) == (2, 600, 500)
+        assert one.memory == info.memory == (await a.info()).state.bytes
+        assert three == Tier(limits=tiers["R3"])
+        assert (info.streams, info.reserved_memory, info.reserved_storage) == (2, 600, 500)
+
+
+async def test_publishes_keep_to_the_limits_of_their_tier(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits={"R1": AccountLimits(max_memory=1000)}) as jetstream:
+        await create(jetstream, "A", subjects=["a"], storage=MEMORY)
+        while "error" not in (answer := await publish(jetstream, "a", bytes(100))):
+            pass
+        assert answer["error"]["err_code"] == ErrorId.JSAccountResourcesExceededErr.err_code
+
+
+async def test_consumers_keep_to_the_limits_of_their_streams_tier(tmp_path: Path) -> None:
+    limits = AccountLimits(max_consumers=1, max_ack_pending=7)
+    async with serving(tmp_path, limits={"R1": limits}) as jetstream:
+        stream = await create(jetstream, "A")
+        config = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT)
+        consumer = await stream.create_consumer(config, "")
+        assert consumer.config.max_ack_pending == 7
+        with pytest.raises(ApiError) as caught:
+            await stream.create_consumer(config.model_copy(update={"durable_name": "D"}), "")
+        assert caught.value.error_id is ErrorId.JSMaximumConsumersLimitErr
+
+
+async def test_without_limits_there_are_no_streams(tmp_path: Path) -> None:
+    """And those that were there are offline, with the reason."""
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "A")
+    async with serving(tmp_path, limits={"R3": AccountLimits()}) as jetstream:
+        assert await error_of(jetstream, "B") is ErrorId.JSNoLimitsErr
+        with pytest.raises(ApiError, match="no JetStream default or applicable tiered limit"):
+            account_of(jetstream).stream("A")
+    async with serving(tmp_path) as jetstream:
+        assert account_of(jetstream).stream("A").config.name == "A"
+
+
+async def test_flat_limits_count_each_replica(tmp_path: Path) -> None:
+    """There is no room for what there would be no replicas for either."""
+    refused = ErrorId.JSStreamReplicasNotSupportedErr
+    limits = AccountLimits(max_storage=1000)
+    async with serving(tmp_path, limits=limits) as jetstream:
+        assert await error_of(jetstream, "A", max_bytes=400, num_replicas=3) is NO_ROOM[FILE]
+        assert await error_of(jetstream, "A", max_bytes=300, num_replicas=3) is refused
+    async with serving(tmp_path, limits={"R3": limits}) as jetstream:
+        assert await error_of(jetstream, "A", max_bytes=400, num_replicas=3) is refused
+
+
 # A disk that is full or broken
 
 
@@ -150,6 +224,11 @@ async def test_out_of_space_is_refused_and_over_when_there_is_space(
     async with on_disk() as jetstream:
         stream = await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"before")
+        system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+        told: list[bytes] = []
+        system.internal_client.subscribe(
+            "$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE", lambda *message: told.append(message[3])
+        )
         disk.fail("pwrite", errno.ENOSPC)
         answer = await publish(jetstream, "s", b"x")
         assert "error" in answer
@@ -160,6 +239,8 @@ async def test_out_of_space_is_refused_and_over_when_there_is_space(
                 await asyncio.sleep(POLL_S)  # the store tries again after a second
         assert answer["seq"] == 2
         assert (await stream.info()).state.messages == 2
+        assert [json.loads(event)["stream"] for event in told] == ["S"]
+        system.close()
 
 
 async def test_a_stream_that_finds_no_space_is_not_there(disk: FaultyDisk, on_disk: Served) -> None:

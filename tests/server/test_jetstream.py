@@ -15,11 +15,13 @@ from typing import Any
 import nats
 import pytest
 from nats.js import JetStreamContext
+from nats.js.errors import BadRequestError, ServiceUnavailableError
 
 import natsd
 from natsd import Server
 from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.clients.listener import ListenError
+from natsd.config.account_options import StorageLimits
 from natsd.config.jetstream_options import JetStreamLimits, JetStreamOptions
 from natsd.server.banner import friendly_bytes
 from natsd.server.jetstream import JetStreamError
@@ -162,15 +164,18 @@ async def test_the_readmes_example_works() -> None:
     await names["main"]()
 
 
-def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
-    match = re.search(
-        r"```python\n(.*?)```", (ROOT / "docs" / "jetstream.md").read_text(), re.DOTALL
-    )
-    assert match is not None
+PRINTED = ["orders.new two apples\n", "10027 maximum number of streams reached\n1\n"]
+
+
+@pytest.mark.parametrize("place", range(len(PRINTED)))
+def test_the_examples_of_the_documentation_work(tmp_path: Path, place: int) -> None:
+    text = (ROOT / "docs" / "jetstream.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(programs) == len(PRINTED)
     program = tmp_path / "example.py"
-    program.write_text(match[1])
+    program.write_text(programs[place])
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
-    assert done.stdout == "orders.new two apples\n"
+    assert done.stdout == PRINTED[place]
 
 
 def test_the_documentation_names_every_setting() -> None:
@@ -179,6 +184,8 @@ def test_the_documentation_names_every_setting() -> None:
         for setting in fields(settings):
             if setting.name != "limits":
                 assert f"`{prefix}{setting.name}`" in text
+    for setting in fields(StorageLimits):
+        assert f"`{setting.name}`" in text
 
 
 # ---- what keeps it from starting
@@ -235,7 +242,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
 
     entered = asyncio.Event()
 
-    async def enable(self: JetStream, account: object) -> None:
+    async def enable(self: JetStream, *_account_and_limits: object) -> None:
         entered.set()
         await asyncio.Event().wait()
 
@@ -261,6 +268,53 @@ async def test_a_stop_waits_for_the_start(tmp_path: Path) -> None:
     await starting
     assert not server.is_ready
     await server.wait_closed()
+
+
+# ---- what an account may use
+
+
+async def test_an_accounts_limits_are_told_and_kept(tmp_path: Path) -> None:
+    """§2.4, §6.15."""
+    accounts = {"$G": {"jetstream": {"max_file": "1M", "streams": 1}}}
+    async with local(store_dir=tmp_path, accounts=accounts) as server:
+        client = await nats.connect(server.client_url)
+        info = await client.jetstream().account_info()
+        assert (info.limits.max_storage, info.limits.max_streams) == (1 << 20, 1)
+        await client.jetstream().add_stream(name="S", subjects=["s"])
+        with pytest.raises(BadRequestError) as caught:
+            await client.jetstream().add_stream(name="T", subjects=["t"])
+        assert caught.value.err_code == 10027
+        await client.close()
+
+
+async def test_limits_of_tiers_are_told(tmp_path: Path) -> None:
+    accounts = {"$G": {"jetstream": {"tiers": {"R1": {"max_file": "1M"}, "R3": {}}}}}
+    async with local(store_dir=tmp_path, accounts=accounts) as server:
+        client = await nats.connect(server.client_url)
+        await client.jetstream().add_stream(name="S", subjects=["s"])
+        answer = json.loads((await client.request("$JS.API.INFO")).data)
+        assert answer["limits"]["max_storage"] == 0
+        assert answer["tiers"]["R1"]["limits"]["max_storage"] == 1 << 20
+        assert [answer["tiers"][name]["streams"] for name in ("R1", "R3")] == [1, 0]
+        await client.close()
+
+
+async def test_an_account_without_jetstream(tmp_path: Path) -> None:
+    accounts = {"$G": {"jetstream": False}}
+    async with local(store_dir=tmp_path, accounts=accounts) as server:
+        client = await nats.connect(server.client_url)
+        with pytest.raises(ServiceUnavailableError) as caught:
+            await client.jetstream().account_info()
+        assert caught.value.err_code == 10039
+        await client.close()
+
+
+async def test_no_account_may_use_more_than_there_is(tmp_path: Path) -> None:
+    accounts = {"$G": {"jetstream": {"max_file": "2M"}}}
+    with pytest.raises(JetStreamError, match="insufficient storage resources available"):
+        await local({"max_file": "1M"}, store_dir=tmp_path, accounts=accounts).start()
+    async with local({"max_file": "2M"}, store_dir=tmp_path, accounts=accounts):
+        pass
 
 
 # ---- what is logged

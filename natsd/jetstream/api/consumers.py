@@ -156,7 +156,7 @@ async def _create(
 
 
 def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consumer:
-    return request.account.stream(request.stream).consumer(request.consumer)
+    return request.account.consumer(request.stream, request.consumer)
 
 
 def _names(request: Request[ConsumersRequest]) -> Sequence[str]:

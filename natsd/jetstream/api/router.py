@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from natsd.accounts import Account
+from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.accounts.internal_client import Service
 from natsd.core.quoting import quoted
 from natsd.core.subject import InvalidSubject
 from natsd.core.subscription import Subscription
 from natsd.core.wire import Wire
+from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.advisories import api_audit, api_limit_reached
 from natsd.jetstream.api.answer import encode_answer
 from natsd.jetstream.api.request import Request
@@ -44,7 +45,6 @@ from natsd.jetstream.models.response import ErrorBody
 from natsd.jetstream.names import API_LEVEL, API_PREFIX, domain_api_prefix
 
 if TYPE_CHECKING:
-    from natsd.jetstream.account import JetStreamAccount
     from natsd.jetstream.jetstream import JetStream
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ _NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
 class _Received:
     """A request as it came."""
 
-    account: "JetStreamAccount"
+    account: JetStreamAccount
     route: Route
     subject: str
     reply: str | None
@@ -99,7 +99,7 @@ class Router:
 
     # Accounts
 
-    def serve(self, account: "JetStreamAccount") -> None:
+    def serve(self, account: JetStreamAccount) -> None:
         """Answer the account's requests from now on."""
         domain = self._jetstream.options.domain
         self._serve(account, API_PREFIX)
@@ -109,11 +109,15 @@ class Router:
 
     def refuse(self, account: Account) -> None:
         """Tell the account's clients that JetStream is not enabled for it, and what is a cluster's
-        that there is none."""
+        that there is none. The system account is served what is its own."""
+        asker = JetStreamAccount(self._jetstream, account, {})
         for route in ROUTES:
-            if route.served is not Served.ASSET:
-                refuse = partial(self._refuse, account, route)
-                self._subscribe(account, f"{API_PREFIX}.{route.subject}", refuse)
+            service: Service = partial(self._refuse, account, route)
+            if route.served is Served.ASSET:
+                continue
+            if route.served is Served.SYSTEM and route.handler and account.name == SYSTEM_ACCOUNT:
+                service = partial(self._receive, asker, route, API_PREFIX)
+            self._subscribe(account, f"{API_PREFIX}.{route.subject}", service)
 
     async def close(self) -> None:
         """Take no more requests; returns when those that had begun are answered."""
@@ -132,7 +136,7 @@ class Router:
         subscription = account.internal_client.serve(subject, service)
         self._subscriptions.append((account, subscription))
 
-    def _serve(self, account: "JetStreamAccount", prefix: str) -> None:
+    def _serve(self, account: JetStreamAccount, prefix: str) -> None:
         """Answer what stands behind the prefix as if it were the API's."""
         for route in ROUTES:
             if route.served in (Served.CHANGE, Served.INFO):
@@ -155,7 +159,7 @@ class Router:
 
     def _receive(
         self,
-        account: "JetStreamAccount",
+        account: JetStreamAccount,
         route: Route,
         prefix: str,
         subject: str,

@@ -51,10 +51,9 @@ async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:
         text = "stream has no mirror but does have mirror direct"
         raise api_error(ErrorId.JSStreamInvalidConfigF, err=text)
     stream, _ = await request.account.create_stream(config, pedantic=request.body.pedantic)
-    created = with_shown_metadata(await stream.info())
-    return StreamCreateResponse(
-        info=created, did_create=True
-    )  # nats-server says so of old ones too
+    created = with_shown_metadata(await stream.info()).model_copy(update={"domain": ""})
+    # nats-server says that it made old ones too, and here alone does not name the domain.
+    return StreamCreateResponse(info=created, did_create=True)
 
 
 async def update(request: Request[StreamConfigRequest]) -> StreamUpdateResponse:

@@ -3,7 +3,7 @@
 - A row's subject stands behind `$JS.API.`; its first wildcard is a stream, the second a consumer.
 - `Body` says what may come with a request, `Served` who answers it and with which others it waits.
 - Rows of `Served.ASSET` are served by the streams and consumers themselves, without JSON; those
-  of `Served.SYSTEM` are for the system account.
+  of `Served.SYSTEM` are for the system account, and without a handler for clusters.
 
 Source: reference §6.2; nats-server 2.14, tried.
 """
@@ -136,7 +136,7 @@ ROUTES: Final = (
     # in the system account
     Route("META.LEADER.STEPDOWN", LeaderStepDownRequest, served=SYSTEM),
     Route("SERVER.REMOVE", MetaServerRemoveRequest, served=SYSTEM),
-    Route("ACCOUNT.PURGE.*", NoBody, served=SYSTEM),
+    Route("ACCOUNT.PURGE.*", NoBody, account.purge, ANY, SYSTEM),
     Route("ACCOUNT.STREAM.MOVE.*.*", StreamMoveRequest, served=SYSTEM),
     Route("ACCOUNT.STREAM.CANCEL_MOVE.*.*", NoBody, served=SYSTEM),
 )

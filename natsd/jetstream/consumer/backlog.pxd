@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.store.filter cimport Filter
 from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
+from natsd.store.record cimport RecordView
 from natsd.store.search cimport NumPending
 
 
@@ -35,6 +36,8 @@ cdef class Backlog:
     cdef Outcome find(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK
     # Is this message, visible or not, still to be read?
     cdef bint is_unread(self, uint64_t sequence) noexcept
+    # Where a message stands: DONE, GONE (it is removed, or damaged), NEEDS_BLOCK.
+    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK
     # That one, as `find` gave it, is read.
     cdef int passed(self, uint64_t sequence) except -1
     # Count anew, and look again from there on.

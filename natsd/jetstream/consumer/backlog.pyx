@@ -26,7 +26,10 @@ from natsd.store.block cimport MsgBlock
 from natsd.store.block_index cimport NO_SLOT
 from natsd.store.filter cimport Filter
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, PENDING, MessageLog, Outcome
+from natsd.store.record cimport RecordView
 from natsd.store.search cimport NumPending
+
+from natsd.store.errors import MessageDamaged
 
 cdef extern from *:
     """
@@ -162,6 +165,15 @@ cdef class Backlog:
             self.next = self.search_from = visible + 1
             self.count = 0
         return outcome
+
+    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
+        """One to be read. GONE: removed or damaged."""
+        if not self.log.is_here(sequence):
+            return GONE
+        try:
+            return self.log.view(sequence, view)
+        except MessageDamaged:
+            return GONE
 
     # The start list
 

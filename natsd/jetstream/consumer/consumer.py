@@ -48,7 +48,7 @@ from natsd.jetstream.consumer.start_position import (
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.responses import ConsumerPauseResponse
-from natsd.jetstream.names import ack_subjects, flow_control_subject, pull_subject
+from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.scheduler import Alarm
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.errors import StoreError
@@ -187,13 +187,14 @@ class Consumer:
     def _subscribe(self) -> None:
         stream, config, engine = self.stream.config.name, self.config, self.engine
         self._listen(pull_subject(stream, self.name), engine.pull_sink)
+        account = short_hash(self.stream.account.account.name.encode())
+        domain = self.stream.jetstream.options.domain
         if config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL):
-            account = short_hash(self.stream.account.account.name.encode())
-            domain = self.stream.jetstream.options.domain
             for subject in ack_subjects(stream, self.name, domain, account):
                 self._listen(subject, engine.ack_sink)
         if config.flow_control:
-            self._listen(flow_control_subject(stream, self.name), engine.flow_control_sink)
+            for subject in flow_control_subjects(stream, self.name, domain, account):
+                self._listen(subject, engine.flow_control_sink)
 
     def _keep_letters(self) -> None:
         """Have dead letters copied to where the configuration says, or not copied."""

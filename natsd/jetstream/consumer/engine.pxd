@@ -59,6 +59,8 @@ cdef class ConsumerEngine(Intake):
     cdef bint tell_stream(self) except? -1
     cdef bint answer(self) except? -1
     cdef int serve_deadlines(self, int64_t now_ns) except -1
+    cdef int follow_up(self) except -1
+    cdef bint await_durable(self) except? -1
     cdef bint deliver_some(self, int64_t now_ns) except? -1
     cdef Step step(self, int64_t now_ns) except *
     cdef Step redeliver(self, uint64_t sequence, int64_t now_ns) except *

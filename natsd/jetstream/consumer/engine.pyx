@@ -54,7 +54,7 @@ from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
 
 from natsd.store.consumer_state import AckPolicy, SequencePair
-from natsd.store.errors import ColdBlock, MessageDamaged, StoreError
+from natsd.store.errors import ColdBlock, StoreError
 from natsd.store.filter import Filter
 
 cdef enum:
@@ -138,7 +138,11 @@ cdef class ConsumerEngine(Intake):
         self.outgoing.configure(settings.stream, self.name, settings.headers_only)
         self.requests.configure(settings, self.events)
         self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
-        self.redelivery.configure(max(settings.ack_wait_ns, 0), tuple(settings.backoff_ns))
+        self.redelivery.configure(
+            # An answer to flow control may come whenever it likes.
+            max(settings.ack_wait_ns, NEVER * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
+            tuple(settings.backoff_ns),
+        )
         if before is None or settings.filters != before.filters:
             self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
 
@@ -320,14 +324,32 @@ cdef class ConsumerEngine(Intake):
         more = self.redelivery.collect(now_ns, EXPIRED_PER_SLICE) or more
         more = self.acks.lose_front(self.log, LOST_PER_SLICE) or more
         self.serve_deadlines(now_ns)
-        if self.keyed is not None:
-            self.keyed.free_keys(self.confirmations.durable_changes())
+        if self.redelivery.is_followed:
+            self.follow_up()
         more = self.deliver_some(now_ns) or more
-        if self.keyed is not None and self.keyed.awaited:
-            more = self.confirmations.want(self.keyed.awaited) or more
+        if self.redelivery.is_followed:
+            more = self.await_durable() or more
         more = more or self.acks.released_head < self.acks.released_tail
         self.keep_time(now_ns)
         return more or len(self.postponed) > 0
+
+    cdef int follow_up(self) except -1:
+        """What rests on changes that are durable by now: keys are free, the dead are copied."""
+        cdef uint64_t durable = self.confirmations.durable_changes()
+        if self.keyed is not None:
+            self.keyed.free_keys(durable)
+        if self.redelivery.letters is not None:
+            self.redelivery.bury(durable)
+        return 0
+
+    cdef bint await_durable(self) except? -1:
+        """Have what is waited for committed now. True: it is durable already."""
+        cdef uint64_t awaited = 0
+        if self.keyed is not None:
+            awaited = self.keyed.awaited
+        if self.redelivery.letters is not None:
+            awaited = max(awaited, self.redelivery.dying_since())
+        return awaited > 0 and self.confirmations.want(awaited)
 
     cdef bint tell_stream(self) except? -1:
         """What it may remove."""
@@ -483,13 +505,7 @@ cdef class ConsumerEngine(Intake):
 
     cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
         """GONE: removed or damaged. NEEDS_BLOCK: it is being fetched."""
-        cdef Outcome outcome = GONE
-        if not self.log.is_here(sequence):
-            return GONE
-        try:
-            outcome = self.log.view(sequence, view)
-        except MessageDamaged:
-            return GONE
+        cdef Outcome outcome = self.backlog.look(sequence, view)
         if outcome == NEEDS_BLOCK:
             self.fetch(self.log.wanted)
         return outcome

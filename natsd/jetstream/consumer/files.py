@@ -9,7 +9,7 @@
 Promise
 - A consumer is there from the moment `meta.json` is on disk to the moment it is renamed; a crash
   before or behind leaves a directory that the next start removes.
-- What is damaged, or of a later version, is moved, never deleted.
+- What is damaged is moved, never deleted; what is of a later version stays where it is.
 
 Everything here blocks, and raises OSError.
 """
@@ -18,14 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from natsd.core.quoting import quoted
 from natsd.jetstream.asset_file import (
     ASSET_FILE,
     AssetDamaged,
+    AssetUnknown,
     mark_deleted,
     read_asset,
 )
 from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
+from natsd.jetstream.names import why_unsupported
 from natsd.store.disk import Disk, make_directories
 
 CONSUMERS: Final = "obs"
@@ -45,6 +48,15 @@ class ConsumerAsset(Model):
     resume: Uint64 = 0
 
 
+class UnsupportedConsumers(Exception):
+    """A later version made them: to go on without them could lose what waits for them."""
+
+    def __init__(self, reasons: dict[str, str]) -> None:
+        """`reasons` by the consumers' names."""
+        super().__init__(f"stopped - unsupported consumer {quoted(next(iter(reasons)))}")
+        self.reasons = reasons
+
+
 @dataclass(frozen=True, slots=True)
 class FoundConsumer:
     """A directory that holds a consumer; `why_not`: it cannot be served, in one line."""
@@ -52,6 +64,7 @@ class FoundConsumer:
     directory: Path
     asset: ConsumerAsset | None
     why_not: str = ""
+    is_unsupported: bool = False
 
     @property
     def name(self) -> str:
@@ -65,11 +78,17 @@ def consumer_directory(stream_directory: Path, name: str) -> Path:
 
 
 def find_consumers(disk: Disk, stream_directory: Path) -> list[FoundConsumer]:
-    """The consumers of a stream, in order of their names; what is left of others is removed."""
+    """The consumers of a stream, in order of their names; what is left of others is removed.
+
+    Raises UnsupportedConsumers.
+    """
     parent = stream_directory / CONSUMERS
     if not disk.exists(parent):
         return []
     found = [look_at(disk, parent / name) for name in sorted(disk.listdir(parent))]
+    unsupported = {each.name: each.why_not for each in found if each and each.is_unsupported}
+    if unsupported:
+        raise UnsupportedConsumers(unsupported)
     return [consumer for consumer in found if consumer is not None]
 
 
@@ -79,9 +98,11 @@ def look_at(disk: Disk, directory: Path) -> FoundConsumer | None:
         remove(disk, directory)
         return None
     try:
-        return FoundConsumer(directory, read_asset(disk, directory, ConsumerAsset))
+        asset = read_asset(disk, directory, ConsumerAsset)
     except AssetDamaged as error:
-        return FoundConsumer(directory, None, str(error))
+        return FoundConsumer(directory, None, str(error), isinstance(error, AssetUnknown))
+    why_not = why_unsupported(asset.config.metadata)
+    return FoundConsumer(directory, asset, why_not, bool(why_not))
 
 
 def mark_removed(disk: Disk, directory: Path) -> None:

@@ -58,7 +58,6 @@ cdef class KeyedBacklog(Backlog):
     cdef int hold_below(self, uint64_t sequence) except -1
 
     cdef Outcome read_on(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK
-    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK
     cdef Key key_of(self, RecordView* view)
     cdef Key first_ready(self)
     cdef int wait(self, Key key, uint64_t sequence) except -1

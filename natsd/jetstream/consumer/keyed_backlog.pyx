@@ -33,7 +33,7 @@ from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, PENDING, Outcome
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 
-from natsd.store.errors import ColdBlock, MessageDamaged
+from natsd.store.errors import ColdBlock
 
 cdef enum:
     NODES_MIN = 64
@@ -248,15 +248,6 @@ cdef class KeyedBacklog(Backlog):
                     self.awaited = self.tracker.change_count
             Backlog.passed(self, found[0])
         return PENDING
-
-    cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
-        """GONE: removed or damaged."""
-        if not self.log.is_here(sequence):
-            return GONE
-        try:
-            return self.log.view(sequence, view)
-        except MessageDamaged:
-            return GONE
 
     cdef Key key_of(self, RecordView* view):
         """A new one is remembered by who makes it busy."""

@@ -43,6 +43,7 @@ from natsd.jetstream.consumer.start_position import (
     find_start,
 )
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
+from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import (
     AckPolicy,
     ConsumerAction,
@@ -116,7 +117,7 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
 async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
     """Whether a new consumer may come, what it is called and where it begins. Raises ApiError."""
     others = _configs(stream)
-    check_room(stream.config, stream.account.limits.max_consumers, others)
+    check_room(stream.config, _limits(stream).max_consumers, others)
     check_work_queue(config, stream.config, others)
     name = config.durable_name or config.name or _new_name(stream)
     if config.durable_name and byte_length(name) > NAME_BYTES_MAX:
@@ -186,8 +187,8 @@ async def _create_files(
 async def recover_all(stream: "Stream") -> None:
     """Bring back the consumers that the stream's directory holds; some at a time.
 
-    Raises StoreError, OSError, with none of them delivering, where to go on without one of them
-    would lose what waits for it.
+    Raises UnsupportedConsumers, StoreError, OSError, with none of them delivering, where to go on
+    without one of them would lose what waits for it.
     """
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, volume.disk, stream.directory)
@@ -341,8 +342,13 @@ def _ceilings(stream: "Stream") -> Ceilings:
     return Ceilings(
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
-        account_max_ack_pending=stream.account.limits.max_ack_pending,
+        account_max_ack_pending=_limits(stream).max_ack_pending,
     )
+
+
+def _limits(stream: "Stream") -> AccountLimits:
+    """The account's, for consumers of the stream."""
+    return stream.account.tiers.of(stream.config.num_replicas).limits
 
 
 def _new_name(stream: "Stream") -> str:

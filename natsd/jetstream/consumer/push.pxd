@@ -39,7 +39,7 @@ cdef class PushSubject:
     cdef int sent(self, Py_ssize_t size, Py_ssize_t wire_size, int64_t now_ns) except -1
     cdef bint wants_control(self, Py_ssize_t wire_size) noexcept
     cdef int ask_control(self) except -1
-    # Was it the answer to what was asked?
+    # Was it the answer to what was asked? The subject is one of those to listen to.
     cdef bint controlled(self, const char* subject, Py_ssize_t length) noexcept
     cdef int send_heartbeat(self, uint64_t consumer_sequence, uint64_t stream_sequence) except -1
     cdef int send_block(self, bytes block, bytes reply) except -1

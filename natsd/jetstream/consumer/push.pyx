@@ -25,6 +25,7 @@ cdef enum:
     CONTROL_CHARS = 4
     CONTROL_TAGS = 14_776_336   # 62 to the power of that
     SECOND_NS = 1_000_000_000
+    PREFIX_LEN = 7              # "$JS.FC.", behind which domain and account may stand
 
 cdef bytes CHARS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 cdef bytes FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
@@ -108,10 +109,13 @@ cdef class PushSubject:
         return self.send_block(FLOW_CONTROL, self.control)
 
     cdef bint controlled(self, const char* subject, Py_ssize_t length) noexcept:
-        if (
-            self.control is None or len(self.control) != length
-            or memcmp(<const char*> self.control, subject, length) != 0
-        ):
+        cdef const char* named
+        cdef Py_ssize_t named_len
+        if self.control is None:
+            return False
+        named = <const char*> self.control + PREFIX_LEN     # stream, consumer, tag
+        named_len = len(self.control) - PREFIX_LEN
+        if length < named_len or memcmp(subject + length - named_len, named, named_len) != 0:
             return False
         self.window = min(2 * self.window, <int64_t> WINDOW_MAX)
         self.under_way = max(self.under_way - self.asked_about, 0)

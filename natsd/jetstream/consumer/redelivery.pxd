@@ -40,8 +40,9 @@ cdef class Redelivery:
     # Who hears of what is pending no more; None: as a rule.
     cdef KeyedBacklog keyed
     cdef object letters                 # DeadLetters
-    cdef set parked                     # pending, never delivered again: `letters` has them
-    cdef bint is_followed               # there is one of them
+    cdef set parked                     # pending, never delivered again
+    cdef object dying                   # deque of (change count, sequence, text): parked lately
+    cdef bint is_followed               # there is `keyed`, or `letters`
 
     cdef int configure(self, int64_t ack_wait_ns, tuple backoff_ns) except -1
     cdef int restore(self) except -1
@@ -72,6 +73,10 @@ cdef class Redelivery:
     # Pending, it is delivered no more: a dead letter. `text`: why a client terminated it.
     cdef int park(self, uint64_t sequence, bytes text) except -1
     cdef bint is_parked(self, uint64_t sequence) except -1
+    # So many changes are durable: `letters` is given what was parked by them.
+    cdef int bury(self, uint64_t durable) except -1
+    # The change that is to be durable before all of them are; 0: all are.
+    cdef uint64_t dying_since(self) except? 0
 
     cdef Py_ssize_t first_without_hint(self) except -2
     cdef int expire(self, Py_ssize_t index) except -1

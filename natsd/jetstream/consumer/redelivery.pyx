@@ -21,6 +21,8 @@ Invariants
 Knows no clock. Source: reference §6.8; checkPending for what is due (in what order, what counts).
 """
 
+from collections import deque
+
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 
@@ -90,6 +92,7 @@ cdef class Redelivery:
         self.front = 0
         if self.letters is not None:
             self.parked.clear()
+            self.dying.clear()
             self.letters.clear()
         for at in range(self.tracker.head, self.tracker.tail):
             if self.tracker.items[at].consumer == 0:
@@ -231,9 +234,9 @@ cdef class Redelivery:
         self.keyed = keyed
         self.letters = letters
         if letters is None:
-            self.parked = None
+            self.parked = self.dying = None
         elif self.parked is None:
-            self.parked = set()
+            self.parked, self.dying = set(), deque()
         self.is_followed = keyed is not None or letters is not None
         return 0
 
@@ -243,8 +246,17 @@ cdef class Redelivery:
         self.hinted.pop(sequence, None)
         self.queued.pop(sequence, None)
         self.parked.add(sequence)
-        self.letters.add(sequence, text)
+        self.dying.append((self.tracker.change_count, sequence, text))
         return 0
+
+    cdef int bury(self, uint64_t durable) except -1:
+        while self.dying and self.dying[0][0] <= durable:
+            _, sequence, text = self.dying.popleft()
+            self.letters.add(sequence, text)
+        return 0
+
+    cdef uint64_t dying_since(self) except? 0:
+        return self.dying[-1][0] if self.dying else 0
 
     cdef bint is_parked(self, uint64_t sequence) except -1:
         return self.parked is not None and sequence in self.parked

@@ -5,7 +5,8 @@ from natsd.store.consumer_tracker import ConsumerTracker
 class Intake(Reader):
     # Subscribe these: `$JS.ACK.<stream>.<consumer>.>` and
     # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`; `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, of a
-    # push consumer too (it answers 409); `$JS.FC.<stream>.<consumer>.*`.
+    # push consumer too (it answers 409); `$JS.FC.<stream>.<consumer>.*` and
+    # `$JS.FC.<domain|_>.<hash>.<stream>.<consumer>.>`.
     @property
     def ack_sink(self) -> Sink: ...
     @property

@@ -184,6 +184,13 @@ class ConsumerNamesResponse(Response):
     consumers: list[str] = Field(default_factory=list)
 
 
+class AccountPurgeResponse(Response):
+    """`ACCOUNT.PURGE`."""
+
+    type: str = TYPE_PREFIX + "account_purge_response"
+    initiated: Omitempty[bool] = False
+
+
 class ConsumerListResponse(Response):
     """`CONSUMER.LIST`."""
 

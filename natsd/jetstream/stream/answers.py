@@ -42,6 +42,15 @@ def ack_prefix(stream: str, domain: str) -> bytes:
     return f'{{"stream":{_quoted(stream)},{within}"seq":'.encode()
 
 
+class OwnMessageRefused(Exception):
+    """The stream does not take a message of its own making; `answer` is what a publisher would be
+    told."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__(answer.decode("utf-8", "replace"))
+        self.answer = answer
+
+
 def store_error(error: StoreError) -> ApiError:
     """What a publisher is told when the store did not take, or did not keep, the message."""
     if isinstance(error, StoreFull):

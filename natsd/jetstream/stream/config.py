@@ -72,7 +72,6 @@ _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 LATER: Final = (
     ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
     ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
-    ("allow_msg_schedules", ErrorId.JSMessageSchedulesDisabledErr, ""),
 )
 """Settings of features that are not served yet, and what a request for one is answered."""
 
@@ -86,11 +85,13 @@ class ConfigRules:
     origins: Origins = no_streams
 
 
-def rules_of(account: "JetStreamAccount") -> ConfigRules:
-    """The rules that streams of the account keep to."""
+def rules_of(account: "JetStreamAccount", replicas: int = 1) -> ConfigRules:
+    """The rules that its streams with so many replicas keep to."""
     window = account.jetstream.options.limits.duplicate_window
     return ConfigRules(
-        account.limits, window // timedelta(microseconds=1) * 1_000, _streams_of(account)
+        account.tiers.limits_of(replicas),
+        window // timedelta(microseconds=1) * 1_000,
+        _streams_of(account),
     )
 
 
@@ -106,7 +107,9 @@ def check_create(
     config: StreamConfig, account: "JetStreamAccount", *, pedantic: bool = False
 ) -> StreamConfig:
     """The configuration of a new stream, as it is stored. Raises ApiError."""
-    config = check_config(with_static_metadata(config), rules_of(account), pedantic=pedantic)
+    config = check_config(
+        with_static_metadata(config), rules_of(account, config.num_replicas), pedantic=pedantic
+    )
     check_filters(config, ErrorId.JSStreamCreateErrF)
     if config.num_replicas > 1:
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
@@ -115,7 +118,7 @@ def check_create(
 
 def check_update(stream: "Stream", config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
     """The new configuration of a stream, as it is stored. Raises ApiError."""
-    config = check_config(config, rules_of(stream.account), pedantic=pedantic)
+    config = check_config(config, rules_of(stream.account, config.num_replicas), pedantic=pedantic)
     check_filters(config, ErrorId.JSStreamUpdateErrF)
     config = check_change(stream.config, with_static_metadata(config))
     if config.num_replicas > 1:
@@ -135,6 +138,7 @@ def check_config(
     filled["duplicate_window"] = _duplicate_window(config, rules, pedantic=pedantic)
     config = config.model_copy(update=filled)
     config = _with_markers(config, pedantic=pedantic)
+    config = _with_schedules(config, pedantic=pedantic)
     _check_together(config)
     config = check_sourcing(config, rules.origins, pedantic=pedantic)
     if not (config.subjects or config.mirror or config.sources):
@@ -164,6 +168,10 @@ def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         (
             old.allow_msg_ttl and not new.allow_msg_ttl,
             "message TTL status can not be disabled",
+        ),
+        (
+            old.allow_msg_schedules and not new.allow_msg_schedules,
+            "message schedules can not be disabled",
         ),
         (
             old.allow_msg_counter != new.allow_msg_counter,
@@ -286,6 +294,19 @@ def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
             _refuse("subject delete marker cannot be set if roll-ups are disabled")
         allowed |= {"allow_rollup_hdrs": True, "deny_purge": False}
     return config.model_copy(update=allowed)
+
+
+def _with_schedules(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
+    """A schedule replaces the one before it: rolling up is allowed along with schedules."""
+    if not config.allow_msg_schedules:
+        return config
+    if config.discard is DiscardPolicy.NEW:
+        _refuse("message scheduling cannot use discard new")
+    if config.allow_rollup_hdrs:
+        return config
+    if pedantic:
+        _refuse("message scheduling cannot be set if roll-ups are disabled")
+    return config.model_copy(update={"allow_rollup_hdrs": True, "deny_purge": False})
 
 
 def _check_together(config: StreamConfig) -> None:

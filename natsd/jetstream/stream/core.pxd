@@ -66,6 +66,7 @@ cdef class StreamCore(Actor):
     cdef readonly uint64_t rollbacks    # commits that failed: what had been appended is gone
     cdef SlotReaders known              # which filtered readers the subject of a slot concerns
     cdef LogObserver observer
+    cdef uint64_t hidden_from           # nothing is shown from there on; 0: all is
     cdef bint needs_recount
     cdef uint64_t recheck_from          # whom messages interest is asked from here on; 0: it is not
     cdef SequenceSet unsettled          # perhaps to be removed, in blocks that are not in memory

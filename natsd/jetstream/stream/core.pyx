@@ -212,6 +212,12 @@ cdef class StreamCore(Actor):
 
     # What appears
 
+    def hide_from(self, uint64_t sequence) -> None:
+        """Show nothing from there on, durable or not; 0: all that is durable."""
+        assert sequence == 0 or sequence > self.visible
+        self.hidden_from = sequence
+        self.advance(self.store.durable_sequence)
+
     def durable(self, uint64_t sequence) -> None:
         """The store's: all up to there is on disk."""
         self.advance(sequence)
@@ -234,6 +240,8 @@ cdef class StreamCore(Actor):
         if durable < self.visible:      # the stream was truncated
             self.visible = durable
             self.recount_soon()
+        if self.hidden_from and durable >= self.hidden_from:
+            durable = self.hidden_from - 1
         if durable <= self.visible or self.is_closed:
             return 0
         self.visible = durable

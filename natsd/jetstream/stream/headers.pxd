@@ -19,6 +19,8 @@ cdef enum HeaderName:           # an index into PublishHeaders.values
     SCHEDULER
     BATCH_ID
     REQUEST_INFO
+    DELAY
+    DELAYED
     HEADER_NAMES
 
 cdef struct HeaderValue:

@@ -63,7 +63,7 @@ def error_of(answer: dict[str, Any]) -> int:
 def test_each_row_is_one_subject() -> None:
     assert len({route.subject for route in ROUTES}) == len(ROUTES)
     for route in ROUTES:
-        assert (route.handler is None) == (route.served in (Served.ASSET, Served.SYSTEM))
+        assert (route.handler is None) or route.served is not Served.ASSET
         assert route.response().type.startswith("io.nats.jetstream.api.v1.")
 
 
@@ -253,9 +253,36 @@ async def test_an_account_without_jetstream(jetstream: JetStream) -> None:
     assert await error("INFO") == 10039
     assert await error("STREAM.CREATE.S") == 10039
     assert await error("META.LEADER.STEPDOWN") == 10010
-    assert await error("ACCOUNT.PURGE.A") == 10010
+    assert await error("ACCOUNT.STREAM.MOVE.A.S") == 10010
     await jetstream.api.close()
     system.close()
+
+
+async def test_the_system_account_purges_an_account(jetstream: JetStream) -> None:
+    """§6.2: all its streams go; nobody else may ask for it."""
+    system = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+    jetstream.api.refuse(system)
+
+    async def purge(name: str) -> dict[str, Any]:
+        data = await system.internal_client.request(f"$JS.API.ACCOUNT.PURGE.{name}")
+        answer: dict[str, Any] = json.loads(data)
+        check(answer)
+        return answer
+
+    for name in "AB":
+        await create(jetstream, name)
+    assert (await purge("nobody"))["initiated"] is True
+    assert error_of(await purge("a/b")) == 10051
+    assert sorted(account_of(jetstream).streams) == ["A", "B"]
+    assert (await purge("$G"))["initiated"] is True
+    assert not account_of(jetstream).streams
+    other = Account("OTHER", jetstream.reactor)
+    jetstream.api.refuse(other)
+    refused = json.loads(await other.internal_client.request("$JS.API.ACCOUNT.PURGE.$G"))
+    assert error_of(refused) == 10010
+    await jetstream.api.close()
+    system.close()
+    other.close()
 
 
 async def test_a_domain_has_its_own_subjects(tmp_path: Path) -> None:

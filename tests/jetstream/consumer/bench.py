@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from natsd.core.internal import CallbackSink
@@ -128,6 +128,14 @@ class Bench:
         def heard(subject: str, reply: str | None, headers: bytes, data: bytes) -> None:
             self.inbox.append(Delivery(subject, reply, headers, data))
 
+        return self.listen_with(subject, heard, queue)
+
+    def listen_with(
+        self,
+        subject: str,
+        heard: Callable[[str, str | None, bytes, bytes], None],
+        queue: str | None = None,
+    ) -> Subscription:
         listener = Subscription(subject, queue, sink=CallbackSink(self.reactor, heard))
         self.sublist.insert(listener)
         return listener

@@ -1,0 +1,135 @@
+"""The settings of accounts: names are those of nats-server's `accounts {}`.
+
+- An account's `jetstream` is a boolean, `enabled` or `disabled`, or a mapping of limits; -1: none.
+- `tiers` holds limits by the number of replicas, `R1` to `R5`, in place of those of everything
+  together; nats-server takes them from JWTs only.
+- There is the account `$G` so far, in which all clients are.
+
+Source: nats-server 2.14 reference 2.4, 6.15.
+"""
+# ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from natsd.config.settings import (
+    Named,
+    OptionsError,
+    flag,
+    read_all,
+    section,
+    section_of,
+    size,
+    unknown_setting,
+    whole,
+    word,
+)
+
+INT32_MAX: Final = 2**31 - 1
+ACCOUNTS: Final = ("$G",)
+TIERS: Final = ("R1", "R2", "R3", "R4", "R5")
+_ENABLED: Final = {"enabled": True, "enable": True, "disabled": False, "disable": False}
+_TRAFFIC: Final = {"system": "system", "owner": "owner", "": "system"}
+
+ALIASES: Final = {
+    alias: name
+    for name, aliases in {
+        "max_memory": "max_mem mem memory",
+        "max_store": "max_file max_disk store disk",
+        "max_streams": "streams",
+        "max_consumers": "consumers",
+        "max_bytes_required": "max_stream_bytes max_bytes",
+        "memory_max_stream_bytes": "mem_max_stream_bytes",
+        "disk_max_stream_bytes": "store_max_stream_bytes",
+    }.items()
+    for alias in aliases.split()
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageLimits:
+    """What an account's streams and consumers may take, together or of one tier."""
+
+    max_memory: int = size(-1, -1, "bytes in memory streams")
+    max_store: int = size(-1, -1, "bytes in file streams")
+    max_streams: int = whole(-1, -1, INT32_MAX, "streams; 0: no limit either")
+    max_consumers: int = whole(-1, -1, INT32_MAX, "consumers of a stream; 0: no limit either")
+    max_ack_pending: int = whole(-1, -1, INT32_MAX, "most a consumer may have unacknowledged")
+    memory_max_stream_bytes: int = size(-1, -1, "largest max_bytes of a memory stream")
+    disk_max_stream_bytes: int = size(-1, -1, "largest max_bytes of a file stream")
+    max_bytes_required: bool = flag(False, "refuse streams without max_bytes")
+
+    def __post_init__(self) -> None:
+        read_all(self)
+
+
+def _read_tiers(given: object) -> Named[StorageLimits]:
+    if not isinstance(given, Mapping):
+        raise OptionsError("must be a mapping of tiers")
+    for name in given:
+        if name not in TIERS:
+            raise OptionsError(f"there is no tier {name!r}: they are {', '.join(TIERS)}")
+    return Named({name: _read_limits(StorageLimits, each) for name, each in given.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountJetStream(StorageLimits):
+    """Whether an account has streams, and how many."""
+
+    enabled: bool = flag(True, "serve streams and consumers")
+    cluster_traffic: str = word("system", _TRAFFIC, "whose account carries replication")
+    tiers: Named[StorageLimits] = section(
+        Named[StorageLimits](), _read_tiers, "limits by the number of replicas"
+    )
+
+    def __post_init__(self) -> None:
+        StorageLimits.__post_init__(self)
+        if self.tiers and _flat(self) != StorageLimits():
+            raise OptionsError("limits are those of tiers, or of everything together")
+
+
+def _flat(given: StorageLimits) -> StorageLimits:
+    names = StorageLimits.__dataclass_fields__
+    return StorageLimits(**{name: getattr(given, name) for name in names})
+
+
+_read_limits: Callable[..., StorageLimits] = partial(section_of, aliases=ALIASES)
+
+
+def _read_jetstream(given: object) -> AccountJetStream:
+    if isinstance(given, str):
+        if given.lower() not in _ENABLED:
+            raise OptionsError(f"must be enabled, disabled, or a mapping, not {given!r}")
+        given = _ENABLED[given.lower()]
+    if isinstance(given, bool):
+        return AccountJetStream(enabled=given)
+    return section_of(AccountJetStream, given, aliases=ALIASES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountOptions:
+    """One account's settings."""
+
+    jetstream: AccountJetStream = section(
+        AccountJetStream(), _read_jetstream, "streams and consumers: true, or a mapping of limits"
+    )
+
+    def __post_init__(self) -> None:
+        read_all(self)
+
+
+def read_accounts(given: object) -> Named[AccountOptions]:
+    """The settings of accounts by name. Raises OptionsError."""
+    if not isinstance(given, Mapping):
+        raise OptionsError("must be a mapping of accounts")
+    read: dict[str, AccountOptions] = {}
+    for name, settings in given.items():
+        if name not in ACCOUNTS:
+            raise unknown_setting(str(name), list(ACCOUNTS))
+        try:
+            read[name] = section_of(AccountOptions, settings)
+        except OptionsError as error:
+            raise OptionsError(f"{name}: {error}") from None
+    return Named(read)
