@@ -82,7 +82,7 @@ class JetStreamAccount:
         self.claims = SubjectClaims()
         self.changing = Changing()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots and restores under way
-        self._fills_streams = False
+        self.fills_streams = False
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class JetStreamAccount:
 
     def begin_sourcing(self) -> None:
         """All streams are there, and requests are answered: mirrors and sources begin."""
-        self._fills_streams = True
+        self.fills_streams = True
         for stream in self.streams.values():
             stream.sourcing.begin()
 
@@ -233,8 +233,6 @@ class JetStreamAccount:
                 stream = await Stream.create(self, change.config, change.created_ns)
                 self.streams[change.config.name] = stream
                 stream.begin()
-                if self._fills_streams:
-                    stream.sourcing.begin()
             case RestoreStream():
                 await self._install(change)
             case UpdateStream():
@@ -254,8 +252,6 @@ class JetStreamAccount:
         await stream.keep_to_limits()
         self.streams[change.config.name] = stream
         stream.begin()
-        if self._fills_streams:
-            stream.sourcing.begin()
 
     async def _remove(self, name: str) -> None:
         """Once the mark is on disk the stream is gone, and what fails behind it waits for the next

@@ -91,14 +91,16 @@ class Link:
         the next start."""
         self._is_open = False
         self._alarm.cancel()
-        if self._task is not None:
-            self._task.cancel()
+        self._stop_asking()
+        if is_gone and not self._consumer:  # perhaps it was made, and nobody has said so yet
+            self._consumer = self.origin.stable_name
         self._hang_up(is_gone=is_gone)
 
     def change(self, origin: Origin) -> None:
         """The same origin, asked for in another way."""
         if origin == self.origin:
             return
+        self._stop_asking()
         self._hang_up(is_gone=origin.stable_name != self.origin.stable_name)
         self.origin = origin
         self._wake_in(0)
@@ -171,6 +173,11 @@ class Link:
             self._account.internal_client.publish(subject)
         self._consumer = ""
 
+    def _stop_asking(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
     def _chance(self) -> int:
         return int.from_bytes(self._random_bytes(4))
 
@@ -183,12 +190,13 @@ class Link:
             self._wake_in(HEALTH_NS)
         except OriginRefused as refused:
             self._failed(refused.error)
-        except (NoRespondersError, TimeoutError):
+        except (NoRespondersError, TimeoutError):  # before OSError, which a TimeoutError is
             self._failed(self._error)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             self._failed(self._setup_failed(str(error)))
         finally:
-            self._task = None
+            if self._task is asyncio.current_task():
+                self._task = None
 
     def _failed(self, error: ErrorBody | None) -> None:
         self._fails += 1

@@ -87,6 +87,8 @@ class Sourcing:
         self._set_direct(config)
         if config.sources and self.stream.is_filed:
             self._alarm.set(self.stream.jetstream.scheduler.now_ns() + KEPT_EVERY_NS)
+        else:
+            self._alarm.cancel()
 
     async def ended(self) -> None:
         """Returns once nothing is written any more, after `end`."""

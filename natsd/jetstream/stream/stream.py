@@ -200,6 +200,8 @@ class Stream:
         self.ingest.resume()
         if self.scheduled is not None:
             self.scheduled.begin()
+        if self.account.fills_streams:
+            self.sourcing.begin()
 
     def _end(self, *, is_gone: bool = False) -> None:
         self.sourcing.end(is_gone=is_gone)

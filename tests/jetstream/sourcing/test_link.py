@@ -320,6 +320,33 @@ async def test_when_nobody_knows_where_it_was(tmp_path: Path) -> None:
         assert config["opt_start_time"] == format_time(last_ns)
 
 
+async def test_its_consumer_goes_with_it(bench: Bench) -> None:
+    gone: list[str] = []
+    bench.origin.account.internal_client.subscribe(
+        f"{API}.CONSUMER.DELETE.>", lambda subject, _r, _h, _d: gone.append(subject)
+    )
+    stream = await bench.sourced()
+    await listening(bench, stream)
+    await stream.account.delete_stream("S")
+    await eventually_within(lambda: gone == [f"{API}.CONSUMER.DELETE.O.{CONSUMER}"])
+
+
+async def test_asked_in_another_way_it_begins_anew(bench: Bench) -> None:
+    """Where it stood; even if it was just being asked."""
+    stream = await bench.sourced()
+    await listening(bench, stream)
+    bench.origin.send(7)
+    await stored(stream, 1)
+    changed = ExternalStream(api=API, deliver="there")
+    for deliver in ("here", "there"):
+        external = ExternalStream(api=API, deliver=deliver)
+        sources = [StreamSource(name="O", external=external)]
+        await stream.account.update_stream(stream.config.model_copy(update={"sources": sources}))
+    await bench.passing(lambda: bench.origin.deliver_subject.startswith("there.S."))
+    assert start_of(bench.origin.requests[-1]) == 8
+    await eventually_within(lambda: told(stream).external == changed)
+
+
 async def test_nobody_answers(bench: Bench) -> None:
     """There is nothing to be told, and it is tried again."""
     stream = await create(
