@@ -51,8 +51,7 @@ from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
 
-from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, REQUIRED_API_LEVEL, header_value
-from natsd.jetstream.names import API_LEVEL
+from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, demands_too_much, header_value
 from natsd.store.consumer_state import AckPolicy, SequencePair
 from natsd.store.errors import ColdBlock, MessageDamaged, StoreError
 from natsd.store.filter import Filter
@@ -150,13 +149,6 @@ cdef class FlowControlSink(Sink):
                 engine.acknowledge_by_flow(message.data[:message.header_len])
             engine.wake()
         return 1
-
-
-cdef bint demands_too_much(bytes headers):
-    level = header_value(headers, REQUIRED_API_LEVEL)
-    if not level:
-        return False
-    return not level.isdigit() or len(level) > 9 or int(level) > API_LEVEL
 
 
 cdef uint64_t sequence_of(bytes headers, str name):

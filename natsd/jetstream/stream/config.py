@@ -73,8 +73,6 @@ LATER: Final = (
     ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
     ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
     ("allow_msg_counter", ErrorId.JSMessageIncrDisabledErr, ""),
-    ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
-    ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
     ("allow_msg_schedules", ErrorId.JSMessageSchedulesDisabledErr, ""),
 )
 """Settings of features that are not served yet, and what a request for one is answered."""

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
 from natsd.jetstream.scheduler import Actor
+from natsd.jetstream.stream.admission import Admission
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.message_ids import MessageIds
 from natsd.jetstream.stream.settings import IngestSettings
@@ -9,6 +10,8 @@ from natsd.jetstream.usage import Usage
 class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
+    atomic_batches: Admission | None
+    fast_batches: Admission | None
     message_ids: MessageIds
     expiring: Callable[[int], None] | None
 
