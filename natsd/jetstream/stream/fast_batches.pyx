@@ -82,7 +82,7 @@ cdef class FastBatches(Admission):
             if refused is not None:
                 return self.refuse(refused, reply, reply_len)
             batch = self.begin(&said)
-        if headers.found and not self.ingest.take_level(entry, headers):
+        if entry.headers_len and not self.ingest.take_level(entry, headers):
             self.end(batch)
             refused = self.ingest.preconditions.refuse(ErrorId.JSRequiredApiLevelErr)
             return self.refuse(refused, reply, reply_len)
