@@ -20,12 +20,14 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from natsd.accounts.internal_client import INBOX_PREFIX
 from natsd.core.subscription import Sink, Subscription
 from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.changes import check_update, with_required_level
 from natsd.jetstream.consumer.config import is_push
+from natsd.jetstream.consumer.dead_letters import DeadLetters
 from natsd.jetstream.consumer.engine import CONSUMER_DELETED, SERVER_SHUTDOWN, ConsumerEngine
 from natsd.jetstream.consumer.engine_settings import engine_settings
 from natsd.jetstream.consumer.events import ConsumerEvents
@@ -37,6 +39,7 @@ from natsd.jetstream.consumer.inactivity import (
     with_threshold,
 )
 from natsd.jetstream.consumer.info import consumer_info
+from natsd.jetstream.consumer.metadata import dead_letter_subject
 from natsd.jetstream.consumer.start_position import StartPosition
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerInfo
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream
 
 _logger = logging.getLogger(__name__)
+
+INBOX_BYTES: Final = 12
 
 _SID: Final = b"0"
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -91,6 +96,8 @@ class Consumer:
             store,
             ConsumerEvents(jetstream.events, stream.account.account, stream.config.name, name),
         )
+        self._letters: DeadLetters | None = None
+        self._keep_letters()
         self._subscriptions: list[Subscription] = []
         self.is_bound = False  # push: somebody listens
         self._watched = ("", "")  # the deliver subject and group whose listeners are told of
@@ -168,6 +175,8 @@ class Consumer:
             subscription.detach()
         self._subscriptions.clear()
         self.engine.stop(status)
+        if self._letters is not None:
+            self._letters.close()
         if self.stream.consumers.get(self.name) is self:
             del self.stream.consumers[self.name]
 
@@ -181,6 +190,23 @@ class Consumer:
                 self._listen(subject, engine.ack_sink)
         if config.flow_control:
             self._listen(flow_control_subject(stream, self.name), engine.flow_control_sink)
+
+    def _keep_letters(self) -> None:
+        """Have dead letters copied to where the configuration says, or not copied."""
+        subject, before = dead_letter_subject(self.config), self._letters
+        if before is not None and subject:
+            before.subject = subject
+        elif before is not None:
+            self._letters = None
+            self.engine.keep_letters(None)
+            before.close()
+        elif subject:
+            inbox = f"{INBOX_PREFIX}{self._random_bytes(INBOX_BYTES).hex()}"
+            stream = self.stream
+            self._letters = DeadLetters(
+                stream.account, stream.core, self.name, subject, self.engine, inbox
+            )
+            self.engine.keep_letters(self._letters)
 
     def _listen(self, subject: str, sink: Sink) -> None:
         subscription = Subscription(subject, sid=_SID, sink=sink)
@@ -219,6 +245,7 @@ class Consumer:
             raise api_error(ErrorId.JSConsumerDoesNotExist)
         before, self.config = self.config, config
         self.engine.configure(engine_settings(config, self.stream.config))
+        self._keep_letters()
         if before.pause_until != config.pause_until:
             self._pause_until(config.pause_until)
             self._tell_paused(self._scheduler.now_ns())
@@ -308,6 +335,9 @@ class Consumer:
     def _look_for_use(self, now_ns: int) -> None:
         """The threshold is over since the last look."""
         if self._is_ended or self.is_bound:
+            return
+        if self._letters is not None and self._letters.count:
+            self._alarm.set(now_ns + self._threshold.span_ns)
             return
         busy_ns = 0 if is_push(self.config) else busy_until_ns(self.store.state(), self.config)
         due_ns = looks_again_at(self._threshold, self._used_ns, self.engine, busy_ns, now_ns=now_ns)

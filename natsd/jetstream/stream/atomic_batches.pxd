@@ -22,6 +22,7 @@ cdef class SoFar:               # what a batch does, of which a part was checked
     cdef dict subjects          # those it writes to -> how many messages
     cdef uint64_t count
     cdef uint64_t bytes         # of records
+    cdef list counted           # (headers, payload) of each, in a stream of counters; or None
 
 
 cdef class AtomicBatches(Admission):
@@ -53,6 +54,8 @@ cdef class AtomicBatches(Admission):
     cdef int load(
         self, AtomicBatch batch, uint64_t number, Entry* entry, PublishHeaders* headers
     ) except -1
+    cdef bytes check_all(self, AtomicBatch batch, SoFar so_far)
+    cdef bytes count(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
     cdef bytes check_one(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
     cdef int note_id(self, Entry* entry, PublishHeaders* headers) except -1

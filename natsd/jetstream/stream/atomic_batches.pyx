@@ -16,6 +16,7 @@ Promise
 Source: ADR-50; nats-server 2.14 reference 6.7, 6.17; order of checks: nats-server 2.14.5, tried.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
@@ -23,6 +24,7 @@ from natsd.jetstream.stream.ack_queue cimport TEXT
 from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.atomic_batch cimport AtomicBatch
 from natsd.jetstream.stream.core cimport INTEREST
+from natsd.jetstream.stream.counters cimport Counters
 from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT, Entry
 from natsd.jetstream.stream.headers cimport (
     BATCH_ID, EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
@@ -259,6 +261,17 @@ cdef class AtomicBatches(Admission):
 
     cdef bytes check(self, AtomicBatch batch, SoFar so_far):
         """The answer to a batch that is refused, else None. Raises StoreError."""
+        cdef Counters counters = self.ingest.counters
+        if counters is None:
+            return self.check_all(batch, so_far)
+        so_far.counted = []
+        counters.begin_batch()
+        try:
+            return self.check_all(batch, so_far)
+        finally:
+            counters.end_batch()
+
+    cdef bytes check_all(self, AtomicBatch batch, SoFar so_far):
         cdef PublishHeaders headers
         cdef Entry entry
         cdef bytes refused
@@ -311,6 +324,7 @@ cdef class AtomicBatches(Admission):
             refused = self.check_rollup(subject, headers, so_far)
         if refused is not None:
             return refused
+        size = self.ingest.size_of(entry)
         if header_given(headers, TTL) and self.ingest.preconditions.allows_lifetimes:
             size = record_size(entry.subject_len, entry.headers_len, entry.data_len, True)
         self.ingest.log.check_append(size, <uint64_t> (entry.headers_len + entry.data_len))
@@ -326,9 +340,12 @@ cdef class AtomicBatches(Admission):
         cdef Preconditions preconditions = self.ingest.preconditions
         cdef bytes refused, id
         cdef Lifetime lifetime
-        if header_given(headers, INCREMENT):
-            return preconditions.check_increment(headers)
-        refused = preconditions.check_stream(headers)
+        if self.ingest.counters is not None:
+            refused = self.ingest.counters.check(entry, headers)
+        elif header_given(headers, INCREMENT):
+            refused = preconditions.check_increment(headers)
+        else:
+            refused = preconditions.check_stream(headers)
         if refused is not None:
             return refused
         if header_given(headers, TTL):
@@ -344,6 +361,18 @@ cdef class AtomicBatches(Admission):
             if id in so_far.message_ids or self.ingest.message_ids.find(entry):
                 return preconditions.refuse(ErrorId.JSAtomicPublishContainsDuplicateMessageErr)
             so_far.message_ids.add(id)
+        return None if so_far.counted is None else self.count(entry, headers, so_far)
+
+    cdef bytes count(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
+        """It becomes the total, with the batch as far as it was checked."""
+        cdef bytes refused = self.ingest.counters.count(entry, headers)
+        if refused is not None:
+            return refused
+        so_far.counted.append(
+            (entry.headers[:entry.headers_len], entry.data[:entry.data_len])
+        )
+        if self.ingest.is_too_large(entry):
+            return self.ingest.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
         return None
 
     cdef int note_id(self, Entry* entry, PublishHeaders* headers) except -1:
@@ -411,6 +440,7 @@ cdef class AtomicBatches(Admission):
         cdef PublishHeaders headers
         cdef Entry entry
         cdef uint64_t number
+        cdef tuple counted
         ingest.log.begin_together(so_far.count, so_far.bytes)
         try:
             for number in range(1, batch.count + 1):
@@ -420,6 +450,12 @@ cdef class AtomicBatches(Admission):
                 entry.message_id_len = 0
                 if header_given(&headers, MESSAGE_ID):
                     self.note_id(&entry, &headers)
+                if so_far.counted is not None:
+                    counted = so_far.counted[number - 1]
+                    entry.headers = PyBytes_AS_STRING(counted[0])
+                    entry.headers_len = PyBytes_GET_SIZE(counted[0])
+                    entry.data = PyBytes_AS_STRING(counted[1])
+                    entry.data_len = PyBytes_GET_SIZE(counted[1])
                 entry.expires_ns = ingest.preconditions.expiry_of(&headers, now_ns)
                 entry.rollup = rollup_of(&headers)
                 entry.is_skipped = (

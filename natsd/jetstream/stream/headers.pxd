@@ -50,7 +50,7 @@ cdef inline Rollup rollup_of(PublishHeaders* headers) noexcept nogil:
 # A decimal number; what is none is 2^64 - 1, as for nats-server.
 cdef uint64_t header_number(HeaderValue* value) noexcept nogil
 
-# The first header of that name, spelled out; its value may be empty.
+# Of any name, spelled out; the first one. False: it is not there, and its value is empty.
 cdef bint find_header(
     const char* block, Py_ssize_t length, const char* name, Py_ssize_t name_len, HeaderValue* out
 ) noexcept nogil

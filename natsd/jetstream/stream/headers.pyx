@@ -95,18 +95,17 @@ cdef bint find_header(
     cdef const char* end = block + length
     cdef const char* line = end_of_line(block, end) + 2
     cdef const char* line_end
+    out.length = 0
     while line < end:
         line_end = end_of_line(line, end)
-        if (
-            line_end < end and line_end - line > name_len and line[name_len] == c':'
-            and memcmp(line, name, name_len) == 0
-        ):
-            line += name_len + 1
-            while line < line_end and line[0] == c' ':
-                line += 1
-            out.at = line
-            out.length = line_end - line
-            return True
+        if line_end - line > name_len and memcmp(line, name, name_len) == 0:
+            if line[name_len] == c':' and line_end < end:
+                line += name_len + 1
+                while line < line_end and line[0] == c' ':
+                    line += 1
+                out.at = line
+                out.length = line_end - line
+                return True
         line = line_end + 2
     return False
 

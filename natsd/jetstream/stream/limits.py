@@ -52,6 +52,7 @@ def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSe
         max_msg_size=config.max_msg_size,
         allows_rollup=config.allow_rollup_hdrs and not config.deny_purge,
         allows_lifetimes=config.allow_msg_ttl,
+        counts=config.allow_msg_counter,
         duplicate_window_ns=config.duplicate_window,
         subject_transform=_mapping(config.subject_transform),
         republish=None

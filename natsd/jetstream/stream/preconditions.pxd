@@ -17,6 +17,7 @@ cdef class Preconditions:
     cdef bytes name
     cdef bint allows_rollup
     cdef bint allows_lifetimes
+    cdef bint counts            # increments are looked at by Counters
     cdef dict refusals          # ErrorId -> the answer, where it is always the same
     cdef object fetching        # the task that brings in the block that a check needs, or None
 

@@ -12,7 +12,8 @@ the first one.
 
 Promise
 - What is not durable yet counts: decisions are made against the appended state.
-- A stream that has no counters, schedules or TTLs of messages refuses what asks for them.
+- A stream that has no counters, schedules or TTLs of messages refuses what asks for them. (One that
+  has counters looks at increments before all this: counters.pyx.)
 - Where the last message of a subject is only known to lie in a block that is not in memory, the
   publish is refused as `temporarily unavailable` (10163) and the block is fetched: sent again, it
   is decided. That can only happen when the subject's last message was removed by hand.
@@ -69,12 +70,14 @@ cdef bint is_integer(bytes text):
 
 cdef class Preconditions:
     def __init__(
-        self, StreamCore stream not None, bint allows_rollup, bint allows_lifetimes=False
+        self, StreamCore stream not None, bint allows_rollup, bint allows_lifetimes=False,
+        bint counts=False,
     ):
         self.stream = stream
         self.name = stream.name.encode("utf-8", "surrogateescape")
         self.allows_rollup = allows_rollup
         self.allows_lifetimes = allows_lifetimes
+        self.counts = counts
         self.refusals = {}
 
     cdef bytes refuse(self, error_id):
@@ -89,7 +92,7 @@ cdef class Preconditions:
     ):
         cdef HeaderValue* value
         cdef bytes answer = None
-        if header_given(headers, INCREMENT):
+        if header_given(headers, INCREMENT) and not self.counts:
             return self.check_increment(headers)
         answer = self.check_stream(headers)
         if answer is not None:
@@ -248,7 +251,7 @@ cdef class Preconditions:
     async def _fetch(self, block) -> None:
         try:
             await self.stream.store.fetch(block)
-        except StoreError:
+        except (StoreError, OSError):
             pass        # the next try says what is wrong
         finally:
             self.fetching = None

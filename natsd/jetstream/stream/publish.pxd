@@ -7,6 +7,7 @@ from natsd.jetstream.stream.ack_queue cimport AckQueue, Answer, AnswerKind
 from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.backlog cimport Backlog
 from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.counters cimport Counters
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport PublishHeaders
 from natsd.jetstream.stream.message_ids cimport MessageIds
@@ -32,6 +33,7 @@ cdef class Ingest(Actor):
     cdef int64_t max_msg_size           # -1: no limit
     cdef int64_t staged_bytes_max       # of batches that are not committed
     cdef Preconditions preconditions
+    cdef readonly Counters counters     # None: the stream has none
     cdef SubjectTransform transform     # None: subjects stay as they are
     cdef Republisher republisher        # None: nothing is republished
     cdef bytes prefix                   # of every ack
@@ -70,6 +72,7 @@ cdef class Ingest(Actor):
         const char* reply, Py_ssize_t reply_len,
     ) except -1
     cdef bytes check(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
+    cdef bytes check_counted(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_batched(self, Entry* entry)
     cdef bint is_too_large(self, Entry* entry) noexcept

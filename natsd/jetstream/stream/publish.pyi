@@ -3,6 +3,7 @@ from collections.abc import Callable
 from natsd.jetstream.scheduler import Actor
 from natsd.jetstream.stream.admission import Admission
 from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.counters import Counters
 from natsd.jetstream.stream.message_ids import MessageIds
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.usage import Usage
@@ -13,6 +14,7 @@ class Ingest(Actor):
     atomic_batches: Admission | None
     fast_batches: Admission | None
     message_ids: MessageIds
+    counters: Counters | None
     expiring: Callable[[int], None] | None
 
     def __init__(self, stream: StreamCore, settings: IngestSettings, usage: Usage) -> None: ...

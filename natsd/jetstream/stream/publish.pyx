@@ -33,11 +33,12 @@ from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
-    DUPLICATE, STORED, STORED_TEXT, STORED_WITH, TEXT, AckQueue, Answer, AnswerKind,
+    COUNTED, DUPLICATE, STORED, STORED_TEXT, STORED_WITH, TEXT, AckQueue, Answer, AnswerKind,
 )
 from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
 from natsd.jetstream.stream.core cimport INTEREST, StreamCore
+from natsd.jetstream.stream.counters cimport Counters
 from natsd.jetstream.stream.entry cimport NO_ROLLUP, Entry
 from natsd.jetstream.stream.fast_reply cimport is_fast_reply
 from natsd.jetstream.stream.headers cimport (
@@ -114,8 +115,10 @@ cdef class Ingest(Actor):
         self.republisher = republisher
         stream.republisher = republisher
         self.preconditions = Preconditions(
-            stream, settings.allows_rollup, settings.allows_lifetimes
+            stream, settings.allows_rollup, settings.allows_lifetimes, settings.counts
         )
+        if settings.counts and self.counters is None:
+            self.counters = Counters(stream, self.publish_internal)
         self.is_memory = settings.is_memory
         self.no_ack = settings.no_ack
         self.is_sealed = settings.sealed
@@ -131,6 +134,8 @@ cdef class Ingest(Actor):
         """Take nothing from now on: the stream ends."""
         self.is_paused = True
         self.stream.allow_removals(False)
+        if self.counters is not None:
+            self.counters.close()
 
     def resume(self) -> None:
         """All of the stream is there, its readers as well."""
@@ -194,6 +199,13 @@ cdef class Ingest(Actor):
             self.stream.scheduler.reactor.congested = self.backlog
             if pressure == FULL:
                 return self.answer_busy(reply, reply_len)
+        if self.counters is not None:
+            if self.counters.must_wait(self.transform, subject, subject_len):
+                if self.counters.hold(
+                    subject, subject_len, headers, headers_len, data, data_len, reply, reply_len
+                ):
+                    return 0
+                return self.answer_busy(reply, reply_len)
         entry.subject = subject
         entry.subject_len = subject_len
         if headers_len < EMPTY_HEADERS:     # no header block: who reads a stream need not care
@@ -252,6 +264,11 @@ cdef class Ingest(Actor):
         if refused is None:
             try:
                 self.propose(entry)
+                if self.counters is not None:
+                    return self.answer(
+                        COUNTED, entry.sequence, entry.sequence, reply, reply_len,
+                        self.counters.total.at[:self.counters.total.length],
+                    )
                 return self.answer(
                     STORED, entry.sequence, entry.sequence, reply, reply_len, None
                 )
@@ -302,6 +319,8 @@ cdef class Ingest(Actor):
             return self.preconditions.refuse(ErrorId.JSStreamSealedErr)
         entry.time_ns = self.stream.scheduler.now()
         entry.sequence = self.log.edges.last + 1
+        if self.counters is not None:
+            return self.check_counted(entry, headers, original)
         if headers.found:
             refused = self.check_headers(entry, headers, original)
             if refused is not None or original[0]:
@@ -310,6 +329,20 @@ cdef class Ingest(Actor):
         if refused is not None:
             return refused
         return self.check_resources(entry, headers)
+
+    cdef bytes check_counted(
+        self, Entry* entry, PublishHeaders* headers, uint64_t* original
+    ):
+        """The same of an increment."""
+        cdef bytes refused = self.counters.check(entry, headers)
+        if refused is None and headers.found:
+            refused = self.check_headers(entry, headers, original)
+        if refused is not None or original[0]:
+            return refused
+        refused = self.counters.count(entry, headers)
+        if refused is None:
+            refused = self.check_size(entry)
+        return self.check_resources(entry, headers) if refused is None else refused
 
     cdef bytes check_headers(
         self, Entry* entry, PublishHeaders* headers, uint64_t* original
@@ -533,11 +566,18 @@ cdef class Ingest(Actor):
 
     cdef int send(self, Answer* answer) except -1:
         cdef MatchResult to = self.stream.outlet.resolve(answer.reply, answer.reply_len)
+        cdef HeaderValue text
         cdef char* end
         if answer.kind == TEXT or answer.kind == STORED_TEXT:
             self.stream.outlet.send(
                 to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, answer.text,
                 answer.text_len,
+            )
+            return 0
+        if answer.kind == COUNTED:
+            text = self.counters.ack(self.prefix, answer)
+            self.stream.outlet.send(
+                to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, text.at, text.length
             )
             return 0
         end = put_decimal(self.text + PyBytes_GET_SIZE(self.prefix), answer.value)

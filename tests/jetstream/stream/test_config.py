@@ -275,7 +275,6 @@ def test_the_accounts_limits_on_bytes() -> None:
 SETTINGS_FOR_LATER = {
     "mirror": {"name": "X"},
     "sources": [{"name": "X"}],
-    "allow_msg_counter": True,
     "allow_atomic": True,
     "allow_batched": True,
     "allow_msg_schedules": True,
@@ -308,6 +307,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"deny_delete": True}, {"deny_delete": False}, f"{CHANGE} cancel deny message deletes"),
     ({"deny_purge": True}, {"deny_purge": False}, f"{CHANGE} cancel deny purge"),
     ({"allow_msg_ttl": True}, {"allow_msg_ttl": False}, "message TTL status can not be disabled"),
+    ({}, {"allow_msg_counter": True}, f"{CHANGE} change message counter setting"),
     ({}, {"persist_mode": "async"}, f"{CHANGE} change persist mode"),
 ]
 

@@ -1,0 +1,405 @@
+"""Counters: each subject of a stream is a number, and what is published to it is added.
+
+    Nats-Incr: +5                 ─▶  {"val":"12"}     stored, and in the PubAck: "val":"12"
+    Nats-Incr, Nats-Stream-Source ─▶  the total there, less what it was before, is added here
+
+Promise
+- The total is what the last message of the subject says, and that is read from the log each time:
+  it is right after any crash, rollback, removal or rollover, and costs no memory.
+- Where that message is not in memory, the publish waits for its block, and all that come behind it
+  wait too, in their order, up to WAITING_BYTES_MAX; past that they are told 429. No sum is guessed.
+- A message that is no total answers `broken` (10172) to what would be added to it.
+- What others told of their totals (counter_sources.py) is carried from message to message.
+
+A message from another stream tells the total of a subject there: its payload is that total, its
+headers have `Nats-Incr` and `Nats-Stream-Source`. Who sources it has `count_sourced` make of it
+what is stored here before the sizes are checked: the new sum, `Nats-Incr` the change that it is,
+and `Nats-Counter-Sources` with what is known of all sources now. It may be refused as not ready
+(10163): then `wanted` is a block to be fetched before the message is brought again, which does no
+harm.
+
+Source: nats-server 2.14 reference 6.7; ADR-49; the order of the rules: nats-server, tried.
+"""
+
+import asyncio
+import collections
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy
+
+from natsd.core.decimal cimport put_decimal
+from natsd.jetstream.stream.ack_queue cimport Answer
+from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.decimal_sum cimport Number, negated, put_sum, read_number
+from natsd.jetstream.stream.headers cimport (
+    EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, EXPECTED_STREAM, INCREMENT, ROLLUP, HeaderName,
+    find_header, header_given,
+)
+from natsd.jetstream.stream.preconditions cimport Preconditions
+from natsd.jetstream.stream.transform cimport SubjectTransform
+from natsd.store.block cimport COLD, FOUND, Found
+from natsd.store.log cimport DONE, NEEDS_BLOCK, Outcome
+
+from natsd.jetstream.errors import ErrorId
+from natsd.jetstream.stream.counter_sources import (
+    SOURCES, BrokenSources, note_source, value_in, with_count,
+)
+from natsd.store.errors import StoreError
+
+cdef enum:
+    BEFORE = 8                  # bytes of `{"val":"`
+    AROUND = 10                 # with `"}`
+    WAITING_BYTES_MAX = 4 << 20
+    WAITING_MSGS_MAX = 16_384
+    AGAIN_PER_SLICE = 256
+    DECIMAL_ROOM = 24
+
+cdef const char* OPENING = b"{\"val\":\""
+cdef const char* CLOSING = b"\"}"
+cdef bytes SOURCES_NAME = SOURCES.encode()
+
+cdef HeaderName[6] NEVER_WITH = [
+    ROLLUP, EXPECTED_STREAM, EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
+]
+
+
+cdef int make_room(Room* room, Py_ssize_t length) except -1:
+    cdef char* at
+    if length <= room.length:
+        return 0
+    at = <char*> realloc(room.at, length)
+    if at == NULL:
+        raise MemoryError()
+    room.at = at
+    room.length = length
+    return 0
+
+
+cdef inline HeaderValue value_of(bytes text):
+    return HeaderValue(at=PyBytes_AS_STRING(text), length=PyBytes_GET_SIZE(text))
+
+
+cdef class Counters:
+    def __init__(self, StreamCore stream not None, publish not None):
+        """`publish(subject, headers, data, reply)`: what waited is published again by it."""
+        self.stream = stream
+        self.log = stream.log
+        self.preconditions = Preconditions(stream, False)
+        self.publish = publish
+        self.waiting = collections.deque()
+
+    def __dealloc__(self):
+        free(self.body.at)
+        free(self.headers.at)
+        free(self.told.at)
+
+    def close(self) -> None:
+        """The stream goes away: what waits is not taken."""
+        self.publish = None
+        self.waiting.clear()
+        if self.going_on is not None:
+            self.going_on.cancel()
+
+    # Rules
+
+    cdef bytes check(self, Entry* entry, PublishHeaders* headers):
+        cdef HeaderValue* given = &headers.values[<int> INCREMENT]
+        cdef HeaderValue sources
+        cdef Number increment
+        cdef HeaderName name
+        if not header_given(headers, INCREMENT):
+            return None
+        if not read_number(given.at, given.length, &increment):
+            return self.preconditions.refuse(ErrorId.JSMessageIncrInvalidErr)
+        if entry.data_len:
+            return self.preconditions.refuse(ErrorId.JSMessageIncrPayloadErr)
+        for name in NEVER_WITH:
+            if header_given(headers, name):
+                return self.preconditions.refuse(ErrorId.JSMessageIncrInvalidErr)
+        # Only what is sourced tells of sources; nats-server takes it from anybody.
+        if find_header(
+            entry.headers, entry.headers_len, SOURCES_NAME, len(SOURCES_NAME), &sources
+        ):
+            return self.preconditions.refuse(ErrorId.JSMessageIncrInvalidErr)
+        return None
+
+    cdef bytes count(self, Entry* entry, PublishHeaders* headers):
+        cdef HeaderValue* given = &headers.values[<int> INCREMENT]
+        cdef HeaderValue sources
+        cdef Number initial, change
+        cdef bytes refused
+        if not header_given(headers, INCREMENT):
+            return self.preconditions.refuse(ErrorId.JSMessageIncrMissingErr)
+        refused = self.find_initial(entry, &initial, &sources)
+        if refused is not None:
+            return refused
+        read_number(given.at, given.length, &change)
+        self.add(entry, &initial, &change)
+        if sources.length:
+            self.carry_sources(entry, &sources)
+        if self.staged is not None:
+            self.stage(entry, &sources)
+        return None
+
+    # The last total
+
+    cdef bytes find_initial(self, Entry* entry, Number* initial, HeaderValue* sources):
+        """What is added to, or the answer."""
+        cdef HeaderValue last
+        cdef LastCount found = self.last_total(entry, &last, sources)
+        if found == COLD_COUNT:     # sourced, or of a batch: anything else has waited
+            self.preconditions.fetch(self.wanted)
+            return self.preconditions.refuse(ErrorId.JSStreamExpectedLastSeqPerSubjectNotReady)
+        if found == BROKEN or not read_number(last.at, last.length, initial):
+            return self.preconditions.refuse(ErrorId.JSMessageCounterBrokenErr)
+        return None
+
+    cdef LastCount last_total(
+        self, Entry* entry, HeaderValue* total, HeaderValue* sources
+    ) except? BROKEN:
+        """What the subject counts up to, 0 without a message; and whom from, as it was stored."""
+        cdef RecordView view
+        cdef LastCount found
+        sources.length = 0
+        total.at = b"0"
+        total.length = 1
+        if self.staged is not None:
+            staged = self.staged.get(entry.subject[:entry.subject_len])
+            if staged is not None:
+                total[0] = value_of(staged[0])
+                sources[0] = value_of(staged[1])
+                return KNOWN
+        found = self.find_last(entry.subject, entry.subject_len, &view)
+        if found != KNOWN:
+            return found
+        if not self.read_total(view.data, view.data_len, total):
+            return BROKEN
+        find_header(view.headers, view.headers_len, SOURCES_NAME, len(SOURCES_NAME), sources)
+        return KNOWN
+
+    cdef LastCount find_last(
+        self, const char* subject, Py_ssize_t subject_len, RecordView* out
+    ) except? BROKEN:
+        cdef int64_t slot = self.log.subjects.find(subject, subject_len)
+        cdef uint64_t sequence = 0
+        cdef Outcome outcome
+        cdef Found seen
+        if slot < 0 or self.log.subjects.record(slot).count == 0:
+            return NONE
+        outcome = self.log.exact_last(slot, &sequence)
+        if outcome != DONE:
+            self.wanted = self.log.wanted
+            return COLD_COUNT if outcome == NEEDS_BLOCK else NONE
+        self.wanted = self.log.blocks.holding(sequence)
+        seen = self.wanted.view(sequence, out)
+        return KNOWN if seen == FOUND else COLD_COUNT if seen == COLD else BROKEN
+
+    cdef bint read_total(self, const char* data, Py_ssize_t length, HeaderValue* out) except -1:
+        """False: it is none. Good as long as the data is, or until the next one is read."""
+        if (
+            length > AROUND and memcmp(data, OPENING, BEFORE) == 0
+            and memcmp(data + length - 2, CLOSING, 2) == 0
+        ):
+            out.at = data + BEFORE
+            out.length = length - AROUND
+            return True
+        try:
+            self.rewritten = value_in(data[:length])
+        except BrokenSources:
+            return False
+        out[0] = value_of(self.rewritten)
+        return True
+
+    # The next one
+
+    cdef int add(self, Entry* entry, const Number* initial, const Number* change) except -1:
+        make_room(&self.body, max(initial.length, change.length) + 2 + AROUND)
+        memcpy(self.body.at, OPENING, BEFORE)
+        self.total.at = self.body.at + BEFORE
+        self.total.length = put_sum(initial, change, self.body.at + BEFORE)
+        memcpy(self.body.at + BEFORE + self.total.length, CLOSING, 2)
+        entry.data = self.body.at
+        entry.data_len = self.total.length + AROUND
+        return 0
+
+    cdef int carry_sources(self, Entry* entry, HeaderValue* sources) except -1:
+        """Behind the publisher's headers."""
+        cdef Py_ssize_t name_len = len(SOURCES_NAME)
+        cdef Py_ssize_t kept = entry.headers_len - 2
+        cdef char* to
+        make_room(&self.headers, kept + name_len + 2 + sources.length + 4)
+        to = self.headers.at
+        memcpy(to, entry.headers, kept)
+        to += kept
+        memcpy(to, PyBytes_AS_STRING(SOURCES_NAME), name_len)
+        memcpy(to + name_len, b": ", 2)
+        to += name_len + 2
+        memcpy(to, sources.at, sources.length)
+        memcpy(to + sources.length, b"\r\n\r\n", 4)
+        to += sources.length + 4
+        entry.headers_len = to - self.headers.at
+        entry.headers = self.headers.at
+        return 0
+
+    cdef bytes count_sourced(self, Entry* entry):
+        cdef HeaderValue given, sources
+        cdef Number initial, there
+        cdef bytes refused, text, known, before
+        cdef bytes block = entry.headers[:entry.headers_len]
+        if not find_header(entry.headers, entry.headers_len, b"Nats-Incr", 9, &given):
+            return self.preconditions.refuse(ErrorId.JSMessageIncrMissingErr)
+        refused = self.find_initial(entry, &initial, &sources)
+        if refused is not None:
+            return refused
+        subject = entry.subject[:entry.subject_len].decode("utf-8", "surrogateescape")
+        try:
+            text = value_in(entry.data[:entry.data_len])
+            if not read_number(PyBytes_AS_STRING(text), len(text), &there):
+                raise BrokenSources
+            text = b"-" * there.is_negative + there.digits[:there.length]
+            known, before = note_source(sources.at[:sources.length], block, subject, text)
+        except BrokenSources:
+            return self.preconditions.refuse(ErrorId.JSMessageCounterBrokenErr)
+        text = self.merge(entry, &initial, text, before)
+        self.rewritten = with_count(block, text, known)
+        entry.headers = PyBytes_AS_STRING(self.rewritten)
+        entry.headers_len = PyBytes_GET_SIZE(self.rewritten)
+        return None
+
+    cdef bytes merge(self, Entry* entry, const Number* initial, bytes there, bytes before):
+        """Add what an origin has more than it had; that number."""
+        cdef Number total, last, change
+        cdef bytes text
+        read_number(PyBytes_AS_STRING(there), len(there), &total)
+        if not read_number(PyBytes_AS_STRING(before), len(before), &last):
+            read_number(b"0", 1, &last)
+        last = negated(&last)
+        make_room(&self.body, max(total.length, last.length) + 2)
+        text = self.body.at[:put_sum(&total, &last, self.body.at)]
+        read_number(PyBytes_AS_STRING(text), len(text), &change)
+        self.add(entry, initial, &change)
+        return text
+
+    cdef HeaderValue ack(self, bytes prefix, Answer* answer) except *:
+        cdef char* end
+        make_room(&self.told, PyBytes_GET_SIZE(prefix) + DECIMAL_ROOM + AROUND + answer.text_len)
+        memcpy(self.told.at, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
+        end = put_decimal(self.told.at + PyBytes_GET_SIZE(prefix), answer.value)
+        memcpy(end, b",\"val\":\"", BEFORE)
+        memcpy(end + BEFORE, answer.text, answer.text_len)
+        memcpy(end + BEFORE + answer.text_len, CLOSING, 2)
+        return HeaderValue(
+            at=self.told.at, length=end + BEFORE + answer.text_len + 2 - self.told.at
+        )
+
+    # Batches
+
+    cdef int begin_batch(self) except -1:
+        self.staged = {}
+        self.kept = []
+        return 0
+
+    cdef int end_batch(self) except -1:
+        self.staged = None
+        self.kept = None
+        return 0
+
+    cdef int stage(self, Entry* entry, HeaderValue* sources) except -1:
+        """Let the entry be the last of its subject for the rest of the batch."""
+        cdef bytes data = entry.data[:entry.data_len]
+        cdef bytes headers = entry.headers[:entry.headers_len]
+        self.kept.append((data, headers))
+        self.staged[entry.subject[:entry.subject_len]] = (
+            self.total.at[:self.total.length], sources.at[:sources.length]
+        )
+        entry.data = PyBytes_AS_STRING(data)
+        entry.headers = PyBytes_AS_STRING(headers)
+        return 0
+
+    # What has to wait for a block
+
+    cdef bint must_wait(
+        self, SubjectTransform transform, const char* subject, Py_ssize_t subject_len
+    ) except -1:
+        cdef RecordView view
+        if self.is_going_on:
+            if self.is_unreadable:      # `count` says so
+                return False
+        elif self.waiting:
+            return True
+        if transform is not None:
+            transform.apply(subject, subject_len, &subject, &subject_len)
+        return self.find_last(subject, subject_len, &view) == COLD_COUNT
+
+    cdef bint hold(
+        self, const char* subject, Py_ssize_t subject_len, const char* headers,
+        Py_ssize_t headers_len, const char* data, Py_ssize_t data_len, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        cdef Py_ssize_t size = subject_len + headers_len + data_len + reply_len
+        if self.is_going_on:            # it is the first of them
+            self.is_lacking = True
+            return True
+        if self.waiting_bytes + size > WAITING_BYTES_MAX or len(self.waiting) >= WAITING_MSGS_MAX:
+            return False
+        self.waiting_bytes += size
+        self.waiting.append((
+            subject[:subject_len], headers[:headers_len] if headers_len else b"",
+            data[:data_len] if data_len else b"", reply[:reply_len] if reply_len else None,
+        ))
+        if self.going_on is None:
+            self.going_on = self.stream.scheduler.reactor.loop.create_task(self._go_on())
+        return True
+
+    async def _go_on(self) -> None:
+        left = AGAIN_PER_SLICE
+        try:
+            while self.waiting and self.publish is not None:
+                self.publish_first()
+                left -= 1
+                if self.is_lacking:
+                    await self._fetch(self.wanted)
+                elif left <= 0:
+                    left = AGAIN_PER_SLICE
+                    await asyncio.sleep(0)
+        finally:
+            self.going_on = None
+
+    async def _fetch(self, block) -> None:
+        try:
+            await self.stream.store.fetch(block)
+        except (StoreError, OSError):
+            self.is_unreadable = True
+
+    cdef int publish_first(self) except -1:
+        """Once more; it is taken, or refused, unless it `is_lacking` a block still."""
+        subject, headers, data, reply = self.waiting[0]
+        self.is_going_on = True
+        self.is_lacking = False
+        try:
+            self.publish(subject, headers, data, reply)
+        finally:
+            self.is_going_on = False
+        if not self.is_lacking:
+            self.is_unreadable = False
+            self.waiting_bytes -= len(subject) + len(headers) + len(data) + len(reply or b"")
+            self.waiting.popleft()
+        return 0
+
+    # For tests.
+
+    def sourced(self, bytes subject not None, bytes headers not None, bytes data not None) -> tuple:
+        """What `count_sourced` makes of a message: headers and payload, or the answer."""
+        cdef Entry entry
+        cdef bytes refused
+        entry.subject, entry.subject_len = PyBytes_AS_STRING(subject), len(subject)
+        entry.headers, entry.headers_len = PyBytes_AS_STRING(headers), len(headers)
+        entry.data, entry.data_len = PyBytes_AS_STRING(data), len(data)
+        refused = self.count_sourced(&entry)
+        if refused is not None:
+            return (refused,)
+        return entry.headers[:entry.headers_len], entry.data[:entry.data_len]
