@@ -1,4 +1,4 @@
-"""What a fast batch says in a reply subject, against the same said with a split (reference §6.7)."""
+"""What a fast batch says in a reply subject, against the same with a split (reference §6.7)."""
 
 from __future__ import annotations
 
