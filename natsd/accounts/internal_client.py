@@ -16,9 +16,12 @@ from natsd.core.reactor import Reactor
 from natsd.core.subject import InvalidSubject
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
+from natsd.core.wire import Wire
 
 Handler = Callable[[str, str | None, bytes, bytes], object]
 """Called with subject, reply, header block (empty: none) and payload."""
+Service = Callable[[str, str | None, bytes, bytes, Wire | None], object]
+"""Called with the same, and with the connection that published; None: the server itself."""
 
 INBOX_PREFIX: Final = "_INBOX.$internal."
 _SEPARATORS: Final = frozenset(" \t\r\n")
@@ -55,9 +58,16 @@ class InternalClient:
         self, subject: str, handler: Handler, *, queue: str | None = None
     ) -> Subscription:
         """Have `handler` called with each message; raises InvalidSubject."""
-        subscription = Subscription(
-            subject, queue, sid=b"0", sink=CallbackSink(self._reactor, handler)
+        return self._subscribed(subject, queue, CallbackSink(self._reactor, handler))
+
+    def serve(self, subject: str, service: Service) -> Subscription:
+        """Have `service` called with each message, and with who sent it; raises InvalidSubject."""
+        return self._subscribed(
+            subject, None, CallbackSink(self._reactor, service, tells_origin=True)
         )
+
+    def _subscribed(self, subject: str, queue: str | None, sink: CallbackSink) -> Subscription:
+        subscription = Subscription(subject, queue, sid=b"0", sink=sink)
         self._sublist.insert(subscription)
         self._subscriptions.add(subscription)
         return subscription

@@ -35,6 +35,14 @@ def pub(subject: bytes, body: bytes, reply: bytes = b"") -> bytes:
     return b"%s %d\r\n%s\r\n" % (head, len(body), body)
 
 
+def hpub(subject: bytes, headers: bytes, body: bytes, reply: bytes = b"") -> bytes:
+    """One HPUB frame; `headers` are whole lines without the first and the empty one."""
+    block = b"NATS/1.0\r\n" + headers + b"\r\n"
+    head = b"HPUB " + subject + (b" " + reply if reply else b"")
+    total = len(block) + len(body)
+    return b"%s %d %d\r\n%s%s\r\n" % (head, len(block), total, block, body)
+
+
 def sub(subject: bytes, sid: bytes = SID, queue: bytes = b"") -> bytes:
     """One SUB line."""
     head = b"SUB " + subject + (b" " + queue if queue else b"")

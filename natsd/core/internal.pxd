@@ -7,3 +7,4 @@ from natsd.core.subscription cimport Message, Sink, Subscription
 cdef class CallbackSink(Sink):
     cdef Reactor reactor
     cdef object callback
+    cdef bint tells_origin

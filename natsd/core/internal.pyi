@@ -5,5 +5,5 @@ from natsd.core.subscription import Sink
 
 class CallbackSink(Sink):
     def __init__(
-        self, reactor: Reactor, callback: Callable[[str, str | None, bytes, bytes], object]
+        self, reactor: Reactor, callback: Callable[..., object], *, tells_origin: bool = False
     ) -> None: ...

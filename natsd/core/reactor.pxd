@@ -52,6 +52,7 @@ cdef class Reactor:
     cdef bint has_borrowed     # outbound buffers point into the read buffer
     cdef bint in_batch
     cdef bint is_sending       # what is being delivered comes from the server itself
+    cdef Endpoint reading      # whose bytes are being parsed; None: nobody's
     cdef Endpoint congested    # where the message just delivered went, if that one falls behind
     cdef uint64_t random_state
 

@@ -341,6 +341,7 @@ cdef class Reactor:
 
     cdef int failed(self, Endpoint endpoint) except -1:
         self.log_failure("a connection is closed because its handler failed")
+        self.reading = None
         endpoint.fail()
         if self.has_borrowed:  # its read ended early: what it sent others is still in the buffer
             self.end_read()
@@ -353,6 +354,7 @@ cdef class Reactor:
 
     cdef int end_read(self) except -1:
         """The bytes of one read are parsed: the read buffer is free again."""
+        self.reading = None
         if self.batch_bytes > FLUSH_BYTES or self.has_borrowed:
             self.flush_dirty()
             self.pool.forget_promoted()

@@ -108,6 +108,7 @@ cdef class Wire(Endpoint):
         self.last_activity_ns = self.reactor.now_ns
         self.reactor.turn_bytes += n
         self.stall_ns = 0
+        self.reactor.reading = self
         if self.large == NULL:
             return self.process(self.reactor.read_buffer, self.tail_bytes + n)
         self.large_received(n)
@@ -155,6 +156,7 @@ cdef class Wire(Endpoint):
         self.suspended = False
         if size:
             memcpy(self.reactor.read_buffer, self.tail, size)
+            self.reactor.reading = self
             self.process(self.reactor.read_buffer, size)
         if not self.is_stalled and self.reason is None:
             self.continue_reading()

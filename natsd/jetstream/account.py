@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
 from natsd.core.outlet import Outlet
+from natsd.jetstream.advisories import stream_created, stream_deleted, stream_updated
 from natsd.jetstream.asset_file import mark_deleted
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.claims import SubjectClaims
@@ -136,6 +137,7 @@ class JetStreamAccount:
                 created_ns = self.jetstream.scheduler.now_ns()
                 change = CreateStream(self.name, config, created_ns)
                 await self._propose(change, ErrorId.JSStreamCreateErrF)
+            stream_created(self, config.name)
             return self.streams[config.name], True
 
     async def update_stream(self, config: StreamConfig, *, pedantic: bool = False) -> Stream:
@@ -146,6 +148,7 @@ class JetStreamAccount:
             with self._claimed(config, stream.config):
                 change = UpdateStream(self.name, config)
                 await self._propose(change, ErrorId.JSStreamUpdateErrF)
+            stream_updated(self, config.name)
             return stream
 
     async def delete_stream(self, name: str) -> None:
@@ -154,6 +157,7 @@ class JetStreamAccount:
             if name not in self.offline:
                 self.stream(name)
             await self._propose(DeleteStream(self.name, name), ErrorId.JSStreamDeleteErrF)
+            stream_deleted(self, name)
 
     # Changes: what was decided is carried out
 

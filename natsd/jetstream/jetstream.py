@@ -18,14 +18,17 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.core.reactor import Reactor
+from natsd.core.wire import Wire
 from natsd.jetstream.account import ApiCounters, JetStreamAccount
+from natsd.jetstream.advisories import Events
+from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.models.account import AccountLimits
@@ -57,20 +60,29 @@ class JetStream:
         loop: asyncio.AbstractEventLoop,
         *,
         server_name: str = "",
+        server_id: str = "",
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
     ) -> None:
         self.options = options
         self.server_name = server_name
+        self.server_id = server_id
+        self._wall_minus_monotonic_ns = clock() - time.monotonic_ns()
         self.reactor = reactor
         self.loop = loop
         self.random_bytes = RandomPool(random_bytes)
         self.directory: Path = options.directory.absolute()
         self.keys = operator_keys(options)
         self.scheduler = Scheduler(reactor, None if clock is time.time_ns else clock)
+        self.events = Events(
+            domain=options.domain,
+            clock=self.scheduler.now_ns,
+            random_bytes=self.random_bytes,
+        )
         self.usage = Usage(memory_limit=options.max_memory_store, file_limit=options.max_file_store)
         self.accounts: dict[str, JetStreamAccount] = {}
+        self.system_account: Account | None = None
         self.api_counters = ApiCounters()
         self._counting = Alarm(self.scheduler, self._count_again)
         self.meta = Meta(self._apply)
@@ -96,6 +108,7 @@ class JetStream:
         try:
             for account in accounts:
                 if account.name == SYSTEM_ACCOUNT:
+                    self.system_account = account
                     self.api.refuse(account)
                 else:
                     await self.enable(account)
@@ -119,6 +132,10 @@ class JetStream:
         finally:
             self.scheduler.close()
             await self.volume.close()
+
+    def client_info(self, origin: Wire | None, account: str) -> Mapping[str, object]:
+        """Who asks, as advisories tell it; None: the server itself."""
+        return client_info(origin, account, self.server_name, self._wall_minus_monotonic_ns)
 
     def count_usage(self) -> None:
         """Have `usage`, the server's and the accounts', say what there is now."""

@@ -15,6 +15,7 @@ from natsd.version import API_LEVEL as API_LEVEL
 API_PREFIX: Final = "$JS.API"
 ACK_PREFIX: Final = "$JS.ACK"
 FLOW_CONTROL_PREFIX: Final = "$JS.FC"
+ADVISORY_PREFIX: Final = "$JS.EVENT.ADVISORY"
 METRIC_PREFIX: Final = "$JS.EVENT.METRIC"
 SYSTEM_QUEUE: Final = "_sys_"
 

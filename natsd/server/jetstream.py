@@ -44,9 +44,10 @@ class JetStreamError(Exception):
 class JetStreamPart:
     """One server's JetStream: there between `start` and `stop`, if it is enabled at all."""
 
-    def __init__(self, options: Options, server_name: str) -> None:
+    def __init__(self, options: Options, server_name: str, server_id: str) -> None:
         self._options = options
         self._server_name = server_name
+        self._server_id = server_id
         self._temporary: Path | None = None
         self.engine: JetStream | None = None
 
@@ -63,7 +64,13 @@ class JetStreamPart:
             await asyncio.to_thread(importlib.import_module, _ENGINE)
             from natsd.jetstream.jetstream import JetStream
 
-            self.engine = JetStream(options, reactor, loop, server_name=self._server_name)
+            self.engine = JetStream(
+                options,
+                reactor,
+                loop,
+                server_name=self._server_name,
+                server_id=self._server_id,
+            )
             await self.engine.start(accounts)
         except (OSError, StoreError) as error:
             await self._give_up()

@@ -79,7 +79,7 @@ class Server:
         self._stopped: asyncio.Event | None = None
         self._started: asyncio.Event | None = None
         self._presence = Presence(self)
-        self._jetstream = JetStreamPart(self.options, self.name)
+        self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:

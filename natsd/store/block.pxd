@@ -1,6 +1,6 @@
 """See block.pyx."""
 
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from natsd.store.array cimport Array
 from natsd.store.block_extent cimport BlockExtent
@@ -59,6 +59,7 @@ cdef class MsgBlock:
     # there is one, an empty record of removals waits for it.
     cdef readonly bint void_previous
     cdef readonly bint sealed               # nothing but removals is to be written any more
+    cdef uint8_t message_flags              # of the messages that are appended: TOGETHER, or 0
     cdef list damage_found
 
     # Appending. Sequences increase; the record's size is returned. Raises SequenceMismatch for one

@@ -248,8 +248,8 @@ cdef class MsgBlock:
             self.index.base = sequence
         to = self.reserve(sequence, size)
         checksum = encode_record(
-            to, self.seed, MESSAGE, 0, sequence, time_ns, expires_ns, subject, subject_len,
-            headers, headers_len, data, data_len,
+            to, self.seed, MESSAGE, self.message_flags, sequence, time_ns, expires_ns, subject,
+            subject_len, headers, headers_len, data, data_len,
         )
         if index_add(&self.index, sequence, self.size, slot) < 0:
             raise MemoryError

@@ -13,6 +13,7 @@ Promise
 - A removal is dropped from a block only with the bytes it removes: what a rewritten block still
   says about older ones is kept, and what a block that goes said is committed again before.
 - What fails is logged, and left for later or for recovery; the store goes on, unless a sync failed.
+- While somebody reads the files as they were (frozen_store.py), nothing is overwritten in place.
 """
 
 import asyncio
@@ -66,6 +67,8 @@ class BlockCare:
         self._task: asyncio.Task[None] | None = None
         self._looks_for_sparse = False
         self._is_closing = False
+        self._holders = 0
+        self._postponed: list[tuple[SequenceSet, int]] = []
 
     def on_disk(self, durable: Durable) -> None:
         """A commit is on disk: do what it allows."""
@@ -97,6 +100,36 @@ class BlockCare:
         self._jobs.append(job)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def in_turn(self, job: Job) -> None:
+        """Do this after what is waiting already; returns when it is done, and raises as it does."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                await job()
+            except BaseException as error:
+                if not done.done():
+                    done.set_exception(error)
+            else:
+                if not done.done():
+                    done.set_result(None)
+
+        self.later(run)
+        await done
+
+    def hold_erasures(self) -> None:
+        """Overwrite nothing until `allow_erasures`: somebody reads files as they were. For who has
+        his turn."""
+        self._holders += 1
+
+    def allow_erasures(self) -> None:
+        """The last of those who held them starts what was put off."""
+        self._holders -= 1
+        if not self._holders:
+            postponed, self._postponed = self._postponed, []
+            for sequences, number in postponed:
+                self.later(partial(self.erase, sequences, number))
 
     async def finished(self) -> None:
         """Nothing is left to do, but for what can wait until the store is opened again."""
@@ -148,6 +181,10 @@ class BlockCare:
             and block.size == block.durable_size
         )
 
+    def _lives(self, block: MsgBlock) -> bool:
+        """Whether the log has it: what lies beyond a cut has its file for a while longer."""
+        return block in self._log.all_blocks
+
     async def _replace(self, stored: StoredBlock, logical: bytes, *, wipe: bool = False) -> None:
         """Have the block's file hold these bytes, compressed and encrypted as is due."""
         encrypt = self._blocks.data_key is not None
@@ -168,6 +205,9 @@ class BlockCare:
 
     async def erase(self, sequences: SequenceSet, number: int) -> None:
         """Overwrite the bytes of these messages; that they are gone is on disk with that commit."""
+        if self._holders:
+            self._postponed.append((sequences, number))
+            return
         by_block: dict[int, list[int]] = {}
         for sequence in sequences:
             block = self._log.block_with(sequence)
@@ -258,7 +298,7 @@ class BlockCare:
             removals.union_update(SequenceSet.decode(encoded))
         await self.commits.synced()
         await self.commits.until_on_disk()
-        if stored.block.message_count == 0 and self._is_full(stored):
+        if stored.block.message_count == 0 and self._is_full(stored) and self._lives(stored.block):
             self._log.drop_block(stored.block)
             self._blocks.drop(stored)
             self._cache.release(stored.block)
@@ -298,6 +338,8 @@ class BlockCare:
         size = await self._volume.read(self._write_new, stored, new, logical, compress)
         if self._blocks.find(old.block_id) is not stored or stored.block is not old:
             return  # it went meanwhile, and so will the file
+        if not self._lives(old):
+            return  # it was cut off
         for sequence in _within(self._log.dead, new):
             new.remove(sequence)
         for sequence in range(new.base_sequence, min(self._log.first_sequence, last_sequence + 1)):
@@ -319,16 +361,7 @@ class BlockCare:
 
     async def cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
         """All above `last_sequence` was removed, and that is on disk: now it never was."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def in_turn() -> None:
-            try:
-                await self._cut(beyond, cut, last_sequence)
-            finally:
-                done.set_result(None)
-
-        self.later(in_turn)
-        await done
+        await self.in_turn(partial(self._cut, beyond, cut, last_sequence))
 
     async def _cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
         """The block that is cut; then what those beyond say of others, once more; then they go,

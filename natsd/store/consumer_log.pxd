@@ -17,6 +17,9 @@
     FORGOTTEN     stream sequence: no redeliveries below it count
     MARK          entries in all     digest            low half: entries of this extent,
                                                        high half: parity slots behind them
+    HELD          first of a run     last of it        read, and to be delivered later
+    LET_GO        first of a run     last of it        what of it was held is not to be delivered
+    TERMINATED    stream sequence: it is pending, and never to be delivered again
 
 All integers are little-endian. `check` is the low half of the XXH64 of bytes 8..32, seeded with the
 log's seed, the slot's place in the file, and bytes 0..4: a slot that was written elsewhere, or in
@@ -43,6 +46,9 @@ cdef enum SlotKind:
     SKIPPED = 3
     FORGOTTEN = 4
     MARK = 5
+    HELD = 6
+    LET_GO = 7
+    TERMINATED = 8
 
 cdef enum SlotFlag:
     DROPPED = 1                 # DELIVERED: too often, it is pending no more

@@ -61,7 +61,7 @@ cdef void read_slot(const unsigned char* at, Slot* out) noexcept nogil:
 
 cdef uint8_t kind_of(const unsigned char* at, uint64_t seed, uint64_t number) noexcept nogil:
     """What stands there, if it verifies; else 0."""
-    if at[0] < DELIVERED or at[0] > MARK:
+    if at[0] < DELIVERED or at[0] > TERMINATED:
         return 0
     return at[0] if read_u32(at + 4) == <uint32_t> slot_checksum(at, seed, number) else 0
 

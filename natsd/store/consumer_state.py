@@ -2,7 +2,9 @@
 
 Invariants of a whole state (`validate`)
 - The ack floor is at or below what was delivered, in both sequences.
-- A pending message lies above the floor and at or below what was delivered, in stream sequences.
+- A pending message lies above the floor and at or below what was delivered, in stream sequences; so
+  does what is held, which is not pending.
+- What is terminated is pending.
 
 Source: nats-server's ConsumerState; nats-server 2.14 reference 11.2 (consumer state).
 """
@@ -49,12 +51,19 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """`pending` and `redelivered` (counts of deliveries after the first) by stream sequence."""
+    """`pending` and `redelivered` (counts of deliveries after the first) by stream sequence.
+
+    `held`: runs (first, last), in order, of what was read and is delivered later than what lies
+    behind it; None: all was delivered in order. `terminated`: never to be delivered again, and not
+    acknowledged yet.
+    """
 
     delivered: SequencePair = SequencePair()
     ack_floor: SequencePair = SequencePair()
     pending: Mapping[int, Pending] = field(default_factory=dict)
     redelivered: Mapping[int, int] = field(default_factory=dict)
+    held: tuple[tuple[int, int], ...] | None = None
+    terminated: frozenset[int] = frozenset()
 
     def validate(self) -> None:
         """Raise `InvalidConsumerState` if an invariant does not hold."""
@@ -67,3 +76,10 @@ class ConsumerState:
                 raise InvalidConsumerState(f"bad pending entry, sequence [{sequence}] out of range")
             if pending.sequence < 1:
                 raise InvalidConsumerState(f"bad pending entry [{sequence}], never delivered")
+        last = self.ack_floor.stream
+        for run in self.held or ():
+            if not last < run[0] <= run[1] <= self.delivered.stream:
+                raise InvalidConsumerState(f"bad held entries {run}, out of range")
+            last = run[1]
+        if not self.terminated <= self.pending.keys():
+            raise InvalidConsumerState("bad terminated entries, never delivered")

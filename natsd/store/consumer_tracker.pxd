@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.store.consumer_log cimport EntryBuffer
+from natsd.store.sequence_set cimport SequenceSet
 
 
 cdef enum AckResult:
@@ -24,6 +25,8 @@ cdef class ConsumerTracker:
     cdef readonly uint64_t floor_consumer
     cdef readonly uint64_t floor_stream
     cdef readonly dict redelivered
+    cdef readonly SequenceSet held              # read, and to be delivered later; None: never any
+    cdef readonly set terminated                # pending, never to be delivered again; None: none
     cdef readonly EntryBuffer changes
     cdef readonly uint64_t change_count         # in all, those before `changes` too
     cdef readonly bint logging
@@ -38,6 +41,9 @@ cdef class ConsumerTracker:
         self, uint64_t consumer, uint64_t stream, uint64_t count, int64_t time_ns
     )
     cpdef update_acks(self, uint64_t consumer, uint64_t stream)
+    cpdef hold(self, uint64_t first, uint64_t last)
+    cpdef let_go(self, uint64_t first, uint64_t last)
+    cpdef terminate(self, uint64_t stream)
     cdef AckResult acknowledge(self, uint64_t consumer, uint64_t stream) except *
     cdef int deliver(
         self, uint64_t consumer, uint64_t stream, uint64_t count, int64_t time_ns, bint drop
@@ -45,8 +51,15 @@ cdef class ConsumerTracker:
 
     cdef AckResult acknowledge_one(self, Py_ssize_t index) noexcept
     cdef void drop_pending(self, Py_ssize_t index) noexcept
+    cdef void raise_floor(self) noexcept nogil
+    cdef int take_held(self, uint64_t first, uint64_t last) except -1
+    cdef bytes encode_rest(self)
+    cdef int decode_rest(self, bytes data) except -1
+    cdef int insert(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1
     cdef int acknowledge_up_to(self, uint64_t consumer, uint64_t stream) except -1
     cdef Py_ssize_t find(self, uint64_t stream) noexcept nogil
+    # Where the first item at or behind that sequence stands, pending or not; `tail`: nowhere.
+    cdef Py_ssize_t lower_bound(self, uint64_t stream) noexcept nogil
     cdef int append(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1
     cdef void remove(self, Py_ssize_t index) noexcept nogil
     cdef void compact(self) noexcept nogil

@@ -12,6 +12,10 @@ Invariants
   no gaps, else by bisection. Acknowledged ones are dropped at either end at once, and from between
   when they are more than half. 24 bytes a pending message, and no Python object.
 - floor <= every pending message <= delivered, in stream sequences; `head` is the lowest.
+- What is `held` was read and is delivered later than what lies behind it: it too lies between floor
+  and delivered, and is inserted in `items` when it is delivered. While there ever was such a
+  message, the floor's consumer sequence is brought up to date when it is asked for, since the
+  lowest of the pending ones is then not `head`'s.
 - Every change that takes effect is one entry of `changes` while `logging`; replaying the entries
   on the state before gives the state after. `on_change` is called at the first of them, and at
   every change while nothing is logged.
@@ -21,15 +25,20 @@ explicit acks the floor rises when the message right above it is acked, up to be
 one, or to what was delivered when nothing is pending.
 """
 
+import struct
+from itertools import chain
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
 from natsd.store.consumer_log cimport (
-    ACKED, DELIVERED, DROPPED, FORGOTTEN, SKIPPED, SLOT_BYTES, EntryBuffer, Slot, read_slot,
+    ACKED, DELIVERED, DROPPED, FORGOTTEN, HELD, LET_GO, SKIPPED, SLOT_BYTES, TERMINATED,
+    EntryBuffer, Slot, read_slot,
 )
 from natsd.store.record cimport read_u64, write_u64
+from natsd.store.sequence_set cimport SequenceSet
 
 from natsd.store.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
 from natsd.store.errors import DamagedEncoding, MessageNotFound, NoAckPolicy, OldUpdate
@@ -43,7 +52,11 @@ cdef enum:
     ENCODED_HEADER_BYTES = 64
     ENCODED_PENDING_BYTES = 24
     ENCODED_REDELIVERED_BYTES = 16
-    ENCODING_VERSION = 1
+    ENCODED_RUN_BYTES = 16
+    ENCODED_TERMINATED_BYTES = 8
+    ENCODING_IN_ORDER = 1       # of a state in which nothing was ever held or terminated
+    ENCODING_VERSION = 2
+    ENCODED_COUNTS_BYTES = 16   # of the runs and the terminated ones, from then on
 
 assert POLICY_NONE == AckPolicy.NONE and POLICY_EXPLICIT == AckPolicy.EXPLICIT
 assert POLICY_MAX == max(AckPolicy)
@@ -108,6 +121,8 @@ cdef class ConsumerTracker:
             del self.redelivered[stream]
         if index < 0:
             return ACK_UNKNOWN
+        if self.terminated is not None:
+            self.terminated.discard(stream)
         if self.ack_policy == POLICY_EXPLICIT:
             return self.acknowledge_one(index)
         self.acknowledge_up_to(consumer, stream)
@@ -121,7 +136,9 @@ cdef class ConsumerTracker:
         # By its first delivery: an ack may name a later one.
         cdef uint64_t consumer = self.items[index].consumer, stream = self.items[index].stream
         self.remove(index)
-        if self.pending_count == 0:
+        if self.held is not None:
+            self.raise_floor()
+        elif self.pending_count == 0:
             self.floor_consumer = self.delivered_consumer
             self.floor_stream = self.delivered_stream
         elif consumer == self.floor_consumer + 1:
@@ -131,6 +148,28 @@ cdef class ConsumerTracker:
                 assert self.items[self.head].stream > stream
                 self.floor_consumer = self.items[self.head].consumer - 1
                 self.floor_stream = self.items[self.head].stream - 1
+
+    cdef void raise_floor(self) noexcept nogil:
+        """To below the lowest that is pending or held: where not all is delivered in order."""
+        cdef uint64_t lowest = 0, held = 0
+        if self.pending_count:
+            lowest = self.items[self.head].stream
+        else:
+            self.floor_consumer = self.delivered_consumer
+        if self.held.find_present(1, &held) and (lowest == 0 or held < lowest):
+            lowest = held
+        self.floor_stream = max(self.floor_stream, lowest - 1 if lowest else self.delivered_stream)
+
+    def settle_floor(self) -> None:
+        """Bring `floor_consumer` up to date, which costs a look at all that is pending."""
+        cdef uint64_t lowest = self.delivered_consumer + 1
+        cdef Py_ssize_t at
+        if self.held is None:
+            return
+        for at in range(self.head, self.tail):
+            if 0 < self.items[at].consumer < lowest:
+                lowest = self.items[at].consumer
+        self.floor_consumer = lowest - 1
 
     cdef int acknowledge_up_to(self, uint64_t consumer, uint64_t stream) except -1:
         cdef uint64_t passed
@@ -160,11 +199,15 @@ cdef class ConsumerTracker:
             index = self.find(stream)
             if index >= 0:
                 self.items[index].time_ns = time_ns
+            elif self.held is not None and self.held.discard_run(stream, stream):
+                self.insert(stream, consumer, time_ns)
         self.delivered_consumer = max(consumer, self.delivered_consumer)
         if count > 1:
             if drop:
                 index = self.find(stream)
                 if index >= 0:      # the floor must not wait for it
+                    if self.terminated is not None:
+                        self.terminated.discard(stream)
                     self.drop_pending(index)
             self.count_redelivery(stream, count - 1)
         return 0
@@ -176,13 +219,47 @@ cdef class ConsumerTracker:
 
     def update_starting(self, uint64_t stream) -> None:
         """Nothing up to that stream sequence is to be delivered: a gap was skipped."""
+        if self.held is not None and stream > 0 and self.held.count_through(stream):
+            self.let_go(1, stream)
         if stream <= self.delivered_stream:
             return
         self.log(SKIPPED, 0, 0, stream, 0, 0)
         self.delivered_stream = stream
+        if self.held is not None:
+            self.raise_floor()
+            return
         if self.ack_policy == POLICY_NONE or (self.pending_count == 0 and not self.redelivered):
             self.floor_stream = stream
             self.floor_consumer = self.delivered_consumer
+
+    cpdef hold(self, uint64_t first, uint64_t last):
+        """This run was read, and what lies behind it is delivered sooner. Explicit acks only."""
+        assert self.ack_policy == POLICY_EXPLICIT and self.delivered_stream < first <= last
+        self.log(HELD, 0, 0, first, last, 0)
+        self.take_held(first, last)
+
+    cdef int take_held(self, uint64_t first, uint64_t last) except -1:
+        if self.held is None:
+            self.held = SequenceSet()
+        self.held.add_run(first, last)
+        self.delivered_stream = max(self.delivered_stream, last)
+        self.raise_floor()
+        return 0
+
+    cpdef let_go(self, uint64_t first, uint64_t last):
+        """What is held of this run is not to be delivered any more: it is gone, or unwanted."""
+        if self.held is not None and self.held.discard_run(first, last):
+            self.log(LET_GO, 0, 0, first, last, 0)
+            self.raise_floor()
+
+    cpdef terminate(self, uint64_t stream):
+        """A pending message is never to be delivered again, and not acknowledged yet either."""
+        if self.find(stream) < 0 or self.terminated is not None and stream in self.terminated:
+            return
+        self.log(TERMINATED, 0, 0, stream, 0, 0)
+        if self.terminated is None:
+            self.terminated = set()
+        self.terminated.add(stream)
 
     def remove_redelivered_below(self, uint64_t stream) -> None:
         """Forget how often messages were delivered that the stream no longer holds."""
@@ -200,6 +277,8 @@ cdef class ConsumerTracker:
         self.change_count += 1
         self.head = self.tail = self.pending_count = 0
         self.redelivered = {}
+        self.held = None
+        self.terminated = None
         self.floor_consumer = self.delivered_consumer
         self.delivered_stream = self.floor_stream = stream
 
@@ -212,6 +291,12 @@ cdef class ConsumerTracker:
         for stream in sorted(state.pending):
             self.append(stream, state.pending[stream].sequence, state.pending[stream].time_ns)
         self.redelivered = dict(state.redelivered)
+        self.terminated = set(state.terminated) or None
+        self.held = None
+        if state.held is not None:
+            self.held = SequenceSet()
+            for first, last in state.held:
+                self.held.add_run(first, last)
         self.delivered_consumer = state.delivered.consumer
         self.delivered_stream = state.delivered.stream
         self.floor_consumer = state.ack_floor.consumer
@@ -231,6 +316,7 @@ cdef class ConsumerTracker:
         """A copy of everything; what a million pending messages take, it takes."""
         cdef Py_ssize_t at
         cdef dict pending = {}
+        self.settle_floor()
         for at in range(self.head, self.tail):
             if self.items[at].consumer:
                 pending[self.items[at].stream] = Pending(
@@ -241,6 +327,8 @@ cdef class ConsumerTracker:
             SequencePair(self.floor_consumer, self.floor_stream),
             pending,
             dict(self.redelivered),
+            None if self.held is None else tuple(self.held.runs()),
+            frozenset(self.terminated or ()),
         )
 
     def pending(self, uint64_t stream) -> Pending | None:
@@ -298,6 +386,12 @@ cdef class ConsumerTracker:
                 self.update_starting(slot.a)
             elif slot.kind == FORGOTTEN:
                 self.remove_redelivered_below(slot.a)
+            elif slot.kind == HELD:
+                self.take_held(slot.a, slot.b)
+            elif slot.kind == LET_GO:
+                self.let_go(slot.a, slot.b)
+            elif slot.kind == TERMINATED:
+                self.terminate(slot.a)
 
     def replay_late(self, entries: bytes | bytearray) -> int:
         """Do what may be done behind a gap: acks of what is known to be pending; returns how many.
@@ -318,6 +412,8 @@ cdef class ConsumerTracker:
     # The checkpoint:  0 version u64 · 8 ack policy u64 · 16 delivered · 32 ack floor (consumer u64,
     # stream u64) · 48 pending u64 · 56 redelivered u64 · 64 pending (stream u64, consumer u64,
     # time_ns i64) …, by stream sequence · redelivered (stream u64, count u64) …
+    # Version 2 adds: runs held u64 · terminated u64 · held (first u64, last u64) …, in order ·
+    # terminated (stream u64) … A state without any of these is written as version 1.
 
     def encode(self) -> bytes:
         """The whole state, little-endian."""
@@ -325,12 +421,15 @@ cdef class ConsumerTracker:
         cdef bytes encoded
         cdef unsigned char* to
         cdef Py_ssize_t at
+        cdef bint is_in_order = self.held is None and not self.terminated
+        self.settle_floor()
         size += len(self.redelivered) * ENCODED_REDELIVERED_BYTES
         encoded = PyBytes_FromStringAndSize(NULL, size)
         to = <unsigned char*> PyBytes_AS_STRING(encoded)
         for value in (
-            ENCODING_VERSION, self.ack_policy, self.delivered_consumer, self.delivered_stream,
-            self.floor_consumer, self.floor_stream, self.pending_count, len(self.redelivered),
+            ENCODING_IN_ORDER if is_in_order else ENCODING_VERSION, self.ack_policy,
+            self.delivered_consumer, self.delivered_stream, self.floor_consumer, self.floor_stream,
+            self.pending_count, len(self.redelivered),
         ):
             write_u64(to, value)
             to += 8
@@ -344,7 +443,13 @@ cdef class ConsumerTracker:
             write_u64(to, stream)
             write_u64(to + 8, count)
             to += ENCODED_REDELIVERED_BYTES
-        return encoded
+        return encoded if is_in_order else encoded + self.encode_rest()
+
+    cdef bytes encode_rest(self):
+        cdef list runs = [] if self.held is None else list(self.held.runs())
+        cdef list terminated = sorted(self.terminated or ())
+        numbers = [len(runs), len(terminated), *chain.from_iterable(runs), *terminated]
+        return struct.pack(f"<{len(numbers)}Q", *numbers)
 
     def decode(self, data: bytes) -> None:
         """Become what `encode` wrote, its ack policy included, which no consumer ever changes.
@@ -353,9 +458,10 @@ cdef class ConsumerTracker:
         """
         cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = len(data), rest
-        cdef uint64_t pending, redelivered, stream, last
+        cdef uint64_t version, pending, redelivered, stream, last
         assert not self.logging
-        if size < ENCODED_HEADER_BYTES or read_u64(at) != ENCODING_VERSION:
+        version = read_u64(at) if size >= ENCODED_HEADER_BYTES else 0
+        if not ENCODING_IN_ORDER <= version <= ENCODING_VERSION:
             raise DamagedEncoding("consumer state of an unknown version")
         if read_u64(at + 8) > POLICY_MAX:
             raise DamagedEncoding("consumer state with an unknown ack policy")
@@ -366,9 +472,11 @@ cdef class ConsumerTracker:
         rest = size - ENCODED_HEADER_BYTES
         if (
             pending > <uint64_t> rest // ENCODED_PENDING_BYTES
-            or <uint64_t> rest - pending * ENCODED_PENDING_BYTES
-            != redelivered * ENCODED_REDELIVERED_BYTES
+            or redelivered > <uint64_t> rest // ENCODED_REDELIVERED_BYTES
         ):
+            raise DamagedEncoding("consumer state of a wrong length")
+        rest -= pending * ENCODED_PENDING_BYTES + redelivered * ENCODED_REDELIVERED_BYTES
+        if rest < 0 or version == ENCODING_IN_ORDER and rest:
             raise DamagedEncoding("consumer state of a wrong length")
         at += ENCODED_HEADER_BYTES
         self.head = self.tail = self.pending_count = 0
@@ -385,6 +493,29 @@ cdef class ConsumerTracker:
         for _ in range(redelivered):
             self.redelivered[read_u64(at)] = read_u64(at + 8)
             at += ENCODED_REDELIVERED_BYTES
+        self.held = self.terminated = None
+        if version == ENCODING_VERSION:
+            self.decode_rest(data[size - rest:])
+
+    cdef int decode_rest(self, bytes data) except -1:
+        """What version 2 adds."""
+        cdef uint64_t count = len(data) // sizeof(uint64_t), last = self.floor_stream, runs
+        cdef tuple numbers = struct.unpack_from(f"<{count}Q", data)
+        if count < 2 or len(data) % sizeof(uint64_t) or count - 2 < max(numbers[:2]):
+            raise DamagedEncoding("consumer state of a wrong length")
+        runs = numbers[0]
+        if count - 2 != 2 * runs + numbers[1]:
+            raise DamagedEncoding("consumer state of a wrong length")
+        self.held = SequenceSet()
+        for at in range(2, 2 + 2 * runs, 2):
+            if not last < numbers[at] <= numbers[at + 1] <= self.delivered_stream:
+                raise DamagedEncoding("consumer state contradicts itself")
+            last = numbers[at + 1]
+            self.held.add_run(numbers[at], last)
+        self.terminated = set(numbers[2 + 2 * runs:]) or None
+        if not all(self.find(sequence) >= 0 for sequence in self.terminated or ()):
+            raise DamagedEncoding("consumer state contradicts itself")
+        return 0
 
     # Pending messages
 
@@ -407,6 +538,18 @@ cdef class ConsumerTracker:
             middle = (low + high) // 2
         return -1
 
+    cdef Py_ssize_t lower_bound(self, uint64_t stream) noexcept nogil:
+        cdef Py_ssize_t low = self.head, high = self.tail, middle
+        if low == high or self.items[low].stream >= stream:
+            return low
+        while low < high:
+            middle = (low + high) // 2
+            if self.items[middle].stream < stream:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     cdef int append(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1:
         assert self.head == self.tail or self.items[self.tail - 1].stream < stream
         if self.tail == self.capacity:
@@ -415,6 +558,28 @@ cdef class ConsumerTracker:
         self.items[self.tail].consumer = consumer
         self.items[self.tail].time_ns = time_ns
         self.tail += 1
+        self.pending_count += 1
+        return 0
+
+    cdef int insert(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1:
+        """Where it belongs: what stands behind it moves up to the next that is acknowledged."""
+        cdef Py_ssize_t low, high
+        self.reserve(1)
+        low = high = self.lower_bound(stream)
+        if low > self.head and self.items[low - 1].consumer == 0:
+            low -= 1
+        elif low == self.head > 0:
+            low = self.head = self.head - 1
+        else:
+            while high < self.tail and self.items[high].consumer:
+                high += 1
+            memmove(
+                &self.items[low + 1], &self.items[low], (high - low) * sizeof(PendingMessage)
+            )
+            self.tail = max(self.tail, high + 1)
+        self.items[low].stream = stream
+        self.items[low].consumer = consumer
+        self.items[low].time_ns = time_ns
         self.pending_count += 1
         return 0
 

@@ -175,6 +175,9 @@ class Disk(Protocol):
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target`, if any, at once; on disk after `sync_dir` of both directories."""
 
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name, in the same file system, that is not taken."""
+
     def unlink(self, path: Path) -> None: ...
 
     def mkdir(self, path: Path) -> None:
@@ -324,6 +327,9 @@ class RealDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
 
     def unlink(self, path: Path) -> None:
         os.unlink(path)

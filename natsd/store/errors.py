@@ -14,7 +14,8 @@ case, where it says something, so that an API answer can carry it on; `str(error
       BlockFull  BlockSealed  BlockUnreadable
       SequenceMismatch     a given sequence that is not the next one
       TooManyResults  InvalidLimits
-      DamagedEncoding      a sequence set or a snapshot that does not verify
+      DamagedEncoding      a sequence set, a snapshot or an archive that does not verify
+        ForeignArchive     an archive of nats-server's
       ColdBlock            between a log and its store: load that block, then ask again
 
 Source: nats-server's store errors, and "Durability" of the design for StoreFull and StoreReadOnly.
@@ -186,6 +187,12 @@ class DamagedEncoding(StoreError, ValueError):
     """Bytes that should be an encoded sequence set or a snapshot, and are not."""
 
     text = "stream state snapshot is corrupt"
+
+
+class ForeignArchive(DamagedEncoding):
+    """Another server's archive; it may be as whole as can be."""
+
+    text = "the archive was made by nats-server: only archives made by natsd can be restored"
 
 
 class ColdBlock(StoreError):

@@ -267,7 +267,7 @@ cdef class FileCommits:
         self._commit = commit
         if erases:
             self.erasing.add(number)
-        if self.at_commit is not None and not self.erasing:
+        if self.at_commit is not None:
             at_commit, self.at_commit = self.at_commit, None
             at_commit(number)
 

@@ -39,6 +39,7 @@ from natsd.store.errors import (
 )
 from natsd.store.file_commits import FileCommits
 from natsd.store.found_damage import FoundDamage
+from natsd.store.frozen_store import FrozenStore, Moment
 from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
 from natsd.store.index_keeper import IndexKeeper
 from natsd.store.index_recovery import recover_by_index
@@ -106,6 +107,7 @@ class FileStore(LogStore):
         self._index = IndexKeeper(
             volume, log, blocks, self._commits, self.damage, asyncio.get_running_loop().time
         )
+        self._make_frozen = partial(FrozenStore, volume, log, blocks, self._commits, self._care)
         self._care.commits, self._care.index = self._commits, self._index
         volume.committer.attach(
             self._commits,
@@ -224,6 +226,19 @@ class FileStore(LogStore):
         """Write index.db now, as of the next commit. Raises StoreError, `OSError`."""
         self._check_open()
         await self._index.write()
+
+    async def freeze(self, directory: Path, at_moment: Moment = lambda: None) -> FrozenStore:
+        """What there is as of one commit, held in `directory` (which is made, in this volume's
+        file system) until it is released; `at_moment` is called in that very moment. Raises
+        StoreError, `OSError`."""
+        self._check_open()
+        frozen = self._make_frozen(directory, at_moment)
+        try:
+            await self._care.in_turn(frozen.take)
+        except BaseException:
+            await frozen.release()
+            raise
+        return frozen
 
     # Trouble
 

@@ -92,7 +92,10 @@ class IndexKeeper:
                 frozen.subjects.close()
 
     def _freeze(self, number: int) -> None:
-        """Everything the log did so far is in that commit, and nothing else."""
+        """Everything the log did so far is in that commit, and nothing else. What is being erased
+        may be neither there nor gone: then this is not the time."""
+        if self._commits.erasing:
+            return
         log = self._log
         subjects = SubjectSnapshot(log.subjects)
         state = log.state()

@@ -55,6 +55,7 @@ cdef class MessageLog(ReadableLog):
     cdef dict crowded                       # slot -> birth of subjects over their limit
     cdef public bint is_overcrowded         # there are more of them: `ThinSubjects` finds them
     cdef uint64_t age_from                  # those before it never expire by age
+    cdef bint is_together                   # what is appended is of one batch
 
     cdef int new_journal(self) except -1
     cdef int take_limits(self, limits) except -1
@@ -74,6 +75,11 @@ cdef class MessageLog(ReadableLog):
         const char* data, uint32_t data_len, int64_t time_ns, uint64_t sequence,
         int64_t expires_ns, bint is_checked,
     ) except -1
+    # What is appended between these two is a batch: after a crash all of it is there, or nothing.
+    # `size`: of its records. What is not refused by `check_append` fits then.
+    cdef int begin_together(self, uint64_t size) except -1
+    cdef int end_together(self) except -1
+    cdef int check_append(self, uint64_t size, uint64_t payload) except -1
     cdef int refuse(self, int64_t slot, uint64_t size) except -1
     cdef int check_room(self, int64_t slot, uint64_t size) except -1
     cdef int end_at(self, uint64_t sequence, int64_t time_ns) except -1

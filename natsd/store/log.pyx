@@ -15,6 +15,8 @@ Promise
   until `settle` does them. So does what is more than REMOVALS_MAX removals for one append.
 - A removal at the front is no record: it moves `first`, which each mark carries. Others are in
   `tombstones` until the next commit.
+- A batch stands in one block, which may grow past its size for it, and so in one extent of one
+  commit: what tells that a commit is not whole tells it of the batch.
 - `live_bytes` counts the record bytes of live messages (natsd.store.record).
 - Sequences are below 2^63, times are nanoseconds since 1970, as given.
 
@@ -34,7 +36,7 @@ from natsd.store.expiries cimport Expiries, Expiry
 from natsd.store.observer cimport LogObserver
 from natsd.store.undo_journal cimport Edges, Journal
 from natsd.store.record cimport (
-    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, RecordView, record_size,
+    RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, TOGETHER, RecordView, record_size,
 )
 from natsd.store.sequence_set cimport SequenceSet
 from natsd.store.subject_index cimport sequence_in
@@ -121,7 +123,10 @@ cdef class MessageLog:
         cdef MsgBlock block = self.writable_block(sequence)
         if sequence > block.last_sequence + GAP_MAX:
             return self.begin_block(sequence)
-        if block.room() < <int64_t> size and block.last_sequence >= block.base_sequence:
+        if (
+            block.room() < <int64_t> size and block.last_sequence >= block.base_sequence
+            and not self.is_together
+        ):
             block = self.begin_block(sequence)
             block.expect_full()     # as the one before it
         return block
@@ -136,6 +141,24 @@ cdef class MessageLog:
         return self.append_object(
             subject, headers, data, time_ns, sequence, expires_ns, is_checked
         )
+
+    def append_together(self, messages not None, int64_t time_ns):
+        """Store.append_together: they are one batch."""
+        cdef uint64_t size, total = 0
+        cdef list batch = [
+            (wire_bytes(subject), headers or b"", data) for subject, headers, data in messages
+        ]
+        for subject, headers, data in batch:
+            size = record_size(len(subject), len(headers), len(data), False)
+            self.check_append(size, <uint64_t> (len(headers) + len(data)))
+            total += size
+        self.begin_together(total)
+        try:
+            for subject, headers, data in batch:
+                self.append_object(subject, headers, data, time_ns, 0, 0, False)
+        finally:
+            self.end_together()
+        return <int64_t> self.edges.last
 
     def append_many(self, messages not None, int64_t time_ns):
         """Store.append_many: (subject, headers, data) in order, without a call for each."""
@@ -187,16 +210,11 @@ cdef class MessageLog:
         cdef uint64_t payload = <uint64_t> headers_len + data_len
         cdef int64_t slot
         cdef MsgBlock block
-        if self.refusal is not None:
-            raise self.refusal()
-        if size > RECORD_BYTES_MAX or 0 < self.limit.max_msg_size < payload:
-            raise MaximumMessageSizeExceeded()
+        self.check_append(size, payload)
         if sequence == 0:
             sequence = self.edges.last + 1
         elif sequence <= self.edges.last or sequence > SEQUENCE_LAST:
             raise SequenceMismatch()
-        if 0 < self.limit.max_bytes < size - self.limit.uncounted_bytes:
-            raise MaximumBytesExceeded()
         if is_checked and self.limit.discard_new:
             self.refuse(self.subjects.find(subject, subject_len), size)
         block = self.block_for(sequence, size)
@@ -219,6 +237,30 @@ cdef class MessageLog:
         if self.needs_care or self.is_behind or not self.is_told:
             self.tell()
         return sequence
+
+    cdef int check_append(self, uint64_t size, uint64_t payload) except -1:
+        """What no message of the log may exceed, discard policy aside."""
+        if self.refusal is not None:
+            raise self.refusal()
+        if size > RECORD_BYTES_MAX or 0 < self.limit.max_msg_size < payload:
+            raise MaximumMessageSizeExceeded()
+        if 0 < self.limit.max_bytes < size - self.limit.uncounted_bytes:
+            raise MaximumBytesExceeded()
+        return 0
+
+    cdef int begin_together(self, uint64_t size) except -1:
+        cdef MsgBlock block = self.block_for(self.edges.last + 1, size)
+        assert not self.is_together
+        block.reserve(self.edges.last + 1, size)
+        block.message_flags = TOGETHER
+        self.is_together = True
+        return 0
+
+    cdef int end_together(self) except -1:
+        assert self.is_together
+        self.is_together = False
+        self.blocks.active.message_flags = 0
+        return 0
 
     def set_listener(self, listener):
         """Called when there is something to commit for the first time since a commit was taken, and

@@ -118,6 +118,12 @@ class LogStore(Store):
             subject, headers, data, time_ns, sequence=sequence, expires_ns=expires_ns
         )
 
+    def append_together(
+        self, messages: Iterable[tuple[str | bytes, bytes | None, bytes]], time_ns: int
+    ) -> int:
+        """See Store."""
+        return self._log.append_together(messages, time_ns)
+
     def append_many(
         self, messages: Iterable[tuple[str | bytes, bytes | None, bytes]], time_ns: int
     ) -> int:

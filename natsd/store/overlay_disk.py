@@ -100,6 +100,9 @@ class OverlayDisk:
         self._files[target] = self._copied(source)
         self._files[source] = GONE
 
+    def link(self, source: Path, target: Path) -> None:
+        self._files[target] = self._copied(source)
+
     def unlink(self, path: Path) -> None:
         if not self.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -54,12 +54,13 @@ def cut_back(
         floor = SequencePair(
             min(floor.consumer, delivered.consumer), min(floor.stream, delivered.stream)
         )
+    held = _held_within(state, last_sequence)
     gone = [sequence for sequence in pending if not is_stored(sequence)]
     if gone:
         changes.append(f"{len(gone)} pending messages are gone, the first is {min(gone)}")
         for sequence in gone:
             del pending[sequence]
-        floor = _risen(floor, delivered, pending)
+        floor = _risen(floor, delivered, pending, held)
     redelivered = {
         sequence: count
         for sequence, count in state.redelivered.items()
@@ -67,7 +68,8 @@ def cut_back(
     }
     if len(redelivered) < len(state.redelivered):
         changes.append(f"{len(state.redelivered) - len(redelivered)} redeliveries are forgotten")
-    fitting = ConsumerState(delivered, floor, pending, redelivered)
+    terminated = state.terminated & pending.keys()
+    fitting = ConsumerState(delivered, floor, pending, redelivered, held, terminated)
     fitting.validate()
     return Reconciled(fitting if changes else state, tuple(changes))
 
@@ -84,16 +86,27 @@ def _delivered_within(state: ConsumerState, last_sequence: int) -> SequencePair:
     return SequencePair(max([consumer, *kept]), last_sequence)
 
 
-def _risen(
-    floor: SequencePair, delivered: SequencePair, pending: Mapping[int, Pending]
-) -> SequencePair:
-    """The floor right below the lowest pending message, or at the end if none is pending."""
-    if not pending:
-        return delivered
-    lowest = min(pending)
-    return SequencePair(
-        max(floor.consumer, pending[lowest].sequence - 1), max(floor.stream, lowest - 1)
+def _held_within(state: ConsumerState, last_sequence: int) -> tuple[tuple[int, int], ...] | None:
+    """What is held of the messages that the stream can have; those that are gone are not told apart
+    here, since they may be many."""
+    if state.held is None:
+        return None
+    return tuple(
+        (first, min(last, last_sequence)) for first, last in state.held if first <= last_sequence
     )
+
+
+def _risen(
+    floor: SequencePair,
+    delivered: SequencePair,
+    pending: Mapping[int, Pending],
+    held: tuple[tuple[int, int], ...] | None,
+) -> SequencePair:
+    """The floor right below the lowest message that is pending or held, or at the end if there is
+    none."""
+    consumer = min((p.sequence - 1 for p in pending.values()), default=delivered.consumer)
+    lowest = min([delivered.stream + 1, *pending, *(first for first, _ in held or ())])
+    return SequencePair(max(floor.consumer, consumer), max(floor.stream, lowest - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,8 @@ class Interested:
             acked.add_range(first_sequence, delivered)
         for sequence in (*self.state.pending, *self.state.redelivered):
             acked.discard(sequence)
+        for first, last in self.state.held or ():
+            acked.discard_range(first, last)
         if self.wanted is not None:
             acked.intersection_update(self.wanted)
         return acked

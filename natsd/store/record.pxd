@@ -54,6 +54,7 @@ cdef enum RecordFlag:
     ERASED = 2                  # TOMBSTONES: their bytes are to be overwritten; MESSAGE: they are
     VOID_PREVIOUS = 4           # MARK: the commit before was found torn, its removals never counted
     CLOSING = 8                 # MARK: written when all before it was synced
+    TOGETHER = 16               # MESSAGE: one of a batch, which is there as a whole or not at all
 
 cdef struct RecordHeader:
     uint32_t length

@@ -95,3 +95,4 @@ cdef class Scan:
     cdef int finish(self, uint32_t walked, uint32_t proven) noexcept nogil
     cdef void cut(self) noexcept nogil
     cdef void drop_tombstones(self, uint32_t first, uint32_t upto) noexcept nogil
+    cdef void drop_batches(self) noexcept nogil

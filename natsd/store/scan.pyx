@@ -12,7 +12,8 @@ Promise
 - What follows the last mark was never acknowledged: cut, unless the caller has `proven` it to be on
   disk (a sealed block, or what index.db covers); then it is damage, and what verifies is kept.
 - A last commit that is not whole and that nothing proves: its messages that verify are kept, none
-  of its removals is applied (`torn_commit`).
+  of its removals is applied (`torn_commit`). Of a batch nothing is kept, then and whenever the
+  block is read later: the next mark says that the commit before it was torn.
 - The caller cuts the file at `end`, and syncs that, before anything is written behind it.
 - The seed comes from the block's header; if that is damaged, from the marks. A mark counts only in
   its own place: the bytes it covers end where it begins.
@@ -33,7 +34,7 @@ from natsd.store.block_index cimport (
 )
 from natsd.store.record cimport (
     BLOCK_HEADER_BYTES, BLOCK_VERSION, CLOSING, ERASED, MARK, MARK_BYTES, MESSAGE,
-    RECORD_BYTES_MIN, RECORD_HEADER_BYTES, SKIP, TOMBSTONES, VOID_PREVIOUS, RecordView,
+    RECORD_BYTES_MIN, RECORD_HEADER_BYTES, SKIP, TOGETHER, TOMBSTONES, VOID_PREVIOUS, RecordView,
     StoredMessage, body_is_whole, message_of, mix_chain, parse_block_header, parse_header,
     parse_mark, read_u64, record_checksum, record_length_at, view_record,
 )
@@ -278,6 +279,7 @@ cdef class Scan:
             self.drop_tombstones(self.last_tombstones[0], self.last_tombstones[1])
             self.tombstones_before = self.last_tombstones[0]
             self.first_sequence = self.floor_before
+            self.drop_batches()
         if self.judge(mark) < 0:
             return -1
         self.floor_before = self.first_sequence
@@ -429,6 +431,7 @@ cdef class Scan:
         self.cut()
         if self.torn_commit:
             self.drop_tombstones(self.last_tombstones[0], self.last_tombstones[1])
+            self.drop_batches()
         at = self.size
         while at > self.end and self.bytes_at[at - 1] == 0:
             at -= 1
@@ -477,6 +480,22 @@ cdef class Scan:
             &removals[first], &removals[upto], (self.removals.count - upto) * sizeof(Tombstones)
         )
         self.removals.count = self.removals.count - (upto - first)
+
+    cdef void drop_batches(self) noexcept nogil:
+        """The last commit is not whole: what is left of its batches is not there."""
+        cdef uint32_t place = self.index.count
+        cdef uint32_t offset
+        while place:
+            place -= 1
+            offset = self.index.offsets[place]
+            if offset == 0:
+                continue
+            if (offset & OFFSET_MASK) < self.mark.extent_start:
+                return
+            if not offset & REMOVED and self.bytes_at[offset + 5] & TOGETHER:
+                self.index.offsets[place] = offset | REMOVED
+                self.live_bytes = self.live_bytes - record_length_at(self.bytes_at + offset)
+                self.live_count = self.live_count - 1
 
     cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil:
         cdef RecordView view

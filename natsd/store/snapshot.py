@@ -18,7 +18,7 @@ state that is not that of the messages, is a DamagedEncoding.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from struct import Struct
 
 import msgspec
@@ -27,7 +27,7 @@ from natsd.store.block import MsgBlock
 from natsd.store.errors import ColdBlock, DamagedEncoding
 from natsd.store.log import MessageLog
 from natsd.store.record import checksum
-from natsd.store.snapshot_image import append_image, copy_into
+from natsd.store.snapshot_image import append_from, copy_into, open_image
 from natsd.store.store import Limits, StoreState
 
 MAGIC = b"NATSDSNP"
@@ -70,7 +70,7 @@ async def write_snapshot(
             first = first or block.live_sequences()[0]
             msgs += block.message_count
             total_bytes += block.live_bytes
-            yield writer.frame(BLOCK, bytes(_closed(block)))
+            yield writer.frame(BLOCK, closed_bytes(block))
         await asyncio.sleep(0)
     state = StoreState(
         msgs=msgs,
@@ -98,10 +98,34 @@ async def _fill(
             await fetch(cold.block)
 
 
-def _closed(block: MsgBlock) -> memoryview:
+def closed_bytes(block: MsgBlock) -> bytes:
+    """The file of a block that nothing is appended to any more."""
     extent = block.take_extent(1, block.base_sequence, force=True, closing=True)
     assert extent is not None
-    return memoryview(extent)
+    return bytes(memoryview(extent))
+
+
+def append_image(log: MessageLog, block: MsgBlock) -> Iterator[None]:
+    """Append a block's messages, a slice at each step. Raises DamagedEncoding, StoreError."""
+    sequence = append_from(log, block, 0, BLOCK_BYTES)
+    while sequence:
+        yield
+        sequence = append_from(log, block, sequence, BLOCK_BYTES)
+
+
+def end_as(log: MessageLog, state: StoreState) -> None:
+    """All messages are there: end where the state says. Raises DamagedEncoding if the log does not
+    hold what it says then."""
+    if state.last_sequence > log.last_sequence:
+        log.skip(state.last_sequence - log.last_sequence)
+    log.set_last_time(state.last_time_ns)
+    there = log.state()
+    if (there.msgs, there.bytes, there.last_sequence) != (
+        state.msgs,
+        state.bytes,
+        state.last_sequence,
+    ):
+        raise DamagedEncoding("the snapshot does not hold what its state says")
 
 
 class SnapshotReader:
@@ -114,7 +138,6 @@ class SnapshotReader:
         self._opened = False
         self._limits: Limits | None = None
         self._state: StoreState | None = None
-        self._msgs = 0
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes. Raises DamagedEncoding."""
@@ -160,24 +183,10 @@ class SnapshotReader:
             if kind == LIMITS:
                 self._limits = msgspec.json.decode(body, type=Limits)
             elif kind == BLOCK:
-                self._msgs += append_image(self._log, body)
+                for _ in append_image(self._log, open_image(body)):
+                    pass
             else:
-                self._end(msgspec.json.decode(body, type=StoreState))
+                self._state = msgspec.json.decode(body, type=StoreState)
+                end_as(self._log, self._state)
         except msgspec.MsgspecError as error:
             raise DamagedEncoding(f"the snapshot is not understood: {error}") from None
-
-    def _end(self, state: StoreState) -> None:
-        log = self._log
-        if log.msgs == 0:
-            log.clear(state.last_sequence + 1)
-        elif state.last_sequence > log.last_sequence:
-            log.skip(state.last_sequence - log.last_sequence)
-        log.set_last_time(state.last_time_ns)
-        there = log.state()
-        if (there.msgs, there.bytes, there.last_sequence) != (
-            state.msgs,
-            state.bytes,
-            state.last_sequence,
-        ):
-            raise DamagedEncoding("the snapshot does not hold what its state says")
-        self._state = state

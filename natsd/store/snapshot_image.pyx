@@ -10,6 +10,9 @@ from natsd.store.scan cimport Scan
 
 from natsd.store.errors import DamagedEncoding, SequenceMismatch
 
+cdef enum:
+    RECORD_BYTES = 100      # what a message costs however short it is, in bytes that cost as much
+
 
 def copy_into(
     MessageLog log not None, MsgBlock into not None, uint64_t first, uint64_t last,
@@ -29,17 +32,24 @@ def copy_into(
     return last + 1
 
 
-def append_image(MessageLog log not None, bytes image not None) -> int:
-    """Append what a snapshot's block holds; how many messages that were."""
+def open_image(bytes image not None) -> MsgBlock:
+    """The block that a snapshot's bytes are; without the GIL for the most. Raises
+    DamagedEncoding."""
     cdef Scan scan = Scan(image)
-    cdef MsgBlock block
-    cdef RecordView view
-    cdef uint64_t sequence, count = 0
-    if not scan.readable or scan.damage or not scan.closed:
+    if not scan.readable or scan.damage or scan.torn_bytes:
         raise DamagedEncoding("a block of the snapshot does not verify")
-    block = MsgBlock.from_scan(scan, 0x7fffffff)
-    sequence = block.next_live(0)
-    while sequence:
+    return MsgBlock.from_scan(scan, 0x7fffffff)
+
+
+def append_from(
+    MessageLog log not None, MsgBlock block not None, uint64_t first, uint64_t bytes_max,
+) -> int:
+    """Append the block's messages from `first` on, about `bytes_max` of them; where to go on, 0 at
+    the end. Raises DamagedEncoding, and what the log's append raises."""
+    cdef RecordView view
+    cdef uint64_t taken = 0
+    cdef uint64_t sequence = block.next_live(first)
+    while sequence and taken < bytes_max:
         if block.view(sequence, &view) != FOUND:
             raise DamagedEncoding("a block of the snapshot does not verify")
         try:
@@ -49,6 +59,6 @@ def append_image(MessageLog log not None, bytes image not None) -> int:
             )
         except SequenceMismatch:
             raise DamagedEncoding("the sequences of the snapshot do not ascend") from None
-        count += 1
+        taken += RECORD_BYTES + view.subject_len + view.headers_len + view.data_len
         sequence = block.next_live(sequence + 1)
-    return count
+    return sequence

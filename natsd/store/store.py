@@ -138,6 +138,13 @@ class Store(Protocol):
         """Append (subject, headers, data) in order, without a call for each; the last sequence.
         Where one is refused, those before it are in."""
 
+    def append_together(
+        self, messages: Iterable[tuple[str | bytes, bytes | None, bytes]], time_ns: int
+    ) -> int:
+        """Append (subject, headers, data) as a batch: all of it is stored, seen and found after a
+        crash, or nothing. The last sequence. Raises LimitExceeded for what no message may exceed;
+        that discard new leaves room for all is the caller's to know."""
+
     @property
     def is_over_limit(self) -> bool:
         """More waits to be durable than may: publishers are to wait for `room`."""

@@ -13,6 +13,7 @@ from nats.aio.client import Client as NatsClient
 
 from natsd import Server
 from natsd.accounts import Account, InternalClient, NoRespondersError
+from natsd.clients.client import Client
 from natsd.core.subject import InvalidSubject
 from tests.clients.barrier import processed
 from tests.waiting import Eventually
@@ -154,6 +155,39 @@ async def test_a_handler_receives_what_clients_publish(
         ("foo.2", "answer.here", b"", b"asks"),
         ("foo.3", None, HEADERS, b"colored"),
     ]
+
+
+async def test_a_service_is_told_who_sent_a_message(
+    server: Server, internal: InternalClient, connect: Connect
+) -> None:
+    """Large payloads, which take many reads, too; a message of the server's own has no sender."""
+    origins: list[int] = []
+
+    def note(_subject: str, _reply: str | None, _head: bytes, _data: bytes, origin: object) -> None:
+        origins.append(origin.cid if isinstance(origin, Client) else 0)
+
+    internal.serve("foo", note)
+    clients = [await connect(), await connect()]
+    for client in clients:
+        await client.publish("foo", b"small")
+        await client.publish("foo", b"x" * 500_000)
+        await processed(client)
+        internal.publish("foo", b"the server's")
+        await processed(client)
+    first, second = (client.client_id for client in clients)
+    assert origins == [first, first, 0, second, second, 0]
+
+
+async def test_a_message_that_follows_from_a_clients_is_the_servers_own(
+    internal: InternalClient, connect: Connect
+) -> None:
+    origins: list[object] = []
+    internal.subscribe("foo", lambda *_message: internal.publish("bar"))
+    internal.serve("bar", lambda *message: origins.append(message[-1]))
+    client = await connect()
+    await client.publish("foo", b"")
+    await processed(client)
+    assert origins == [None]
 
 
 async def test_what_a_handler_is_given_is_its_own(

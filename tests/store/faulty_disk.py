@@ -220,6 +220,14 @@ class FaultyDisk:
                     moved[target / path.relative_to(source)] = self._now[path]
             self._change({source.parent, target.parent}, moved)
 
+    def link(self, source: Path, target: Path) -> None:
+        with self.call("link", source):
+            self._need(source)
+            self._need_directory(target.parent)
+            if target in self._now:
+                raise FileExistsError(errno.EEXIST, "File exists", str(target))
+            self._change({target.parent}, {target: self._now[source]})
+
     def unlink(self, path: Path) -> None:
         with self.call("unlink", path):
             self._need(path)

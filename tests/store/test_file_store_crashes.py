@@ -54,6 +54,7 @@ LIMITS = [
 operations = st.one_of(
     st.tuples(st.just("append"), st.sampled_from("abc"), st.integers(0, 40), st.integers(1, 6)),
     st.tuples(st.just("append"), st.sampled_from("abc"), st.integers(0, 40), st.integers(1, 6)),
+    st.tuples(st.just("batch"), st.sampled_from("abc"), st.integers(0, 300), st.integers(2, 6)),
     st.tuples(st.just("delete"), st.integers(0, 12)),
     st.tuples(st.just("erase"), st.integers(0, 12)),
     st.tuples(st.just("purge"), st.sampled_from([">", "a", "b"])),
@@ -73,6 +74,8 @@ class History:
     model: PlainStore
     appended: dict[int, Plain] = field(default_factory=dict)
     after: list[PlainStore] = field(default_factory=list)
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+    """First and last sequence, and the place in `after` as of which it is there."""
     durable: int = 0
     writing: asyncio.Future[None] | None = None
 
@@ -82,8 +85,36 @@ class History:
     def note(self) -> None:
         self.after.append(self.model.copy())
 
+    def append(self, store: FileStore, subject: str, size: int) -> None:
+        message = self._next(subject, size, len(self.appended) + 1)
+        store.append(subject, None, message.data, message.time_ns)
+        self.note()
+
+    def append_together(self, store: FileStore, subject: str, size: int, times: int) -> None:
+        first, time_ns = self.model.last + 1, len(self.appended) + 1
+        batch = [self._next(f"{subject}{number}", size, time_ns) for number in range(times)]
+        store.append_together([(m.subject, None, m.data) for m in batch], time_ns)
+        self.note()
+        self.batches.append((first, self.model.last, len(self.after) - 1))
+
+    def _next(self, subject: str, size: int, time_ns: int) -> Plain:
+        model, data = self.model, bytes([65 + len(self.appended) % 26]) * size
+        message = Plain(model.last + 1, subject, None, data, time_ns, 0)
+        self.appended[message.sequence] = message
+        model.append(subject, None, message.data, message.time_ns)
+        return message
+
+    def check_batches(self, found: dict[int, Plain]) -> None:
+        """All of a batch is there, but for what was removed since; or nothing."""
+        for first, last, place in self.batches:
+            there = [sequence for sequence in range(first, last + 1) if sequence in found]
+            later = self.after[place:]
+            for sequence in set(range(first, last + 1)).difference(there) if there else ():
+                assert any(sequence not in state.messages for state in later), "a part of a batch"
+
     def check(self, found: dict[int, Plain], last: int) -> None:
         """Is this what can be there after power was lost?"""
+        self.check_batches(found)
         for sequence, message in found.items():
             assert message == self.appended[sequence], "nothing else was ever written"
         synced, later = self.after[self.durable], self.after[self.durable :]
@@ -149,14 +180,9 @@ async def run(store: FileStore, history: History, steps: list[tuple[Any, ...]]) 
         if name == "append":
             subject, size, times = arguments
             for _ in range(times):
-                time_ns = len(history.appended) + 1
-                message = Plain(
-                    model.last + 1, subject, None, bytes([65 + time_ns % 26]) * size, time_ns, 0
-                )
-                history.appended[message.sequence] = message
-                store.append(subject, None, message.data, time_ns)
-                model.append(subject, None, message.data, time_ns)
-                history.note()
+                history.append(store, subject, size)
+        elif name == "batch":
+            history.append_together(store, *arguments)
         elif name in ("delete", "erase"):
             sequence = max(model.last - arguments[0], 0)
             model.delete(sequence)

@@ -1,6 +1,6 @@
 """What reads a load generator's socket: whole frames, without a Python object for any of them."""
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef enum Kind:
     MSG, HMSG, PING, PONG, OK, ERR, INFO
@@ -38,8 +38,11 @@ cdef class PubAcks(FrameReader):
     cdef readonly uint64_t last_sequence
     cdef int _take(self, Frame* frame) except -1
 
-cdef class Deliveries(FrameReader):
+cdef class AnsweringReader(FrameReader):
     cdef bytearray _answers
+    cdef int _answer(self, const char* subject, Py_ssize_t subject_bytes, Word ending) except -1
+
+cdef class Deliveries(AnsweringReader):
     cdef bint _acknowledges
     cdef readonly uint64_t received
     cdef readonly uint64_t last_sequence
@@ -48,7 +51,16 @@ cdef class Deliveries(FrameReader):
     cdef readonly bytes status
     cdef int _message_taken(self, Frame* frame) except -1
     cdef int _status_taken(self, Frame* frame) except -1
-    cdef int _answer(self, const char* subject, Py_ssize_t subject_bytes, Word ending) except -1
+
+cdef class StoredMessages(FrameReader):
+    cdef readonly uint64_t received
+    cdef readonly uint64_t last_sequence
+    cdef readonly bint ended
+    cdef int _message_taken(self, int64_t sequence) except -1
+
+cdef class Chunks(AnsweringReader):
+    cdef readonly uint64_t data_bytes
+    cdef readonly bint ended
 
 cdef class Callers:             # several clients, each with one request under way
     cdef list _readers

@@ -19,7 +19,13 @@ class PubAcks(FrameReader):
     def counts(self) -> list[int]:
         """How many acks came for each token."""
 
-class Deliveries(FrameReader):
+class AnsweringReader(FrameReader):
+    """Frames of which some are to be answered."""
+
+    def answers(self) -> bytes:
+        """Acks, and answers to flow control, since the last call."""
+
+class Deliveries(AnsweringReader):
     """Messages from a consumer, in order and without a gap, with the acks to send for them."""
 
     def __init__(self, descriptor: int, *, acknowledges: bool) -> None: ...
@@ -31,8 +37,25 @@ class Deliveries(FrameReader):
     def take(self) -> int:
         """How many were read."""
 
-    def answers(self) -> bytes:
-        """Acks, and answers to flow control, since the last call."""
+class StoredMessages(FrameReader):
+    """Answers to a direct get of a batch: sequences without a gap, then the end."""
+
+    received: int
+    last_sequence: int
+    ended: bool
+    def take(self) -> int:
+        """How many were read; raises LoadError for an error, or a message out of order."""
+
+    def next_batch(self) -> None:
+        """The one before has ended; another was asked for."""
+
+class Chunks(AnsweringReader):
+    """The chunks of a snapshot, with the answers to send for them."""
+
+    data_bytes: int
+    ended: bool
+    def take(self) -> int:
+        """How many bytes were read; raises LoadError if the server broke it off."""
 
 class Callers:
     """Clients that each wait for one answer before the next request."""

@@ -67,8 +67,10 @@ cdef Word SEQ = word(b'"seq":')
 cdef Word ERROR = word(b'"error"')
 cdef Word DUPLICATE = word(b'"duplicate"')
 cdef Word STALLED = word(b"Nats-Consumer-Stalled: ")
+cdef Word SEQUENCE = word(b"Nats-Sequence: ")
 cdef Word STATUS = word(b"NATS/1.0 ")
 cdef Word CONTROL = word(b"NATS/1.0 100")
+cdef Word END = word(b"NATS/1.0 204")
 cdef Word ACK_SUBJECT = word(b"$JS.ACK.")
 cdef Word ACK = word(b" 4\r\n+ACK\r\n")
 cdef Word EMPTY = word(b" 0\r\n\r\n")
@@ -268,11 +270,31 @@ cdef class PubAcks(FrameReader):
         return 0
 
 
-cdef class Deliveries(FrameReader):
+cdef class AnsweringReader(FrameReader):
+
+    def __cinit__(self):
+        self._answers = bytearray()
+
+    def answers(self):
+        cdef bytes answers = bytes(self._answers)
+        self._answers.clear()
+        return answers
+
+    cdef int _answer(self, const char* subject, Py_ssize_t subject_bytes, Word ending) except -1:
+        cdef Py_ssize_t before = len(self._answers)
+        cdef char* at
+        PyByteArray_Resize(self._answers, before + PUBLISH.size + subject_bytes + ending.size)
+        at = PyByteArray_AS_STRING(self._answers) + before
+        memcpy(at, PUBLISH.text, PUBLISH.size)
+        memcpy(at + PUBLISH.size, subject, subject_bytes)
+        memcpy(at + PUBLISH.size + subject_bytes, ending.text, ending.size)
+        return 0
+
+
+cdef class Deliveries(AnsweringReader):
 
     def __init__(self, int descriptor, *, bint acknowledges):
         self._acknowledges = acknowledges
-        self._answers = bytearray()
         self.status = b""
 
     def take(self):
@@ -286,11 +308,6 @@ cdef class Deliveries(FrameReader):
             else:
                 self._message_taken(&frame)
         return self.received - before
-
-    def answers(self):
-        cdef bytes answers = bytes(self._answers)
-        self._answers.clear()
-        return answers
 
     cdef int _message_taken(self, Frame* frame) except -1:
         cdef const char* end = frame.reply + frame.reply_bytes
@@ -338,15 +355,57 @@ cdef class Deliveries(FrameReader):
         self.status = frame.headers[STATUS.size:frame.headers_bytes].split(b"\r")[0]
         return 0
 
-    cdef int _answer(self, const char* subject, Py_ssize_t subject_bytes, Word ending) except -1:
-        cdef Py_ssize_t before = len(self._answers)
-        cdef char* at
-        PyByteArray_Resize(self._answers, before + PUBLISH.size + subject_bytes + ending.size)
-        at = PyByteArray_AS_STRING(self._answers) + before
-        memcpy(at, PUBLISH.text, PUBLISH.size)
-        memcpy(at + PUBLISH.size, subject, subject_bytes)
-        memcpy(at + PUBLISH.size + subject_bytes, ending.text, ending.size)
+
+cdef class StoredMessages(FrameReader):
+
+    def take(self):
+        """A frame that is no stored message, nor the end, is an error's status."""
+        cdef Frame frame
+        cdef const char* found
+        cdef const char* end
+        cdef uint64_t before = self.received
+        while self.next(&frame):
+            if frame.kind != MSG and frame.kind != HMSG:
+                self._skip_other(&frame)
+                continue
+            end = frame.headers + frame.headers_bytes
+            found = find(frame.headers, frame.headers_bytes, SEQUENCE)
+            if begins(frame.headers, frame.headers_bytes, END):
+                self.ended = True
+            elif found == NULL:
+                raise LoadError(f"no stored message: {content(&frame)}")
+            else:
+                self._message_taken(number_at(found + SEQUENCE.size, end))
+        return self.received - before
+
+    def next_batch(self):
+        self.ended = False
+
+    cdef int _message_taken(self, int64_t sequence) except -1:
+        if sequence != <int64_t> self.last_sequence + 1:
+            raise LoadError(f"message {sequence} after {self.last_sequence}")
+        self.last_sequence = sequence
+        self.received = self.received + 1
         return 0
+
+
+cdef class Chunks(AnsweringReader):
+
+    def take(self):
+        cdef Frame frame
+        cdef uint64_t before = self.data_bytes
+        while self.next(&frame):
+            if frame.kind != MSG and frame.kind != HMSG:
+                self._skip_other(&frame)
+            elif frame.data_bytes:
+                self.data_bytes = self.data_bytes + frame.data_bytes
+                if frame.reply != NULL:
+                    self._answer(frame.reply, frame.reply_bytes, EMPTY)
+            elif frame.headers == NULL or begins(frame.headers, frame.headers_bytes, END):
+                self.ended = True
+            else:
+                raise LoadError(f"the snapshot ended with {content(&frame)}")
+        return self.data_bytes - before
 
 
 cdef class Callers:

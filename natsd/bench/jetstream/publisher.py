@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 from natsd.bench import wire
-from natsd.bench.frames import payload, pub, sub
+from natsd.bench.frames import hpub, payload, pub, sub
 from natsd.bench.jetstream.load import PubAcks
 from natsd.bench.result import RoleResult
 
@@ -33,6 +33,8 @@ class WindowPublisher:
     subjects: int
     messages: int
     payload_bytes: int = 128
+    headers: bytes = b""
+    """Whole lines, of each message."""
     _sock: socket.socket = field(init=False, repr=False)
     _block: bytes = field(init=False, repr=False, default=b"")
 
@@ -82,9 +84,14 @@ class WindowPublisher:
         """One frame for each token, beginning with message number `first`."""
         body = payload(self.payload_bytes)
         return b"".join(
-            pub(self._subject(first + token), body, b"%s.%05d" % (INBOX, token))
+            self._frame(self._subject(first + token), body, b"%s.%05d" % (INBOX, token))
             for token in range(TOKENS)
         )
+
+    def _frame(self, subject: bytes, body: bytes, reply: bytes) -> bytes:
+        if self.headers:
+            return hpub(subject, self.headers, body, reply)
+        return pub(subject, body, reply)
 
     def _subject(self, number: int) -> bytes:
         if self.subjects == 1:
@@ -100,9 +107,11 @@ class WindowPublisher:
         wire.close_with_reset(self._sock)
 
 
-def fill(host: str, port: int, subject: bytes, subjects: int, messages: int) -> None:
+def fill(
+    host: str, port: int, subject: bytes, subjects: int, messages: int, headers: bytes = b""
+) -> None:
     """Publish from this process, before anything is measured; raises LoadError."""
-    publisher = WindowPublisher(host, port, subject, subjects, messages)
+    publisher = WindowPublisher(host, port, subject, subjects, messages, headers=headers)
     publisher.prepare()
     try:
         result = publisher.run()

@@ -14,6 +14,13 @@ from natsd.bench.jetstream.scenarios import (
     WaitingPublish,
     WindowPublish,
 )
+from natsd.bench.jetstream.whole_streams import (
+    AtomicBatches,
+    DirectBatches,
+    Expiring,
+    MirrorCatchUp,
+    Snapshot,
+)
 from natsd.bench.rows import Metric, Row
 
 RATE = Metric("k/s", higher_is_better=True, divisor=1e3, digits=0)
@@ -31,6 +38,7 @@ class Scale:
     restarted: int = 10_000_000
     streams: int = 1_000
     clients: int = 16
+    batch: int = 500
 
 
 QUICK = Scale(pulled=20_000, replayed=50_000, keys=50_000, restarted=200_000, streams=50)
@@ -40,7 +48,13 @@ DEFAULT, ALWAYS, INTERVAL = Sync.DEFAULT, Sync.ALWAYS, Sync.INTERVAL
 
 def all_rows(scale: Scale) -> list[Row]:
     """Every row there is, in the order of the table."""
-    return [*publish_rows(), *consumer_rows(scale), *bucket_rows(scale), *large_rows(scale)]
+    return [
+        *publish_rows(),
+        *consumer_rows(scale),
+        *bucket_rows(scale),
+        *whole_stream_rows(scale),
+        *large_rows(scale),
+    ]
 
 
 def publish_rows() -> list[Row]:
@@ -83,6 +97,25 @@ def bucket_rows(scale: Scale) -> list[Row]:
         rate("kv-get", f"KV get, {clients}", get, 1.5),
         Row("kv-keys", f"{many}, keys", keys, "keys", RATE, 1.0),
         Row("kv-watch", f"{many}, watch", keys, "watch", RATE, 1.0),
+    ]
+
+
+def whole_stream_rows(scale: Scale) -> list[Row]:
+    """Batches, and a stream that is copied, read or expires as a whole."""
+    count, batch = f"{scale.replayed:,}", scale.batch
+    expiring, during = Expiring(scale.replayed), f"sync publish while {count} expire, p99"
+    return [
+        rate("js-atomic", f"atomic batches of {batch}, file", AtomicBatches(batch), 1.0),
+        rate("js-mirror", f"mirror of {count} catches up", MirrorCatchUp(scale.replayed), 1.5),
+        rate(
+            "js-direct-batch",
+            f"direct get of {count} in batches of {batch}",
+            DirectBatches(scale.replayed, batch),
+            1.5,
+        ),
+        rate("js-snapshot", f"snapshot of {count}", Snapshot(scale.replayed), 1.0),
+        Row("js-expiry-p99", during, expiring, "p99_us", LATENCY),
+        rate("js-expiry", f"{count} messages expire", expiring),
     ]
 
 

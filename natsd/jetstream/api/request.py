@@ -3,9 +3,11 @@
 Source: reference §6.1.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from natsd.core.wire import Wire
 from natsd.jetstream.models.base import Model
 
 if TYPE_CHECKING:
@@ -21,12 +23,19 @@ class NoBody(Model):
 @dataclass(frozen=True, slots=True)
 class Request(Generic[B]):
     """`body` has been read and checked against its model; `arguments` are the tokens of the subject
-    that stand for the route's wildcards, the last one with all that `>` stands for."""
+    that stand for the route's wildcards, the last one with all that `>` stands for. `origin` is the
+    connection it came by, None: the server itself asks."""
 
     account: "JetStreamAccount"
     subject: str
     arguments: tuple[str, ...]
     body: B
+    origin: Wire | None = None
+
+    @property
+    def client(self) -> Mapping[str, object]:
+        """Who asks, as advisories tell it."""
+        return self.account.jetstream.client_info(self.origin, self.account.name)
 
     @property
     def stream(self) -> str:

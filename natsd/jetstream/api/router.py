@@ -7,22 +7,25 @@ Promise
   errors. A handler that fails is logged and answered with 500; the server goes on.
 - A request without a reply subject is carried out and not answered, as nats-server does.
 - What waits is bounded, and so is what is done at once; questions never wait behind changes.
-- Requests for `$JS.<domain>.API.…` are passed on to where they are served.
+- `$JS.<domain>.API.…` stands for `$JS.API.…`; what streams and consumers serve is passed on.
+- What was carried out or refused is told to who listens for it, with who asked.
 
 Source: reference §6.1, §6.2; nats-server 2.14, tried.
 """
 
 import contextlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
+from natsd.accounts.internal_client import Service
 from natsd.core.quoting import quoted
 from natsd.core.subject import InvalidSubject
 from natsd.core.subscription import Subscription
+from natsd.core.wire import Wire
+from natsd.jetstream.advisories import api_audit, api_limit_reached
 from natsd.jetstream.api.answer import encode_answer
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.api.table import ROUTES, Body, Route, Served
@@ -49,7 +52,6 @@ _logger = logging.getLogger(__name__)
 AT_ONCE: Final = 16
 """Changes, and questions, that are carried out at once: as many as nats-server has workers."""
 
-_DOMAIN_SPACES: Final = ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>")
 _CLIENT_SPACES: Final = ("$KV.>", "$OBJ.>")
 _NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
 
@@ -64,6 +66,7 @@ class _Received:
     reply: str | None
     headers: bytes
     data: bytes
+    origin: Wire | None
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -98,19 +101,18 @@ class Router:
 
     def serve(self, account: "JetStreamAccount") -> None:
         """Answer the account's requests from now on."""
-        for route in ROUTES:
-            if route.served in (Served.CHANGE, Served.INFO):
-                receive = partial(self._receive, account, route)
-                self._subscribe(account.account, f"{API_PREFIX}.{route.subject}", receive)
-        if self._jetstream.options.domain:
-            self._serve_domain(account.account, self._jetstream.options.domain)
+        domain = self._jetstream.options.domain
+        self._serve(account, API_PREFIX)
+        if domain:
+            self._serve(account, domain_api_prefix(domain))
+            self._serve_domain(account.account, domain_api_prefix(domain))
 
     def refuse(self, account: Account) -> None:
         """Tell the account's clients that JetStream is not enabled for it, and what is a cluster's
         that there is none."""
         for route in ROUTES:
             if route.served is not Served.ASSET:
-                refuse = partial(_refuse, account, route)
+                refuse = partial(self._refuse, account, route)
                 self._subscribe(account, f"{API_PREFIX}.{route.subject}", refuse)
 
     async def close(self) -> None:
@@ -125,17 +127,25 @@ class Router:
         self,
         account: Account,
         subject: str,
-        handler: Callable[[str, str | None, bytes, bytes], None],
+        service: Service,
     ) -> None:
-        subscription = account.internal_client.subscribe(subject, handler)
+        subscription = account.internal_client.serve(subject, service)
         self._subscriptions.append((account, subscription))
 
-    def _serve_domain(self, account: Account, domain: str) -> None:
-        """What the domain's name in front says is ours, as nats-server maps it."""
-        prefix = domain_api_prefix(domain)
-        for space in _DOMAIN_SPACES:
-            forward = partial(_forward, account, prefix, API_PREFIX)
-            self._subscribe(account, f"{prefix}.{space}", forward)
+    def _serve(self, account: "JetStreamAccount", prefix: str) -> None:
+        """Answer what stands behind the prefix as if it were the API's."""
+        for route in ROUTES:
+            if route.served in (Served.CHANGE, Served.INFO):
+                receive = partial(self._receive, account, route, prefix)
+                self._subscribe(account.account, f"{prefix}.{route.subject}", receive)
+
+    def _serve_domain(self, account: Account, prefix: str) -> None:
+        """What of the domain's others serve is theirs: streams and consumers, and the clients of
+        key-value and object stores."""
+        for route in ROUTES:
+            if route.served not in (Served.CHANGE, Served.INFO):
+                forward = partial(_forward, account, prefix, API_PREFIX)
+                self._subscribe(account, f"{prefix}.{route.subject}", forward)
         for space in _CLIENT_SPACES:
             self._subscribe(
                 account, f"{prefix}.{space}", partial(_forward, account, f"{prefix}.", "")
@@ -147,12 +157,15 @@ class Router:
         self,
         account: "JetStreamAccount",
         route: Route,
+        prefix: str,
         subject: str,
         reply: str | None,
         headers: bytes,
         data: bytes,
+        origin: Wire | None,
     ) -> None:
-        received = _Received(account, route, subject, reply, headers, data)
+        subject = API_PREFIX + subject.removeprefix(prefix)
+        received = _Received(account, route, subject, reply, headers, data, origin)
         self._jetstream.api_counters.inflight += 1
         if route.served is Served.INFO:
             self._infos.add((), partial(self._answer, received))
@@ -163,6 +176,7 @@ class Router:
         self.dropped += count
         self._jetstream.api_counters.inflight -= count
         _logger.warning("%s limit reached, dropping %d requests", queue, count)
+        api_limit_reached(self._jetstream, count)
 
     async def _answer(self, received: _Received) -> None:
         """Carry it out and send the answer; never raises."""
@@ -174,6 +188,10 @@ class Router:
         self._jetstream.api_counters.inflight -= 1
         if reply is not None:
             _publish(account, reply, text)
+        if is_error or received.route.is_audited:
+            api_audit(
+                self._jetstream, account, received.subject, received.data, text, received.origin
+            )
 
     async def _carry_out(self, received: _Received) -> tuple[bytes, bool]:
         """The answer, and whether it is an error."""
@@ -182,7 +200,9 @@ class Router:
         try:
             _check_level(received.headers)
             body = read_body(route, received.data, strict=self._jetstream.options.strict)
-            request = Request(received.account, received.subject, received.arguments, body)
+            request = Request(
+                received.account, received.subject, received.arguments, body, received.origin
+            )
             return await encode_answer(await route.handler(request)), False
         except ApiError as error:
             return encode(route.response(error=ErrorBody.of(error))), True
@@ -190,6 +210,23 @@ class Router:
             _logger.exception("JetStream: request on %s failed", quoted(received.subject))
             failure = api_error(ErrorId.JSStreamGeneralErrorF, err="internal error")
             return encode(route.response(error=ErrorBody.of(failure))), True
+
+    def _refuse(
+        self,
+        account: Account,
+        route: Route,
+        subject: str,
+        reply: str | None,
+        _headers: bytes,
+        data: bytes,
+        origin: Wire | None,
+    ) -> None:
+        needs_cluster = route.served is Served.SYSTEM
+        error = ErrorId.JSClusterRequiredErr if needs_cluster else ErrorId.JSNotEnabledForAccountErr
+        text = encode(route.response(error=ErrorBody.of(api_error(error))))
+        if reply is not None:
+            _publish(account, reply, text)
+        api_audit(self._jetstream, account, subject, data, text, origin)
 
 
 def _check_level(headers: bytes) -> None:
@@ -220,16 +257,6 @@ def read_body(route: Route, data: bytes, *, strict: bool) -> Model:
         raise api_error(ErrorId.JSInvalidJSONErr, err=error) from None
 
 
-def _refuse(
-    account: Account, route: Route, _subject: str, reply: str | None, _headers: bytes, _data: bytes
-) -> None:
-    needs_cluster = route.served is Served.SYSTEM
-    error_id = ErrorId.JSClusterRequiredErr if needs_cluster else ErrorId.JSNotEnabledForAccountErr
-    if reply is not None:
-        answer = route.response(error=ErrorBody.of(api_error(error_id)))
-        _publish(account, reply, encode(answer))
-
-
 def _forward(
     account: Account,
     prefix: str,
@@ -238,6 +265,7 @@ def _forward(
     reply: str | None,
     headers: bytes,
     data: bytes,
+    _origin: Wire | None,
 ) -> None:
     """Publish it again with `served` in place of the prefix."""
     target = served + subject.removeprefix(prefix)

@@ -1,8 +1,8 @@
 """All subjects of the API: what is asked, by which model the body is read, who answers.
 
 - A row's subject stands behind `$JS.API.`; its first wildcard is a stream, the second a consumer.
-- `Body` says what may come with a request, `Queue` with which others it waits.
-- Rows of `Served.BY_ASSET` are served by the streams and consumers themselves, without JSON; those
+- `Body` says what may come with a request, `Served` who answers it and with which others it waits.
+- Rows of `Served.ASSET` are served by the streams and consumers themselves, without JSON; those
   of `Served.SYSTEM` are for the system account.
 
 Source: reference §6.2; nats-server 2.14, tried.
@@ -73,6 +73,7 @@ class Route:
     handler: Handler | None = None
     body: Body = Body.JSON
     served: Served = Served.CHANGE
+    is_audited: bool = True  # when it succeeds
 
     @property
     def response(self) -> type[Response]:
@@ -109,7 +110,7 @@ ROUTES: Final = (
     Route("STREAM.LIST", StreamListRequest, streams.infos, MAYBE, INFO),
     Route("STREAM.DELETE.*", NoBody, streams.delete, EMPTY),
     Route("STREAM.PURGE.*", StreamPurgeRequest, streams.purge, MAYBE),
-    Route("STREAM.MSG.GET.*", StreamMsgGetRequest, streams.msg_get, MUST, INFO),
+    Route("STREAM.MSG.GET.*", StreamMsgGetRequest, streams.msg_get, MUST, INFO, False),
     Route("STREAM.MSG.DELETE.*", StreamMsgDeleteRequest, streams.msg_delete, MUST),
     Route("STREAM.SNAPSHOT.*", StreamSnapshotRequest, later.snapshot, MUST),
     Route("STREAM.RESTORE.*", StreamRestoreRequest, later.restore, MUST),

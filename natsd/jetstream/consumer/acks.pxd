@@ -36,6 +36,9 @@ cdef class Acks:
     # each. At most `budget`; True: there may be more.
     cdef bint lose_front(self, MessageLog log, Py_ssize_t budget) except? -1
     cdef bint lose_inside(self, MessageLog log, Py_ssize_t budget) except? -1
+    # The copy of a dead letter is on disk. / Dead letters are no more: as if there never were any.
+    cdef int settle(self, uint64_t sequence) except -1
+    cdef int give_up_letters(self) except -1
     # The consumer needs it no more.
     cdef int release(self, uint64_t sequence) except -1
 

@@ -132,6 +132,7 @@ cdef class Acks:
         if (
             index < 0 or ack.consumer_sequence <= self.tracker.floor_consumer
             or ack.consumer_sequence > self.tracker.delivered_consumer
+            or self.redelivery.is_parked(ack.sequence)
         ):
             return 0
         count = self.deliveries(ack.sequence)
@@ -151,7 +152,7 @@ cdef class Acks:
 
     cdef int progress(self, uint64_t sequence) except -1:
         cdef Py_ssize_t index = self.tracker.find(sequence)
-        if index < 0:
+        if index < 0 or self.redelivery.is_parked(sequence):
             return 0
         self.tracker.update_delivered(
             self.tracker.items[index].consumer, sequence, 1, self.scheduler.now()
@@ -163,10 +164,19 @@ cdef class Acks:
     cdef int terminate(self, AckMessage* ack) except -1:
         cdef bint was_pending = self.tracker.find(ack.sequence) >= 0
         cdef uint64_t count = self.deliveries(ack.sequence)
-        cdef bint is_answered = self.acknowledge(ack, False)
-        cdef bytes reason
+        cdef bytes reason = trimmed(
+            ack.argument, min(ack.argument_len, <Py_ssize_t> REASON_BYTES_MAX)
+        )
+        cdef bint is_answered = True
+        if was_pending and self.redelivery.letters is not None:
+            if self.redelivery.is_parked(ack.sequence):
+                return True
+            self.was_acked = True
+            self.tracker.terminate(ack.sequence)
+            self.redelivery.park(ack.sequence, reason)
+        else:
+            is_answered = self.acknowledge(ack, False)
         if was_pending:
-            reason = trimmed(ack.argument, min(ack.argument_len, <Py_ssize_t> REASON_BYTES_MAX))
             try:
                 self.events.terminated(
                     ack.sequence, ack.consumer_sequence, count, reason.decode(errors="replace")
@@ -213,7 +223,7 @@ cdef class Acks:
         cdef list lost = []
         if gone == self.seen_gone:
             return False
-        at = self.redelivery.lower_bound(self.lost_from)
+        at = self.tracker.lower_bound(self.lost_from)
         while at < self.tracker.tail and budget > 0:
             self.lost_from = self.tracker.items[at].stream + 1
             if self.tracker.items[at].consumer and not log.is_here(self.lost_from - 1):
@@ -227,6 +237,26 @@ cdef class Acks:
         self.lost_from = 0
         self.seen_gone = gone
         return False
+
+    # Dead letters
+
+    cdef int settle(self, uint64_t sequence) except -1:
+        cdef Py_ssize_t index = self.tracker.find(sequence)
+        if index < 0:
+            return 0
+        self.tracker.acknowledge(self.tracker.items[index].consumer, sequence)
+        self.redelivery.forget(sequence)
+        return self.release(sequence)
+
+    cdef int give_up_letters(self) except -1:
+        cdef set parked = self.redelivery.parked or set()
+        self.redelivery.follow(self.redelivery.keyed, None)
+        for sequence in sorted(self.tracker.terminated or ()):
+            self.settle(sequence)
+        for sequence in sorted(parked):
+            if self.tracker.find(sequence) >= 0:
+                self.redelivery.drop(sequence)
+        return 0
 
     cdef uint64_t deliveries(self, uint64_t sequence) except 0:
         if not len(self.tracker.redelivered):

@@ -33,6 +33,8 @@ cdef class Backlog:
     # The next to read, up to `visible`: DONE and `found`, GONE (there is none), NEEDS_BLOCK
     # (`log.wanted`), PENDING (ask again).
     cdef Outcome find(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK
+    # Is this message, visible or not, still to be read?
+    cdef bint is_unread(self, uint64_t sequence) noexcept
     # That one, as `find` gave it, is read.
     cdef int passed(self, uint64_t sequence) except -1
     # Count anew, and look again from there on.

@@ -96,6 +96,9 @@ cdef class Backlog:
         self.must_count = True
         return 0
 
+    cdef bint is_unread(self, uint64_t sequence) noexcept:
+        return sequence >= self.next or self.place_of_start(sequence) >= 0
+
     cdef int passed(self, uint64_t sequence) except -1:
         if self.start_at < self.start_count and sequence < self.next:
             self.start_at += 1

@@ -6,6 +6,7 @@ reference §6.5 (column U), §6.16; nats-server's checkNewConsumerConfig, setSta
 
 from typing import Final
 
+from natsd.jetstream.consumer.metadata import key_token
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
 from natsd.jetstream.names import REQUIRED_LEVEL_KEY, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
@@ -38,6 +39,8 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) ->
             raise _refused("can not update push consumer to pull based")
         if is_bound:
             raise api_error(ErrorId.JSConsumerNameExistErr)
+    if key_token(old) != key_token(new):
+        raise _refused("key token can not be updated")
     if old.max_waiting != new.max_waiting:
         raise _refused("max waiting can not be updated")
 

@@ -15,6 +15,7 @@ from typing import Final
 from natsd.config.durations import format_duration_ns
 from natsd.core.subject import is_literal, is_subset, is_valid
 from natsd.jetstream.consumer.defaults import FLOW_CONTROL_HEARTBEAT_NS, Ceilings
+from natsd.jetstream.consumer.metadata import check_settings
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import (
     AckPolicy,
@@ -268,6 +269,7 @@ def _check_metadata(config: ConsumerConfig) -> None:
     if metadata_length(config.metadata) > METADATA_BYTES_MAX:
         limit = f"{METADATA_BYTES_MAX >> 10}KB"
         raise api_error(ErrorId.JSConsumerMetadataLengthErrF, limit=limit)
+    check_settings(config)
 
 
 def _check_priority(config: ConsumerConfig) -> None:

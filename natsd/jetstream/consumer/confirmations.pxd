@@ -22,12 +22,17 @@ cdef class Confirmations:
     cdef Py_ssize_t capacity
     cdef readonly Py_ssize_t count
     cdef uint64_t last_count    # what the newest waits for
+    cdef uint64_t wanted        # changes that somebody else waits for; 0: nobody does
 
     # The last acknowledgement is to be answered. False: too many wait, this one will not be.
     cdef bint add(self, const char* reply, Py_ssize_t length) except -1
     # Answer, in order, those that are durable, at most `most`; have committed what is not. True:
     # there is more to answer.
     cdef bint serve(self, Py_ssize_t most) except? -1
+    # Have so many changes committed now; `on_durable` is called when they are. True: they are.
+    cdef bint want(self, uint64_t change_count) except -1
+    # How many changes are durable.
+    cdef uint64_t durable_changes(self) noexcept
     # Commit what is due. Sets `due_ns`.
     cdef int keep(self, int64_t now_ns) except -1
     cdef int drop(self) except -1

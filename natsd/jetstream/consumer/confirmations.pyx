@@ -50,7 +50,8 @@ cdef class Confirmations:
     def _reached(self, uint64_t change_count) -> None:
         """The store: so many changes are on disk."""
         self.durable = change_count
-        if self.count:
+        if self.count or 0 < self.wanted <= change_count:
+            self.wanted = 0
             self.on_durable()
 
     cdef bint add(self, const char* reply, Py_ssize_t length) except -1:
@@ -117,6 +118,17 @@ cdef class Confirmations:
         cdef uint64_t change_count
         memcpy(&change_count, &self.bytes[self.head], 8)
         return change_count
+
+    cdef bint want(self, uint64_t change_count) except -1:
+        if change_count <= self.durable_changes():
+            return True
+        self.wanted = change_count
+        if change_count > self.commit_asked:
+            self.commit()
+        return False
+
+    cdef uint64_t durable_changes(self) noexcept:
+        return self.durable if self.is_file else self.tracker.change_count
 
     cdef int keep(self, int64_t now_ns) except -1:
         if not self.is_file or self.tracker.changes.count == 0:

@@ -20,11 +20,14 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from natsd.accounts.internal_client import INBOX_PREFIX
 from natsd.core.subscription import Sink, Subscription
+from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.changes import check_update, with_required_level
 from natsd.jetstream.consumer.config import is_push
+from natsd.jetstream.consumer.dead_letters import DeadLetters
 from natsd.jetstream.consumer.engine import CONSUMER_DELETED, SERVER_SHUTDOWN, ConsumerEngine
 from natsd.jetstream.consumer.engine_settings import engine_settings
 from natsd.jetstream.consumer.events import ConsumerEvents
@@ -36,6 +39,7 @@ from natsd.jetstream.consumer.inactivity import (
     with_threshold,
 )
 from natsd.jetstream.consumer.info import consumer_info
+from natsd.jetstream.consumer.metadata import dead_letter_subject
 from natsd.jetstream.consumer.start_position import StartPosition
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerInfo
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream
 
 _logger = logging.getLogger(__name__)
+
+INBOX_BYTES: Final = 12
 
 _SID: Final = b"0"
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -88,21 +94,17 @@ class Consumer:
             name,
             engine_settings(self.config, stream.config),
             store,
-            ConsumerEvents(
-                stream.account.account,
-                stream.config.name,
-                name,
-                domain=jetstream.options.domain,
-                clock=self._scheduler.now_ns,
-                random_bytes=self._random_bytes,
-            ),
+            ConsumerEvents(jetstream.events, stream.account.account, stream.config.name, name),
         )
+        self._letters: DeadLetters | None = None
+        self._keep_letters()
         self._subscriptions: list[Subscription] = []
         self.is_bound = False  # push: somebody listens
         self._watched = ("", "")  # the deliver subject and group whose listeners are told of
         self._used_ns = 0
         self._threshold = Threshold(0)
         self._alarm = Alarm(self._scheduler, self._look_for_use)
+        self._end_of_pause = Alarm(self._scheduler, self._tell_paused)
         self._is_ended = False
         self._changing = asyncio.Lock()
         self._removal: asyncio.Task[None] | None = None
@@ -136,6 +138,7 @@ class Consumer:
         except (StoreError, OSError) as error:
             _logger.error("JetStream: %s is not removed: %s", self, error)
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
+        self._tell_deleted()
 
     async def abandon(self) -> None:
         """It is gone; its stream removes its files."""
@@ -146,6 +149,11 @@ class Consumer:
             await self.store.delete()
         except (StoreError, OSError) as error:
             _logger.error("JetStream: %s: %s", self, error)
+        self._tell_deleted()
+
+    def _tell_deleted(self) -> None:
+        stream = self.stream
+        consumer_deleted(stream.account, stream.config.name, self.name)
 
     async def close(self) -> None:
         """All that it knows is on disk."""
@@ -160,12 +168,15 @@ class Consumer:
     def _end(self, status: str) -> None:
         self._is_ended = True
         self._alarm.cancel()
+        self._end_of_pause.cancel()
         self._unwatch()
         for subscription in self._subscriptions:
             self._sublist.remove(subscription)
             subscription.detach()
         self._subscriptions.clear()
         self.engine.stop(status)
+        if self._letters is not None:
+            self._letters.close()
         if self.stream.consumers.get(self.name) is self:
             del self.stream.consumers[self.name]
 
@@ -179,6 +190,23 @@ class Consumer:
                 self._listen(subject, engine.ack_sink)
         if config.flow_control:
             self._listen(flow_control_subject(stream, self.name), engine.flow_control_sink)
+
+    def _keep_letters(self) -> None:
+        """Have dead letters copied to where the configuration says, or not copied."""
+        subject, before = dead_letter_subject(self.config), self._letters
+        if before is not None and subject:
+            before.subject = subject
+        elif before is not None:
+            self._letters = None
+            self.engine.keep_letters(None)
+            before.close()
+        elif subject:
+            inbox = f"{INBOX_PREFIX}{self._random_bytes(INBOX_BYTES).hex()}"
+            stream = self.stream
+            self._letters = DeadLetters(
+                stream.account, stream.core, self.name, subject, self.engine, inbox
+            )
+            self.engine.keep_letters(self._letters)
 
     def _listen(self, subject: str, sink: Sink) -> None:
         subscription = Subscription(subject, sid=_SID, sink=sink)
@@ -217,8 +245,10 @@ class Consumer:
             raise api_error(ErrorId.JSConsumerDoesNotExist)
         before, self.config = self.config, config
         self.engine.configure(engine_settings(config, self.stream.config))
+        self._keep_letters()
         if before.pause_until != config.pause_until:
             self._pause_until(config.pause_until)
+            self._tell_paused(self._scheduler.now_ns())
         self._watch()
         if (before.inactive_threshold, before.durable_name) != (
             config.inactive_threshold,
@@ -240,8 +270,18 @@ class Consumer:
     def _pause_until(self, until_ns: int) -> None:
         if until_ns > self._scheduler.now_ns():
             self.engine.pause(until_ns)
+            self._end_of_pause.set(until_ns)
         else:
             self.engine.resume()
+            self._end_of_pause.cancel()
+
+    def _tell_paused(self, now_ns: int) -> None:
+        """The pause has begun, changed or ended."""
+        stream, until_ns = self.stream, self.config.pause_until
+        is_paused = until_ns > now_ns
+        consumer_paused(
+            stream.account, stream.config.name, self.name, until_ns, is_paused=is_paused
+        )
 
     # Interest in the deliver subject, and disuse
 
@@ -295,6 +335,9 @@ class Consumer:
     def _look_for_use(self, now_ns: int) -> None:
         """The threshold is over since the last look."""
         if self._is_ended or self.is_bound:
+            return
+        if self._letters is not None and self._letters.count:
+            self._alarm.set(now_ns + self._threshold.span_ns)
             return
         busy_ns = 0 if is_push(self.config) else busy_until_ns(self.store.state(), self.config)
         due_ns = looks_again_at(self._threshold, self._used_ns, self.engine, busy_ns, now_ns=now_ns)

@@ -3,34 +3,17 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.outlet cimport Outlet
-from natsd.core.subscription cimport Message, Sink
-from natsd.jetstream.consumer.acks cimport Acks
 from natsd.jetstream.consumer.backlog cimport Backlog
 from natsd.jetstream.consumer.confirmations cimport Confirmations
+from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.jetstream.consumer.outgoing cimport Outgoing
-from natsd.jetstream.consumer.pull cimport PullRequests
-from natsd.jetstream.consumer.push cimport PushSubject
 from natsd.jetstream.consumer.redelivery cimport Redelivery
-from natsd.jetstream.stream.core cimport Reader, StreamCore
+from natsd.jetstream.consumer.replay cimport Replay
+from natsd.jetstream.consumer.sinks cimport Intake
+from natsd.jetstream.stream.core cimport StreamCore
 from natsd.store.block cimport MsgBlock
-from natsd.store.consumer_tracker cimport ConsumerTracker
 from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
 from natsd.store.record cimport RecordView
-
-
-cdef class ConsumerEngine(Reader)
-
-
-cdef class AckSink(Sink):
-    cdef ConsumerEngine engine
-
-
-cdef class PullSink(Sink):
-    cdef ConsumerEngine engine
-
-
-cdef class FlowControlSink(Sink):
-    cdef ConsumerEngine engine
 
 
 cdef enum Step:                 # what came of trying to deliver one message
@@ -41,54 +24,35 @@ cdef enum Step:                 # what came of trying to deliver one message
     LATER = 4                   # at `resume_ns`, or when a block is here
 
 
-cdef class ConsumerEngine(Reader):
+cdef class ConsumerEngine(Intake):
     cdef readonly str name
     cdef readonly object settings
-    cdef readonly ConsumerTracker tracker
-    cdef readonly AckSink ack_sink
-    cdef readonly PullSink pull_sink
-    cdef readonly FlowControlSink flow_control_sink
     cdef object events
     cdef StreamCore core
     cdef MessageLog log
     cdef Outlet outlet
-    cdef bytes stream_token
-    cdef bytes name_token
 
-    cdef Acks acks
     cdef Backlog backlog
+    cdef KeyedBacklog keyed     # the same, where messages have keys; else None
     cdef Confirmations confirmations
     cdef Outgoing outgoing
-    cdef PullRequests requests
-    cdef PushSubject push
     cdef Redelivery redelivery
+    cdef Replay replay
     cdef bint is_push
     cdef int64_t max_ack_pending
 
-    cdef readonly bint is_stopped
     cdef readonly int64_t last_delivered_ns
     cdef readonly int64_t last_ack_ns
     cdef readonly int64_t paused_until_ns
-    cdef bint is_running        # in `run`: what arrives meanwhile is postponed
-    cdef list postponed         # (sink, subject, reply, headers, body)
     cdef uint64_t slice
     cdef int64_t pending        # during a slice
     cdef int64_t resume_ns      # a deadline of rate limit or replay; 0: none
     cdef int64_t hold_until_ns  # nothing is delivered before; 0: go on
     cdef object fetching        # the task that brings a block into memory, or None
 
-    # Replay as it was published
-    cdef bint is_replaying
-    cdef uint64_t replay_until  # what was there when it began
-    cdef uint64_t replay_sequence
-    cdef int64_t replay_time_ns
-    cdef int64_t replay_due_ns
-
     cdef int64_t lost_checked_ns    # when pending messages were compared with the log
 
     cdef bint work(self, int64_t now_ns) except? -1
-    cdef int take_postponed(self) except -1
-    cdef int postpone(self, Sink sink, Message* message) except -1
     cdef uint64_t last_read(self) noexcept
     cdef bint tell_stream(self) except? -1
     cdef bint answer(self) except? -1
@@ -99,14 +63,9 @@ cdef class ConsumerEngine(Reader):
     cdef Step deliver_new(self, uint64_t sequence, int64_t now_ns) except *
     cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK
     cdef Step send(self, RecordView* view, uint64_t count, int64_t now_ns) except *
-    cdef int64_t replay_due(self, RecordView* view, int64_t now_ns) noexcept
     cdef int sent(self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns) except -1
     cdef bint ended(self, Step step, int64_t now_ns) except? -1
     cdef int sweep_requests(self, int64_t now_ns, bint at_end) except -1
     cdef bint count_some(self) except? -1
     cdef int fetch(self, MsgBlock block) except -1
     cdef int keep_time(self, int64_t now_ns) except -1
-    cdef int wake(self) except -1
-    cdef int ask(
-        self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len
-    ) except -1

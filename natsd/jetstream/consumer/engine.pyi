@@ -1,17 +1,16 @@
 from collections.abc import Sequence
 
-from natsd.core.subscription import Sink
-from natsd.jetstream.consumer.settings import EngineEvents, EngineSettings
-from natsd.jetstream.stream.core import Reader, StreamCore
+from natsd.jetstream.consumer.settings import DeadLetterBox, EngineEvents, EngineSettings
+from natsd.jetstream.consumer.sinks import Intake
+from natsd.jetstream.stream.core import StreamCore
 from natsd.store.consumer_state import SequencePair
 from natsd.store.consumer_store import ConsumerStore
-from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 
 CONSUMER_DELETED: str
 SERVER_SHUTDOWN: str
 
-class ConsumerEngine(Reader):
+class ConsumerEngine(Intake):
     def __init__(
         self,
         core: StreamCore,
@@ -20,26 +19,19 @@ class ConsumerEngine(Reader):
         store: ConsumerStore | MemoryConsumerStore,
         events: EngineEvents,
     ) -> None: ...
-    # Subscribe these: `$JS.ACK.<stream>.<consumer>.>` and
-    # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`; `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, of a
-    # push consumer too (it answers 409); `$JS.FC.<stream>.<consumer>.*`.
-    @property
-    def ack_sink(self) -> Sink: ...
-    @property
-    def pull_sink(self) -> Sink: ...
-    @property
-    def flow_control_sink(self) -> Sink: ...
     @property
     def name(self) -> str: ...
     @property
     def settings(self) -> EngineSettings: ...
-    @property
-    def tracker(self) -> ConsumerTracker: ...
     def configure(self, settings: EngineSettings) -> None:
         """Take new settings; new filters have pending counted anew, and registered with the core.
 
         Raises ValueError if what never changes would change.
         """
+
+    def keep_letters(self, letters: DeadLetterBox | None) -> None:
+        """`letters` copies what is dead from now on; None: nobody does, and what was owed is let
+        go of as if nobody ever had."""
 
     def start(
         self,
@@ -71,6 +63,16 @@ class ConsumerEngine(Reader):
 
     def check_requests(self) -> None:
         """Drop requests that are over, or whose inbox nobody listens to."""
+
+    def is_owed(self, sequence: int) -> bool:
+        """It is a dead letter that has not been settled."""
+
+    def num_deliveries(self, sequence: int) -> int: ...
+    def settle_letter(self, sequence: int) -> None:
+        """Its copy is on disk: it is pending no more."""
+
+    def lose_letter(self, sequence: int) -> None:
+        """It is gone, or cannot be read."""
 
     @property
     def next_sequence(self) -> int: ...
@@ -104,8 +106,6 @@ class ConsumerEngine(Reader):
     def is_active(self) -> bool:
         """Push: somebody listens. Pull: requests wait."""
 
-    @property
-    def is_stopped(self) -> bool: ...
     @property
     def paused_until_ns(self) -> int:
         """0: not paused."""

@@ -14,6 +14,8 @@
                      PushSubject  or who listens                         push.pyx
                      Acks         what acknowledgements do               acks.pyx
                      Outgoing     what is sent                           outgoing.pyx
+                     Replay       at which pace                          replay.pyx
+                     Intake       its base: the sinks of what comes in   sinks.pyx
 
 Promise
 - What is not visible is not sent. New messages go out in stream order, each once; again only what
@@ -32,27 +34,23 @@ Source: reference §6.8 to §6.10; nats-server's consumer for the order of thing
 import asyncio
 
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcmp
 
 from natsd.core.match_result cimport MatchResult
-from natsd.core.subscription cimport Message, Sink, Subscription
-from natsd.jetstream.consumer.ack_message cimport (
-    NEXT, AckMessage, parse_ack_body, parse_ack_subject,
-)
 from natsd.jetstream.consumer.acks cimport Acks
 from natsd.jetstream.consumer.backlog cimport Backlog
 from natsd.jetstream.consumer.confirmations cimport Confirmations
+from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.jetstream.consumer.outgoing cimport Outgoing
 from natsd.jetstream.consumer.pull cimport PullRequests, Request
 from natsd.jetstream.consumer.push cimport PushSubject
 from natsd.jetstream.consumer.redelivery cimport Redelivery
-from natsd.jetstream.stream.core cimport LIMITS, Reader, StreamCore
+from natsd.jetstream.consumer.replay cimport Replay
+from natsd.jetstream.consumer.sinks cimport Intake
+from natsd.jetstream.stream.core cimport LIMITS, StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
 
-from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, REQUIRED_API_LEVEL, header_value
-from natsd.jetstream.names import API_LEVEL
 from natsd.store.consumer_state import AckPolicy, SequencePair
 from natsd.store.errors import ColdBlock, MessageDamaged, StoreError
 from natsd.store.filter import Filter
@@ -73,98 +71,12 @@ cdef enum:
     UNHEARD_NS = 250_000_000    # until a push subject that took nothing is tried again
     FETCH_AGAIN_NS = 1_000_000_000
     LOST_CHECK_NS = 10_000_000
-    REPLAY_NS_MIN = 1_000_000   # gaps up to that are not waited for
 
 CONSUMER_DELETED = "Consumer Deleted"
 SERVER_SHUTDOWN = "Server Shutdown"
 
 
-cdef inline bint is_token(bytes token, const char* text, Py_ssize_t length) noexcept:
-    return len(token) == length and memcmp(<const char*> token, text, length) == 0
-
-
-cdef class AckSink(Sink):
-    """Takes what clients say about delivered messages."""
-
-    cdef int deliver(self, Subscription sub, Message* message) except -1:
-        cdef ConsumerEngine engine = self.engine
-        cdef AckMessage ack
-        if sub.closed or engine is None or engine.is_stopped:
-            return 0
-        sub.delivered += 1
-        if engine.is_running:
-            return engine.postpone(self, message)
-        if (
-            not parse_ack_subject(message.subject, message.subject_len, &ack)
-            or not is_token(engine.stream_token, ack.stream, ack.stream_len)
-            or not is_token(engine.name_token, ack.consumer, ack.consumer_len)
-        ):
-            return 1
-        parse_ack_body(
-            message.data + message.header_len, message.data_len - message.header_len, &ack
-        )
-        engine.acks.take(&ack, message.reply, message.reply_len)
-        if ack.kind == NEXT and message.reply_len:
-            engine.ask(message.reply, message.reply_len, ack.argument, ack.argument_len)
-        engine.wake()
-        return 1
-
-
-cdef class PullSink(Sink):
-    """Takes requests for messages."""
-
-    cdef int deliver(self, Subscription sub, Message* message) except -1:
-        cdef ConsumerEngine engine = self.engine
-        if sub.closed or engine is None or engine.is_stopped:
-            return 0
-        sub.delivered += 1
-        if message.reply_len == 0:
-            return 1
-        if engine.is_running:
-            return engine.postpone(self, message)
-        if message.header_len and demands_too_much(message.data[:message.header_len]):
-            engine.requests.answer(
-                message.reply, message.reply_len, "412 Required Api Level"
-            )
-        else:
-            engine.ask(
-                message.reply, message.reply_len, message.data + message.header_len,
-                message.data_len - message.header_len,
-            )
-        engine.wake()
-        return 1
-
-
-cdef class FlowControlSink(Sink):
-    """Takes the answers to flow control requests."""
-
-    cdef int deliver(self, Subscription sub, Message* message) except -1:
-        cdef ConsumerEngine engine = self.engine
-        if sub.closed or engine is None or engine.is_stopped:
-            return 0
-        sub.delivered += 1
-        if engine.is_running:
-            return engine.postpone(self, message)
-        if engine.push.controlled(message.subject, message.subject_len):
-            if engine.tracker.ack_policy == POLICY_FLOW_CONTROL and message.header_len:
-                engine.acknowledge_by_flow(message.data[:message.header_len])
-            engine.wake()
-        return 1
-
-
-cdef bint demands_too_much(bytes headers):
-    level = header_value(headers, REQUIRED_API_LEVEL)
-    if not level:
-        return False
-    return not level.isdigit() or len(level) > 9 or int(level) > API_LEVEL
-
-
-cdef uint64_t sequence_of(bytes headers, str name):
-    value = header_value(headers, name)
-    return int(value) if value and value.isdigit() and len(value) < 19 else 0
-
-
-cdef class ConsumerEngine(Reader):
+cdef class ConsumerEngine(Intake):
     def __init__(self, StreamCore core not None, str name not None, settings, store, events):
         self.core = core
         self.name = name
@@ -176,20 +88,19 @@ cdef class ConsumerEngine(Reader):
         self.name_token = name.encode()
         self.is_push = settings.deliver_subject is not None
         self.is_stopped = True
-        self.postponed = []
         self.redelivery = Redelivery(self.tracker, self._exceeded)
         self.confirmations = Confirmations(store, core.outlet, self._settled)
         self.acks = Acks(
             self.tracker, self.redelivery, core.scheduler, self.confirmations, events
         )
-        self.backlog = Backlog(self.log)
+        self.backlog = self.keyed = self._keyed_backlog(settings)
+        if self.keyed is None:
+            self.backlog = Backlog(self.log)
+        self.redelivery.follow(self.keyed, None)
         self.outgoing = Outgoing()
         self.requests = PullRequests(core.outlet)
         self.push = PushSubject(core.outlet)
-        self.ack_sink = AckSink()
-        self.pull_sink = PullSink()
-        self.flow_control_sink = FlowControlSink()
-        self.ack_sink.engine = self.pull_sink.engine = self.flow_control_sink.engine = self
+        self.replay = Replay()
         self._take(settings)
 
     # Life
@@ -199,9 +110,10 @@ cdef class ConsumerEngine(Reader):
         cdef object before = self.settings
         if (
             settings.stream != before.stream or settings.ack_policy != before.ack_policy
+            or settings.key_token != before.key_token
             or (settings.deliver_subject is None) is self.is_push
         ):
-            raise ValueError("a consumer's stream, ack policy and kind never change")
+            raise ValueError("a consumer's stream, ack policy, key and kind never change")
         self._take(settings)
         if settings.filters != before.filters and not self.is_stopped:
             self.core.change_filters(self, self._filters())
@@ -226,9 +138,26 @@ cdef class ConsumerEngine(Reader):
         if before is None or settings.filters != before.filters:
             self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
 
+    def _keyed_backlog(self, settings) -> KeyedBacklog | None:
+        cdef KeyedBacklog keyed
+        if not settings.key_token:
+            return None
+        keyed = KeyedBacklog(self.log)
+        keyed.set_key(self.tracker, settings.key_token, settings.key_look_ahead)
+        return keyed
+
+    def keep_letters(self, letters) -> None:
+        """`letters` copies what is dead from now on; None: nobody does."""
+        if letters is None:
+            self.acks.give_up_letters()
+        else:
+            self.redelivery.follow(self.keyed, letters)
+        self.wake()
+
     def _filters(self) -> tuple:
-        """With a start list and none, what comes to all: who has no filter hears of no removals."""
-        if self.settings.filters or not self.backlog.start_count:
+        """With a start list or a key and none, what comes to all: who has no filter hears of no
+        removals."""
+        if self.settings.filters or not (self.backlog.start_count or self.keyed is not None):
             return self.settings.filters
         return ("*", "*.>")
 
@@ -238,10 +167,10 @@ cdef class ConsumerEngine(Reader):
             self.core.remove_reader(self, is_gone=False)
         self.backlog.begin(next_sequence, resume, last_per_subject)
         self.redelivery.restore()
+        if self.tracker.terminated and self.redelivery.letters is None:
+            self.acks.give_up_letters()
         self.is_stopped = False
-        self.is_replaying = self.settings.replay_original
-        self.replay_until = self.core.visible
-        self.replay_time_ns = self.replay_due_ns = 0
+        self.replay.begin(self.settings.replay_original, self.core.visible)
         self.acks.lost_from = self.acks.seen_gone = 0
         self.core.add_reader(self, self._filters())
         self._count_first()
@@ -313,36 +242,9 @@ cdef class ConsumerEngine(Reader):
         if sequence > self.tracker.floor_stream:
             if self.tracker.ack_policy != POLICY_EXPLICIT:
                 return True
-            if sequence >= self.backlog.next or self.tracker.find(sequence) >= 0:
-                return True
-            if self.backlog.place_of_start(sequence) >= 0:
+            if self.backlog.is_unread(sequence) or self.tracker.find(sequence) >= 0:
                 return True
         return len(self.tracker.redelivered) > 0 and sequence in self.tracker.redelivered
-
-    cdef int postpone(self, Sink sink, Message* message) except -1:
-        """What is sent has come back to us: it is taken when the slice is over."""
-        self.postponed.append((
-            sink, message.subject[:message.subject_len],
-            message.reply[:message.reply_len] if message.reply_len else b"",
-            message.data[:message.header_len], message.data[message.header_len:message.data_len],
-        ))
-        return 1
-
-    cdef int take_postponed(self) except -1:
-        cdef list postponed = self.postponed
-        cdef bytes subject, reply, headers, body, data
-        cdef Subscription sub = Subscription(b"postponed", sink=self.ack_sink)
-        cdef Message message
-        cdef Sink sink
-        self.postponed = []
-        for sink, subject, reply, headers, body in postponed:
-            data = headers + body
-            message.subject, message.subject_len = subject, len(subject)
-            message.reply, message.reply_len = reply, len(reply)
-            message.data, message.data_len = data, len(data)
-            message.header_len = len(headers)
-            sink.deliver(sub, &message)
-        return 0
 
     cdef int ask(
         self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len
@@ -356,13 +258,6 @@ cdef class ConsumerEngine(Reader):
             pending += len(self.redelivery.queued)
             self.requests.take(reply, reply_len, body, body_len, now_ns, pending)
         return 0
-
-    def acknowledge_by_flow(self, bytes headers) -> None:
-        """The client has read all up to there."""
-        cdef uint64_t sequence = sequence_of(headers, LAST_STREAM)
-        if sequence:
-            self.acks.was_acked = True
-            self.acks.acknowledge_all(sequence, sequence_of(headers, LAST_CONSUMER))
 
     def _exceeded(self, uint64_t sequence, uint64_t deliveries) -> None:
         try:
@@ -396,7 +291,11 @@ cdef class ConsumerEngine(Reader):
         more = self.redelivery.collect(now_ns, EXPIRED_PER_SLICE) or more
         more = self.acks.lose_front(self.log, LOST_PER_SLICE) or more
         self.serve_deadlines(now_ns)
+        if self.keyed is not None:
+            self.keyed.free_keys(self.confirmations.durable_changes())
         more = self.deliver_some(now_ns) or more
+        if self.keyed is not None and self.keyed.awaited:
+            more = self.confirmations.want(self.keyed.awaited) or more
         more = more or self.acks.released_head < self.acks.released_tail
         self.keep_time(now_ns)
         return more or len(self.postponed) > 0
@@ -426,7 +325,7 @@ cdef class ConsumerEngine(Reader):
         return self.confirmations.serve(CONFIRMED_PER_SLICE) or len(self.requests.answers) > 0
 
     cdef uint64_t last_read(self) noexcept:
-        if self.backlog.start_count:
+        if self.backlog.start_count or self.keyed is not None:
             return self.tracker.delivered_stream
         return self.backlog.next - 1
 
@@ -582,7 +481,7 @@ cdef class ConsumerEngine(Reader):
             if request == NULL:
                 return NOBODY
             to = <MatchResult> request.to
-        due_ns = self.replay_due(view, now_ns)
+        due_ns = self.replay.due(view, now_ns) if self.replay.is_on else 0
         if due_ns == 0 and self.is_push:
             due_ns = self.push.due_ns(size, now_ns)
         if due_ns:
@@ -603,28 +502,20 @@ cdef class ConsumerEngine(Reader):
             return LATER
         return SENT
 
-    cdef int64_t replay_due(self, RecordView* view, int64_t now_ns) noexcept:
-        """When the message goes out if not now: as long after the one before as it came."""
-        cdef int64_t gap_ns = view.time_ns - self.replay_time_ns
-        if not self.is_replaying or self.replay_time_ns == 0 or gap_ns <= REPLAY_NS_MIN:
-            return 0
-        if self.replay_due_ns == 0 or self.replay_sequence != view.sequence:
-            self.replay_sequence = view.sequence
-            self.replay_due_ns = now_ns + gap_ns
-        return self.replay_due_ns if now_ns < self.replay_due_ns else 0
-
     cdef int sent(
         self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns
     ) except -1:
         """Somebody took it: it is delivered."""
         cdef uint64_t sequence = view.sequence
         cdef Py_ssize_t wire_size
+        if self.keyed is not None and count == 1:
+            self.keyed.hold_below(sequence)
         self.tracker.update_delivered(
             self.tracker.delivered_consumer + 1, sequence, count, now_ns
         )
         self.last_delivered_ns = now_ns
-        self.replay_time_ns = view.time_ns
-        self.replay_due_ns = 0
+        if self.replay.is_on:
+            self.replay.sent(view)
         if count == 1:
             self.backlog.passed(sequence)
             self.pending -= 1
@@ -650,7 +541,7 @@ cdef class ConsumerEngine(Reader):
         if step == READ_ALL:
             if self.paused_until_ns == 0:
                 self.core.await_more(self)
-                self.is_replaying = self.is_replaying and self.backlog.next <= self.replay_until
+                self.replay.read_before(self.backlog.next)
             if self.requests.no_wait_count:
                 self.sweep_requests(now_ns, True)
         elif step == ACKS_AWAITED and now_ns - self.lost_checked_ns >= LOST_CHECK_NS:
@@ -704,11 +595,33 @@ cdef class ConsumerEngine(Reader):
         return SequencePair(self.tracker.delivered_consumer, self.tracker.delivered_stream)
 
     def ack_floor(self) -> SequencePair:
+        self.tracker.settle_floor()
         return SequencePair(self.tracker.floor_consumer, self.tracker.floor_stream)
 
     def is_needed(self, uint64_t sequence) -> bool:
         """`Reader.needs`."""
         return self.needs(sequence)
+
+    # Dead letters: what who copies them asks
+
+    def is_owed(self, uint64_t sequence) -> bool:
+        """It is a dead letter that has not been settled."""
+        return self.redelivery.is_parked(sequence)
+
+    def num_deliveries(self, uint64_t sequence) -> int:
+        return self.acks.deliveries(sequence)
+
+    def settle_letter(self, uint64_t sequence) -> None:
+        """Its copy is on disk: it is pending no more."""
+        if not self.is_stopped and self.redelivery.is_parked(sequence):
+            self.acks.settle(sequence)
+            self.wake()
+
+    def lose_letter(self, uint64_t sequence) -> None:
+        """It is gone, or cannot be read."""
+        if not self.is_stopped:
+            self.acks.lose(sequence)
+            self.wake()
 
     @property
     def next_sequence(self) -> int:

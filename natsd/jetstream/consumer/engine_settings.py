@@ -1,6 +1,7 @@
 """A consumer's configuration, as its engine wants it. Source: reference §6.5."""
 
 from natsd.jetstream.consumer.config import filters_of, sample_percent
+from natsd.jetstream.consumer.metadata import key_token
 from natsd.jetstream.consumer.settings import RATE_BURST_BYTES, EngineSettings
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ReplayPolicy
 from natsd.jetstream.models.stream import StreamConfig
@@ -28,6 +29,7 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
         headers_only=config.headers_only,
         replay_original=config.replay_policy is ReplayPolicy.ORIGINAL,
         sample_percent=sample_percent(config),
+        key_token=key_token(config),
         max_waiting=config.max_waiting,
         max_request_batch=config.max_batch,
         max_request_expires_ns=config.max_expires,

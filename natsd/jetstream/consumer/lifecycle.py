@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from natsd.jetstream.advisories import consumer_created
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.admission import (
@@ -31,6 +32,7 @@ from natsd.jetstream.consumer.admission import (
 from natsd.jetstream.consumer.changes import is_same, with_required_level
 from natsd.jetstream.consumer.config import check_config, filters_of
 from natsd.jetstream.consumer.consumer import Consumer, short_hash
+from natsd.jetstream.consumer.dead_letter_target import check_target
 from natsd.jetstream.consumer.defaults import Ceilings, with_defaults
 from natsd.jetstream.consumer.engine_settings import store_options
 from natsd.jetstream.consumer.files import ConsumerAsset, FoundConsumer
@@ -86,6 +88,7 @@ async def create(
     ceilings = _ceilings(stream)
     config = with_defaults(with_required_level(config), stream.config, ceilings, pedantic=pedantic)
     check_config(config, stream.config, ceilings)
+    check_target(config, stream)
     if existing is not None:
         await update(existing, config, action)
         return existing
@@ -144,6 +147,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     consumer.begin(new.start)
     await consumer.counted()
     consumer.begin_watching()
+    consumer_created(stream.account, stream.config.name, new.name)
     return consumer
 
 

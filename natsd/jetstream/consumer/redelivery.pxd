@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.store.consumer_tracker cimport ConsumerTracker
 
 
@@ -36,6 +37,12 @@ cdef class Redelivery:
     cdef dict queued                    # stream sequence -> stamp
     cdef uint64_t stamps
 
+    # Who hears of what is pending no more; None: as a rule.
+    cdef KeyedBacklog keyed
+    cdef object letters                 # DeadLetters
+    cdef set parked                     # pending, never delivered again: `letters` has them
+    cdef bint is_followed               # there is one of them
+
     cdef int configure(self, int64_t ack_wait_ns, tuple backoff_ns) except -1
     cdef int restore(self) except -1
     # A pending message was delivered for the `count`-th time, at `now_ns`.
@@ -57,12 +64,18 @@ cdef class Redelivery:
     # When `collect` should next be called, never later than something is due; 0: nothing waits.
     cdef int64_t next_due_ns(self) except -1
     cdef int64_t wait_ns(self, uint64_t sequence) except -1
-    # It was delivered as often as it may be: pending no more, and said so.
+    # It was delivered as often as it may be: pending no more, or a dead letter, and said so.
     cdef int exceed(self, uint64_t sequence) except -1
+    # The same, with nobody told.
+    cdef int drop(self, uint64_t sequence) except -1
+    cdef int follow(self, KeyedBacklog keyed, letters) except -1
+    # Pending, it is delivered no more: a dead letter. `text`: why a client terminated it.
+    cdef int park(self, uint64_t sequence, bytes text) except -1
+    cdef bint is_parked(self, uint64_t sequence) except -1
 
-    cdef Py_ssize_t lower_bound(self, uint64_t sequence) noexcept nogil
     cdef Py_ssize_t first_without_hint(self) except -2
     cdef int expire(self, Py_ssize_t index) except -1
+    cdef bint is_spent(self, uint64_t sequence) except -1
     cdef int hint(self, uint64_t sequence, int64_t due_ns) except -1
     cdef bint is_stale(self, Py_ssize_t at) except -1
     cdef int sweep_hints(self) except -1

@@ -13,7 +13,7 @@ no storage of their own, only an order in which to look at them:
 
 Invariants
 - A pending message is in `queued`, or has one valid hint that is not later than its deadline, or
-  lies at `front` or behind, delivered once and never moved.
+  lies at `front` or behind, delivered once and never moved; or it is `parked`, a dead letter.
 - A hint is valid if `hinted` says so. Others are swept, two for each new one, so there are never
   many more than messages with a hint.
 - A first delivery and an acknowledgement of a message without a hint touch nothing here.
@@ -88,11 +88,16 @@ cdef class Redelivery:
         self.hinted.clear()
         self.queued.clear()
         self.front = 0
+        if self.letters is not None:
+            self.parked.clear()
+            self.letters.clear()
         for at in range(self.tracker.head, self.tracker.tail):
             if self.tracker.items[at].consumer == 0:
                 continue
             sequence = self.tracker.items[at].stream
-            if self.tracker.items[at].time_ns < latest or sequence in self.tracker.redelivered:
+            if self.letters is not None and sequence in (self.tracker.terminated or ()):
+                self.park(sequence, b"")
+            elif self.tracker.items[at].time_ns < latest or sequence in self.tracker.redelivered:
                 self.moved(sequence)
             else:
                 latest = self.tracker.items[at].time_ns
@@ -102,7 +107,10 @@ cdef class Redelivery:
     # What happens to messages
 
     cdef int delivered(self, uint64_t sequence, uint64_t count, int64_t now_ns) except -1:
-        if count == 1 and now_ns >= self.latest_ns and sequence >= self.front:
+        if (
+            count == 1 and now_ns >= self.latest_ns and sequence >= self.front
+            and sequence == self.tracker.items[self.tracker.tail - 1].stream
+        ):
             self.latest_ns = now_ns
             return 0
         return self.hint(sequence, later(now_ns, self.wait_ns(sequence)))
@@ -119,6 +127,11 @@ cdef class Redelivery:
             self.hinted.pop(sequence, None)
         if len(self.queued):
             self.queued.pop(sequence, None)
+        if self.is_followed:
+            if self.parked is not None:
+                self.parked.discard(sequence)
+            if self.keyed is not None:
+                self.keyed.settled(sequence)
         return 0
 
     cdef int forget_through(self, uint64_t sequence) except -1:
@@ -195,40 +208,69 @@ cdef class Redelivery:
         return self.enqueue(sequence)
 
     cdef int exceed(self, uint64_t sequence) except -1:
+        cdef uint64_t deliveries = 1 + <uint64_t> self.tracker.redelivered.get(sequence, 0)
+        if self.letters is None:
+            self.drop(sequence)
+        else:
+            self.park(sequence, None)
+        self.exceeded(sequence, deliveries)
+        return 0
+
+    cdef int drop(self, uint64_t sequence) except -1:
         cdef Py_ssize_t index = self.tracker.find(sequence)
         cdef uint64_t deliveries = 1 + <uint64_t> self.tracker.redelivered.get(sequence, 0)
-        self.forget(sequence)
         self.tracker.update_delivered(
             self.tracker.items[index].consumer, sequence,
             max(deliveries, self.tracker.max_deliver) + 1, self.tracker.items[index].time_ns,
         )
-        self.exceeded(sequence, deliveries)
+        return self.forget(sequence)
+
+    # Who follows what becomes of messages
+
+    cdef int follow(self, KeyedBacklog keyed, letters) except -1:
+        self.keyed = keyed
+        self.letters = letters
+        if letters is None:
+            self.parked = None
+        elif self.parked is None:
+            self.parked = set()
+        self.is_followed = keyed is not None or letters is not None
         return 0
 
-    cdef Py_ssize_t lower_bound(self, uint64_t sequence) noexcept nogil:
-        """Where the first item at or behind that sequence stands, pending or not."""
-        cdef Py_ssize_t low = self.tracker.head, high = self.tracker.tail, middle
-        if low == high or self.tracker.items[low].stream >= sequence:
-            return low
-        while low < high:
-            middle = (low + high) // 2
-            if self.tracker.items[middle].stream < sequence:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    cdef int park(self, uint64_t sequence, bytes text) except -1:
+        if sequence in self.parked:
+            return 0
+        self.hinted.pop(sequence, None)
+        self.queued.pop(sequence, None)
+        self.parked.add(sequence)
+        self.letters.add(sequence, text)
+        return 0
+
+    cdef bint is_parked(self, uint64_t sequence) except -1:
+        return self.parked is not None and sequence in self.parked
+
+    cdef bint is_spent(self, uint64_t sequence) except -1:
+        """With dead letters: nobody is to be waited for who might ask for it once more."""
+        if sequence in self.parked:
+            return True
+        if self.tracker.max_deliver == 0 or (
+            1 + <uint64_t> self.tracker.redelivered.get(sequence, 0) < self.tracker.max_deliver
+        ):
+            return False
+        self.exceed(sequence)
+        return True
 
     cdef Py_ssize_t first_without_hint(self) except -2:
         """Where the first stands that has neither a hint nor a place in the queue, or -1. What lies
         before it is looked at no more."""
-        cdef Py_ssize_t at = self.lower_bound(self.front)
+        cdef Py_ssize_t at = self.tracker.lower_bound(self.front)
         cdef uint64_t sequence
         while at < self.tracker.tail:
             sequence = self.tracker.items[at].stream
             if self.tracker.items[at].consumer:
                 if not (len(self.hinted) and sequence in self.hinted) and not (
                     len(self.queued) and sequence in self.queued
-                ):
+                ) and not self.is_parked(sequence):
                     return at
                 self.front = sequence + 1
             at += 1
@@ -319,7 +361,7 @@ cdef class Redelivery:
     # The queue
 
     cdef int enqueue(self, uint64_t sequence) except -1:
-        if sequence in self.queued:
+        if sequence in self.queued or self.letters is not None and self.is_spent(sequence):
             return 0
         if self.queue_tail == self.queue_capacity:
             self.make_queue_room()

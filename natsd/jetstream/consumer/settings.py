@@ -13,6 +13,7 @@ from natsd.store.consumer_state import AckPolicy
 ACK_WAIT_NS: Final = 30_000_000_000
 MAX_ACK_PENDING: Final = 1000
 MAX_WAITING: Final = 512
+KEY_LOOK_AHEAD: Final = 131_072
 # The largest message where the stream has no limit of its own: the default max_payload.
 RATE_BURST_BYTES: Final = 1 << 20
 
@@ -21,9 +22,9 @@ RATE_BURST_BYTES: Final = 1 << 20
 class EngineSettings:
     """A new one replaces the one before as a whole: `ConsumerEngine.configure`.
 
-    `ack_policy` and whether there is a `deliver_subject` never change. With `backoff_ns` the wait
-    before the n-th redelivery is its n-th item, the last repeats, and `ack_wait_ns` is not looked
-    at. `filters` empty: every message.
+    `ack_policy`, `key_token` and whether there is a `deliver_subject` never change. With
+    `backoff_ns` the wait before the n-th redelivery is its n-th item, the last repeats, and
+    `ack_wait_ns` is not looked at. `filters` empty: every message.
     """
 
     stream: str
@@ -36,6 +37,9 @@ class EngineSettings:
     headers_only: bool = False
     replay_original: bool = False
     sample_percent: int = 0
+    # One message of a key at a time: the token that is the key, from 1; messages that may wait.
+    key_token: int = 0
+    key_look_ahead: int = KEY_LOOK_AHEAD
 
     # Pull: `deliver_subject` is None
     max_waiting: int = MAX_WAITING
@@ -69,6 +73,16 @@ class EngineEvents(Protocol):
         self, sequence: int, consumer_sequence: int, deliveries: int, reason: str
     ) -> None:
         """A pending message is never to be delivered again: a client said so, or it is gone."""
+
+
+class DeadLetterBox(Protocol):
+    """Told of messages that stay pending and are delivered no more: may not send at once."""
+
+    def add(self, sequence: int, text: bytes | None = None) -> None:
+        """It was delivered as often as it may be; or, with a `text`, a client terminated it."""
+
+    def clear(self) -> None:
+        """The engine begins anew, and says again what is dead."""
 
 
 class NoEvents:

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from natsd.core.match_result cimport MatchResult
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.core cimport StreamCore
-from natsd.store.record cimport RecordView
+from natsd.jetstream.stream.direct_answer cimport DirectAnswer
 
 
 cdef struct Request:            # in the queue; its bytes follow it
@@ -18,13 +18,11 @@ cdef struct Request:            # in the queue; its bytes follow it
 cdef class DirectGet(Actor):
     cdef StreamCore stream
     cdef object ask             # (key, reply, headers, body): what needs more than a look
-    cdef bytes intro            # headers up to the subject
+    cdef DirectAnswer answer
     cdef char* waiting          # requests, from `head` to `tail`
     cdef size_t head
     cdef size_t tail
     cdef size_t capacity
-    cdef char* answer           # the header block that is being laid out
-    cdef size_t answer_room
     cdef readonly uint64_t dropped
 
     cdef char* make_room(self, size_t need) except? NULL
@@ -32,6 +30,5 @@ cdef class DirectGet(Actor):
     cdef bint answer_last(
         self, const char* key, uint32_t key_len, const char* reply, uint32_t reply_len
     ) except -1
-    cdef int send(self, const char* reply, uint32_t reply_len, const RecordView* view) except -1
     cdef int send_not_found(self, const char* reply, uint32_t reply_len) except -1
     cdef MatchResult inbox(self, const char* reply, uint32_t reply_len)

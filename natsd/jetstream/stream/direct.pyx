@@ -13,8 +13,7 @@ Source: nats-server 2.14 reference 6.11.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from natsd.core.match_result cimport MatchResult
@@ -22,7 +21,7 @@ from natsd.core.subject cimport subject_is_literal
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.timestamp cimport TIMESTAMP_ROOM, write_timestamp
+from natsd.jetstream.stream.direct_answer cimport DirectAnswer
 from natsd.store.log cimport DONE, MessageLog
 from natsd.store.record cimport RecordView
 
@@ -32,9 +31,7 @@ cdef enum:
     QUEUE_BYTES_MIN = 4096
     QUEUE_BYTES_MAX = 16 << 20
     REQUESTS_PER_SLICE = 128
-    NUMBERS_ROOM = 64           # a sequence and what stands around it
 
-cdef bytes HEADERS_BEGIN = b"NATS/1.0\r\n"
 cdef bytes NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
 
 
@@ -45,11 +42,10 @@ cdef class DirectGet(Actor):
     def __init__(self, StreamCore stream not None, ask):
         self.stream = stream
         self.ask = ask
-        self.intro = f"Nats-Stream: {stream.name}\r\nNats-Subject: ".encode()
+        self.answer = DirectAnswer(stream.name, stream.outlet)
 
     def __dealloc__(self):
         free(self.waiting)
-        free(self.answer)
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         cdef Request request
@@ -164,46 +160,8 @@ cdef class DirectGet(Actor):
                 return False
         except MessageNotFound:         # damaged: `ask` says so
             return False
-        self.send(reply, reply_len, &view)
+        self.answer.send(self.inbox(reply, reply_len), reply, reply_len, &view, -1, 0)
         return True
-
-    cdef int send(self, const char* reply, uint32_t reply_len, const RecordView* view) except -1:
-        """The message as `Nats-*` headers and its own ones describe it."""
-        cdef bytes intro = self.intro
-        cdef size_t need = (
-            view.headers_len + len(intro) + view.subject_len + 2 * NUMBERS_ROOM + TIMESTAMP_ROOM
-        )
-        cdef char* to
-        cdef char* grown
-        if need > self.answer_room:
-            grown = <char*> realloc(self.answer, 2 * need)
-            if grown == NULL:
-                raise MemoryError
-            self.answer = grown
-            self.answer_room = 2 * need
-        to = self.answer
-        if view.headers_len > 2:        # its empty line comes at the end
-            memcpy(to, view.headers, view.headers_len - 2)
-            to += view.headers_len - 2
-        else:
-            memcpy(to, <const char*> HEADERS_BEGIN, len(HEADERS_BEGIN))
-            to += len(HEADERS_BEGIN)
-        memcpy(to, <const char*> intro, len(intro))
-        to += len(intro)
-        memcpy(to, view.subject, view.subject_len)
-        to += view.subject_len
-        to += snprintf(
-            to, NUMBERS_ROOM, b"\r\nNats-Sequence: %llu\r\nNats-Time-Stamp: ",
-            <unsigned long long> view.sequence,
-        )
-        to += write_timestamp(to, view.time_ns)
-        memcpy(to, b"\r\n\r\n", 4)
-        to += 4
-        self.stream.outlet.send(
-            self.inbox(reply, reply_len), reply, reply_len, NULL, 0,
-            self.answer, to - self.answer, view.data, view.data_len,
-        )
-        return 0
 
     cdef int send_not_found(self, const char* reply, uint32_t reply_len) except -1:
         self.stream.outlet.send(

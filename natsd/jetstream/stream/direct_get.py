@@ -26,7 +26,8 @@ from natsd.jetstream.names import (
     direct_get_subjects,
 )
 from natsd.jetstream.stream.direct import DirectGet
-from natsd.jetstream.stream.reading import find_message, next_message
+from natsd.jetstream.stream.direct_batch import DirectBatch
+from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.timestamp import timestamp
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, TooManyResults
 from natsd.store.record import StoredMessage
@@ -38,8 +39,8 @@ ASKED_MAX: Final = 1024
 BYTES_MAX: Final = 64 << 20
 """Of one answer, where the request names no `max_bytes`: max_pending's default."""
 SUBJECTS_MAX: Final = 1024
-AT_ONCE: Final = 64
-"""Messages between two turns of the loop."""
+CONGESTED_S: Final = 0.002
+"""Until a client that falls behind is sent more."""
 
 _BEGIN: Final = b"NATS/1.0\r\n"
 
@@ -110,23 +111,12 @@ class DirectGets:
         if request.start_time:
             sequence = await store.sequence_at(request.start_time)
         pending, _ = await store.num_pending(sequence, pattern)
-        sent_bytes, last = 0, 0
-        for number in range(request.batch):
-            try:
-                message = await next_message(self._stream.core, pattern, sequence)
-            except StoreEOF:
-                if number == 0:
-                    raise
-                break
-            pending -= pending > 0 and not request.no_hdr  # nats-server counts what it shows
-            self._send(reply, message, request, pending, last)
-            last, sequence = message.sequence, message.sequence + 1
-            sent_bytes += size_of(message)
-            if sent_bytes >= (request.max_bytes or BYTES_MAX):
-                break
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
-        self._status(reply, f"204 EOB\r\nNats-Num-Pending: {pending}\r\nNats-Last-Sequence: {last}")
+        batch = self._batch(request, reply, pending)
+        batch.look_for(store.filter_of(pattern), sequence)
+        await self._send_all(batch)
+        if not batch.sent:
+            raise MessageNotFound
+        self._end(reply, batch)
 
     async def _send_last_ones(self, request: StreamMsgGetRequest, reply: bytes) -> None:
         """The last message of each subject that matches, as of a sequence or a time."""
@@ -140,22 +130,34 @@ class DirectGets:
         if not sequences:
             raise BadDirectGet("404 No Results")
         wanted = [sequence for sequence in sequences if sequence >= request.seq]
-        pending, sent_bytes, last = len(wanted), 0, 0
-        for number, sequence in enumerate(wanted, 1):
-            message = await store.load(sequence)
-            pending -= 1
-            self._send(reply, message, request, pending, last)
-            last = sequence
-            sent_bytes += size_of(message)
-            if sent_bytes >= (request.max_bytes or BYTES_MAX) or number == request.batch:
-                break
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(0)
-        self._status(
+        batch = self._batch(request, reply, len(wanted))
+        batch.take_list(wanted)
+        await self._send_all(batch)
+        self._end(reply, batch, f"\r\nNats-UpTo-Sequence: {upto}")
+
+    def _batch(self, request: StreamMsgGetRequest, reply: bytes, pending: int) -> DirectBatch:
+        return DirectBatch(
+            self._stream.core,
+            self._outlet,
             reply,
-            f"204 EOB\r\nNats-Num-Pending: {pending}\r\nNats-Last-Sequence: {last}"
-            f"\r\nNats-UpTo-Sequence: {upto}",
+            messages=request.batch,
+            bytes_max=request.max_bytes or BYTES_MAX,
+            pending=pending,
+            is_bare=request.no_hdr,
         )
+
+    async def _send_all(self, batch: DirectBatch) -> None:
+        """In slices, at the pace at which the client reads."""
+        while not batch.is_done:
+            block = batch.send_some()
+            if block is not None:
+                await self._stream.store.fetch(block)
+            elif not batch.is_done:
+                await asyncio.sleep(CONGESTED_S if batch.is_congested else 0)
+
+    def _end(self, reply: bytes, batch: DirectBatch, more: str = "") -> None:
+        counts = f"Nats-Num-Pending: {batch.pending}\r\nNats-Last-Sequence: {batch.last}"
+        self._status(reply, f"204 EOB\r\n{counts}{more}")
 
     async def _upto(self, request: StreamMsgGetRequest) -> int:
         """The last sequence that counts."""
@@ -172,17 +174,8 @@ class DirectGets:
     def _status(self, reply: bytes, status: str) -> None:
         self._outlet.publish(reply, headers=f"NATS/1.0 {status}\r\n\r\n".encode())
 
-    def _send(
-        self,
-        reply: bytes,
-        message: StoredMessage,
-        request: StreamMsgGetRequest,
-        pending: int | None = None,
-        last: int = 0,
-    ) -> None:
-        headers = b""
-        if not request.no_hdr:
-            headers = described(self._stream.name, message, pending, last)
+    def _send(self, reply: bytes, message: StoredMessage, request: StreamMsgGetRequest) -> None:
+        headers = b"" if request.no_hdr else described(self._stream.name, message)
         self._outlet.publish(reply, message.data, headers=headers)
 
 
@@ -238,18 +231,11 @@ def contradicts_itself(request: StreamMsgGetRequest) -> bool:
     )
 
 
-def described(stream: str, message: StoredMessage, pending: int | None, last: int) -> bytes:
+def described(stream: str, message: StoredMessage) -> bytes:
     """The message's own headers, and those that say which message it is."""
     own = message.headers
     text = (
         f"Nats-Stream: {stream}\r\nNats-Subject: {message.subject}\r\n"
         f"Nats-Sequence: {message.sequence}\r\nNats-Time-Stamp: {timestamp(message.time_ns)}\r\n"
     )
-    if pending is not None:
-        text += f"Nats-Num-Pending: {pending}\r\nNats-Last-Sequence: {last}\r\n"
     return (own[:-2] if own else _BEGIN) + text.encode("utf-8", "surrogateescape") + b"\r\n"
-
-
-def size_of(message: StoredMessage) -> int:
-    """What counts against `max_bytes`."""
-    return len(message.subject) + len(message.headers or b"") + len(message.data)

@@ -23,6 +23,12 @@ KV put, 16 clients, as each syncs by default
 KV get, 16 clients                                             ≥ 1.5
 1,000,000-key KV, keys                                         ≥ 1.0
 1,000,000-key KV, watch                                        ≥ 1.0
+atomic batches of 500, file                                    ≥ 1.0
+mirror of 1,000,000 catches up                                 ≥ 1.5
+direct get of 1,000,000 in batches of 500                      ≥ 1.5
+snapshot of 1,000,000                                          ≥ 1.0
+sync publish while 1,000,000 expire, p99
+1,000,000 messages expire
 restart with a 10,000,000 message stream                       ≤ 1.0
 restart with a 10,000,000 message stream, after kill -9
 round-robin over 1,000 file streams, as each syncs by default  ≥ 0.5

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from natsd.accounts import Account
+from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.jetstream.api import router as router_module
 from natsd.jetstream.api.answer import ITEMS_PER_SLICE, encode_answer
 from natsd.jetstream.api.request import NoBody, Request
@@ -313,6 +313,11 @@ async def test_a_flood_is_dropped(
     with_handler(monkeypatch, waits)
     async with serving(tmp_path, info_queue_limit=5, request_queue_limit=7) as jetstream:
         client, answers = account_of(jetstream).account.internal_client, list[bytes]()
+        system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+        told = list[bytes]()
+        system.internal_client.subscribe(
+            "$JS.EVENT.ADVISORY.API.LIMIT_REACHED", lambda *message: told.append(message[3])
+        )
         client.subscribe("answers", lambda _subject, _reply, _head, data: answers.append(data))
         for _ in range(router_module.AT_ONCE + 5):
             client.publish("$JS.API.INFO", reply="answers")
@@ -322,6 +327,9 @@ async def test_a_flood_is_dropped(
         goes_on.set()
         await eventually(lambda: len(answers) == router_module.AT_ONCE)
         assert jetstream.api_counters.inflight == 0
+        await eventually(lambda: told)
+        assert json.loads(told[0])["dropped"] == 5
+        system.close()
 
 
 # Long answers

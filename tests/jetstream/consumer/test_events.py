@@ -1,4 +1,4 @@
-"""The ack metric (§6.17), for who listens."""
+"""What a consumer tells of single messages (§6.17), for who listens."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ import pytest
 
 from natsd.accounts import Account
 from natsd.core.reactor import Reactor
+from natsd.jetstream.advisories import Events
 from natsd.jetstream.consumer.events import ConsumerEvents
 from tests.waiting import Eventually
 
@@ -28,9 +29,8 @@ async def account() -> AsyncIterator[Account]:
 def events_of(
     account: Account, random_bytes: Callable[[int], bytes], domain: str = ""
 ) -> ConsumerEvents:
-    return ConsumerEvents(
-        account, "S", "C", domain=domain, clock=lambda: 1_500_000_000, random_bytes=random_bytes
-    )
+    events = Events(domain=domain, clock=lambda: 1_500_000_000, random_bytes=random_bytes)
+    return ConsumerEvents(events, account, "S", "C")
 
 
 async def test_an_ack_that_was_chosen_is_measured(account: Account, eventually: Eventually) -> None:
@@ -57,3 +57,34 @@ async def test_nothing_is_made_for_nobody(account: Account) -> None:
         raise AssertionError
 
     events_of(account, never).sampled(7, 3, 2, 1_234)
+
+
+MESSAGE = {"stream": "S", "consumer": "C"}
+TELL: dict[str, tuple[Callable[[ConsumerEvents], None], dict[str, object]]] = {
+    "MAX_DELIVERIES": (
+        lambda events: events.max_deliveries(7, 3),
+        {"stream_seq": 7, "deliveries": 3},
+    ),
+    "MSG_NAKED": (
+        lambda events: events.nacked(7, 9, 2),
+        {"consumer_seq": 9, "stream_seq": 7, "deliveries": 2},
+    ),
+    "MSG_TERMINATED": (
+        lambda events: events.terminated(7, 9, 2, ""),
+        {"consumer_seq": 9, "stream_seq": 7, "deliveries": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("event", TELL)
+async def test_what_became_of_a_message(
+    account: Account, event: str, eventually: Eventually
+) -> None:
+    heard: list[bytes] = []
+    subject = f"$JS.EVENT.ADVISORY.CONSUMER.{event}.S.C"
+    account.internal_client.subscribe(subject, lambda *message: heard.append(message[3]))
+    tell, fields = TELL[event]
+    tell(events_of(account, bytes))
+    await eventually(lambda: heard)
+    told = json.loads(heard[0])
+    assert {name: told[name] for name in list(told)[3:]} == MESSAGE | fields

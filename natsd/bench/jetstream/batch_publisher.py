@@ -1,0 +1,76 @@
+"""A load process that publishes in atomic batches, a few of them under way."""
+
+import socket
+import time
+from dataclasses import dataclass, field
+
+from natsd.bench import wire
+from natsd.bench.frames import hpub, payload, sub
+from natsd.bench.jetstream.load import PubAcks
+from natsd.bench.jetstream.publisher import INBOX, STALL_SECONDS_MAX
+from natsd.bench.result import RoleResult
+
+BATCHES_UNDER_WAY = 8
+
+
+@dataclass
+class BatchPublisher:
+    """Publishes whole batches, `messages` messages in all; only the last of a batch is answered."""
+
+    host: str
+    port: int
+    subject: bytes
+    messages: int
+    batch: int
+    payload_bytes: int = 128
+    _sock: socket.socket = field(init=False, repr=False)
+    _batches: list[bytes] = field(init=False, repr=False, default_factory=list)
+
+    def prepare(self) -> None:
+        """Connect, subscribe to acknowledgements, encode a batch for each that is under way."""
+        self._sock = wire.connect(self.host, self.port, sub(INBOX + b".*"))
+        wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
+        self._batches = [self._frames(number) for number in range(BATCHES_UNDER_WAY)]
+
+    def _frames(self, number: int) -> bytes:
+        body, frames = payload(self.payload_bytes), []
+        for sequence in range(1, self.batch + 1):
+            headers = b"Nats-Batch-Id: b%d\r\nNats-Batch-Sequence: %d\r\n" % (number, sequence)
+            reply = b""
+            if sequence == self.batch:
+                headers += b"Nats-Batch-Commit: 1\r\n"
+                reply = b"%s.%05d" % (INBOX, number)
+            frames.append(hpub(self.subject, headers, body, reply))
+        return b"".join(frames)
+
+    def run(self) -> RoleResult:
+        """Publish everything; ends with the last acknowledgement."""
+        started_ns = time.perf_counter_ns()
+        acks = PubAcks(self._sock.fileno(), BATCHES_UNDER_WAY)
+        batches, problem = self.messages // self.batch, ""
+        try:
+            self._publish(acks, batches)
+        except (OSError, wire.LoadError) as error:
+            problem = f"publisher: {error}"
+        ended_ns = time.perf_counter_ns()
+        if not problem and acks.last_sequence != self.messages:
+            problem = f"publisher: the stream ends at {acks.last_sequence:,}"
+        received = sum(acks.counts()) * self.batch
+        return RoleResult(
+            started_ns, ended_ns, sent=self.messages, received=received, problem=problem
+        )
+
+    def _publish(self, acks: PubAcks, batches: int) -> None:
+        sent = acked = 0
+        while acked < batches:
+            if sent < batches and sent - acked < BATCHES_UNDER_WAY:
+                self._sock.sendall(self._batches[sent % BATCHES_UNDER_WAY])
+                sent += 1
+                continue
+            if not acks.fill():
+                raise wire.LoadError(f"acknowledgements stopped after {acked:,} batches")
+            acked += acks.take()
+
+    def close(self) -> None:
+        """Give up the connection."""
+        wire.close_with_reset(self._sock)

@@ -1,0 +1,295 @@
+"""Advisories and metrics: what JetStream tells those who listen of what happens to its assets.
+
+    typed function ──▶ publish_event ──▶ Events.publish ──▶ the account's internal client
+                                            └ nobody listens: nothing is built
+
+Promise
+- An event is built only if somebody listens, and is queued: it may be told of from anywhere, from
+  inside a deliver too.
+- Members stand in nats-server's order; `domain` stands where the table has it, and only where there
+  is one. What has no value (None) is left out.
+- What happens to a stream is told in its account; what concerns the whole server, in the system's.
+
+Source: reference §6.17; the schemas io.nats.jetstream.advisory.v1.*; nats-server 2.14, tried.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from natsd.accounts import Account
+from natsd.core.wire import Wire
+from natsd.jetstream.models.go_json import encode_value
+from natsd.jetstream.models.stream import StreamState
+from natsd.jetstream.models.times import format_time
+from natsd.jetstream.names import ADVISORY_PREFIX
+
+if TYPE_CHECKING:
+    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.jetstream import JetStream
+
+ADVISORY_TYPE: Final = "io.nats.jetstream.advisory.v1"
+AUDIT_SUBJECT: Final = f"{ADVISORY_PREFIX}.API"
+ID_BYTES: Final = 15  # 20 characters
+
+Fields = Mapping[str, object]
+Client = Mapping[str, object]
+"""Who asked, as `Request.client` has it; `acc`, the account, is always there."""
+
+
+class Events:
+    """One server's."""
+
+    def __init__(
+        self, *, domain: str, clock: Callable[[], int], random_bytes: Callable[[int], bytes]
+    ) -> None:
+        self.domain = domain
+        self._clock = clock
+        self._random_bytes = random_bytes
+
+    def publish(self, account: Account, subject: str, event_type: str, fields: Fields) -> None:
+        """Tell those in the account who listen; fields without a value (None) are left out."""
+        if not account.sublist.has_interest(subject):
+            return
+        event: dict[str, object] = {
+            "type": event_type,
+            "id": base64.urlsafe_b64encode(self._random_bytes(ID_BYTES)).decode(),
+            "timestamp": format_time(self._clock()),
+        }
+        event |= {name: value for name, value in fields.items() if value is not None}
+        account.internal_client.publish(subject, encode_value(event))
+
+
+def publish_event(
+    account: "JetStreamAccount", subject: str, event_type: str, fields: Fields
+) -> None:
+    """Tell those in the account who listen."""
+    account.jetstream.events.publish(account.account, subject, event_type, fields)
+
+
+# The API, and the server
+
+
+def api_audit(
+    jetstream: "JetStream",
+    account: Account,
+    subject: str,
+    request: bytes,
+    response: bytes,
+    origin: Wire | None,
+) -> None:
+    """A request was answered. Nothing is put together for nobody: answers can be long."""
+    if not account.sublist.has_interest(AUDIT_SUBJECT):
+        return
+    fields: Fields = {
+        "server": jetstream.server_name,
+        "client": jetstream.client_info(origin, account.name),
+        "subject": subject,
+        "request": request.decode(errors="replace") or None,
+        "response": response.decode(errors="replace"),
+        "domain": jetstream.events.domain or None,
+    }
+    jetstream.events.publish(account, AUDIT_SUBJECT, f"{ADVISORY_TYPE}.api_audit", fields)
+
+
+def api_limit_reached(jetstream: "JetStream", dropped: int) -> None:
+    """So many requests that waited were given up."""
+    fields: Fields = {
+        "server": jetstream.server_name,
+        "domain": jetstream.events.domain or None,
+        "dropped": dropped,
+    }
+    subject = f"{AUDIT_SUBJECT}.LIMIT_REACHED"
+    _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.api_limit_reached", fields)
+
+
+def server_out_of_storage(jetstream: "JetStream", stream: str) -> None:
+    """There is no room on disk for what a stream was to store."""
+    fields: Fields = {
+        "server": jetstream.server_name,
+        "server_id": jetstream.server_id,
+        "stream": stream,
+        "cluster": "",
+        "domain": jetstream.events.domain or None,
+    }
+    subject = f"{ADVISORY_PREFIX}.SERVER.OUT_OF_STORAGE"
+    _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.server_out_of_space", fields)
+
+
+def _publish_in_system(
+    jetstream: "JetStream", subject: str, event_type: str, fields: Fields
+) -> None:
+    if jetstream.system_account is not None:
+        jetstream.events.publish(jetstream.system_account, subject, event_type, fields)
+
+
+# Streams
+
+
+def stream_created(account: "JetStreamAccount", stream: str) -> None:
+    """It is there, on disk."""
+    _of_stream(account, "CREATED", stream, "create")
+
+
+def stream_updated(account: "JetStreamAccount", stream: str) -> None:
+    """It was given a configuration, the same again perhaps."""
+    _of_stream(account, "UPDATED", stream, "modify")
+
+
+def stream_deleted(account: "JetStreamAccount", stream: str) -> None:
+    """It is gone."""
+    _of_stream(account, "DELETED", stream, "delete")
+
+
+def _of_stream(account: "JetStreamAccount", event: str, stream: str, action: str) -> None:
+    domain = account.jetstream.events.domain or None
+    publish_event(
+        account,
+        f"{ADVISORY_PREFIX}.STREAM.{event}.{stream}",
+        f"{ADVISORY_TYPE}.stream_action",
+        {"stream": stream, "action": action, "domain": domain},
+    )
+
+
+# Batches
+
+
+def batch_abandoned(account: "JetStreamAccount", stream: str, batch_id: str, reason: str) -> None:
+    """A batch was given up: `timeout`, `large`, `incomplete` or `unsupported`.
+
+    The system account is told too, with the name of the account.
+    """
+    jetstream = account.jetstream
+    subject = f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
+    event_type = f"{ADVISORY_TYPE}.stream_batch_abandoned"
+    fields: Fields = {
+        "stream": stream,
+        "domain": jetstream.events.domain or None,
+        "batch": batch_id,
+        "reason": reason,
+    }
+    publish_event(account, subject, event_type, fields)
+    _publish_in_system(jetstream, subject, event_type, {"account": account.name, **fields})
+
+
+# Snapshots
+
+
+def snapshot_create(
+    account: "JetStreamAccount", stream: str, state: StreamState, client: Client
+) -> None:
+    """A snapshot begins, of this state."""
+    _of_snapshot(account, "SNAPSHOT_CREATE", stream, {"state": state.model_dump()}, client)
+
+
+def snapshot_complete(
+    account: "JetStreamAccount", stream: str, start_ns: int, end_ns: int, client: Client
+) -> None:
+    """All of a snapshot was sent."""
+    times = {"start": format_time(start_ns), "end": format_time(end_ns)}
+    _of_snapshot(account, "SNAPSHOT_COMPLETE", stream, times, client)
+
+
+def restore_create(account: "JetStreamAccount", stream: str, client: Client) -> None:
+    """A stream is about to be restored."""
+    _of_snapshot(account, "RESTORE_CREATE", stream, {}, client)
+
+
+def restore_complete(
+    account: "JetStreamAccount",
+    stream: str,
+    start_ns: int,
+    end_ns: int,
+    size_bytes: int,
+    client: Client,
+) -> None:
+    """A stream is restored, from that many bytes of archive."""
+    fields = {"start": format_time(start_ns), "end": format_time(end_ns), "bytes": size_bytes}
+    _of_snapshot(account, "RESTORE_COMPLETE", stream, fields, client)
+
+
+def _of_snapshot(
+    account: "JetStreamAccount", event: str, stream: str, fields: Fields, client: Client
+) -> None:
+    domain = account.jetstream.events.domain or None
+    publish_event(
+        account,
+        f"{ADVISORY_PREFIX}.STREAM.{event}.{stream}",
+        f"{ADVISORY_TYPE}.{event.lower()}",
+        {"stream": stream, **fields, "client": client, "domain": domain},
+    )
+
+
+# Consumers
+
+
+def consumer_created(account: "JetStreamAccount", stream: str, consumer: str) -> None:
+    """It is there."""
+    _of_consumer(account, "CREATED", stream, consumer, "create")
+
+
+def consumer_deleted(account: "JetStreamAccount", stream: str, consumer: str) -> None:
+    """It is gone: it was deleted, was not used, or its stream went."""
+    _of_consumer(account, "DELETED", stream, consumer, "delete")
+
+
+def _of_consumer(
+    account: "JetStreamAccount", event: str, stream: str, consumer: str, action: str
+) -> None:
+    domain = account.jetstream.events.domain or None
+    publish_event(
+        account,
+        f"{ADVISORY_PREFIX}.CONSUMER.{event}.{stream}.{consumer}",
+        f"{ADVISORY_TYPE}.consumer_action",
+        {"stream": stream, "consumer": consumer, "action": action, "domain": domain},
+    )
+
+
+def group_pinned(
+    account: "JetStreamAccount", stream: str, consumer: str, group: str, pinned_id: str
+) -> None:
+    """A client has become the one that a priority group serves."""
+    _of_group(account, "PINNED", stream, consumer, {"group": group, "pinned_id": pinned_id})
+
+
+def group_unpinned(
+    account: "JetStreamAccount", stream: str, consumer: str, group: str, reason: str
+) -> None:
+    """The client is it no more: `admin` or `timeout`."""
+    _of_group(account, "UNPINNED", stream, consumer, {"group": group, "reason": reason})
+
+
+def _of_group(
+    account: "JetStreamAccount", event: str, stream: str, consumer: str, fields: Fields
+) -> None:
+    domain = account.jetstream.events.domain or None
+    publish_event(
+        account,
+        f"{ADVISORY_PREFIX}.CONSUMER.{event}.{stream}.{consumer}",
+        f"{ADVISORY_TYPE}.consumer_group_{event.lower()}",
+        {
+            "account": account.name,
+            "stream": stream,
+            "consumer": consumer,
+            "domain": domain,
+            **fields,
+        },
+    )
+
+
+def consumer_paused(
+    account: "JetStreamAccount", stream: str, consumer: str, until_ns: int, *, is_paused: bool
+) -> None:
+    """A consumer is paused until then, or goes on."""
+    publish_event(
+        account,
+        f"{ADVISORY_PREFIX}.CONSUMER.PAUSE.{stream}.{consumer}",
+        f"{ADVISORY_TYPE}.consumer_pause",
+        {
+            "stream": stream,
+            "consumer": consumer,
+            "paused": is_paused,
+            "pause_until": format_time(until_ns),
+            "domain": account.jetstream.events.domain or None,
+        },
+    )

@@ -1,0 +1,39 @@
+"""Who asks: the client of a request, as advisories tell it.
+
+- Nothing is put together before somebody wants to know.
+- Of the server's own requests the account is all there is to say.
+
+Source: nats-server's ClientInfo; schema io.nats.jetstream.advisory.v1.api_audit.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from natsd.clients.client import Client
+from natsd.core.wire import Wire
+from natsd.jetstream.models.times import format_time
+
+CLIENT_TYPE: Final = "nats"
+
+
+def client_info(
+    origin: Wire | None, account: str, server: str, wall_minus_monotonic_ns: int
+) -> Mapping[str, object]:
+    """The connection, in nats-server's order; what it has not said is left out."""
+    if not isinstance(origin, Client):
+        return {"acc": account}
+    told = {
+        "start": format_time(origin.start_ns + wall_minus_monotonic_ns),
+        "host": origin.ip,
+        "id": origin.cid,
+        "acc": account,
+        "user": origin.authorized_user,
+        "name": origin.name,
+        "lang": origin.lang,
+        "ver": origin.version,
+        "rtt": origin.rtt_ns,
+        "server": server,
+        "kind": origin.kind,
+        "client_type": CLIENT_TYPE,
+    }
+    return {name: value for name, value in told.items() if value}

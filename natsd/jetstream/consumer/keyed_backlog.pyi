@@ -1,0 +1,2 @@
+def key_name(subject: bytes, token: int) -> bytes:
+    """For tests."""

@@ -1,0 +1,46 @@
+"""What comes in to a consumer, for compiled callers: see sinks.pyx."""
+
+from natsd.core.subscription cimport Message, Sink
+from natsd.jetstream.consumer.acks cimport Acks
+from natsd.jetstream.consumer.pull cimport PullRequests
+from natsd.jetstream.consumer.push cimport PushSubject
+from natsd.jetstream.stream.core cimport Reader
+from natsd.store.consumer_tracker cimport ConsumerTracker
+
+
+cdef class Intake(Reader)
+
+
+cdef class AckSink(Sink):
+    cdef Intake engine
+
+
+cdef class PullSink(Sink):
+    cdef Intake engine
+
+
+cdef class FlowControlSink(Sink):
+    cdef Intake engine
+
+
+cdef class Intake(Reader):
+    cdef readonly AckSink ack_sink
+    cdef readonly PullSink pull_sink
+    cdef readonly FlowControlSink flow_control_sink
+    cdef readonly ConsumerTracker tracker
+    cdef readonly bint is_stopped
+    cdef bint is_running        # in `run`: what arrives meanwhile is postponed
+    cdef list postponed         # (sink, subject, reply, headers, body)
+    cdef bytes stream_token
+    cdef bytes name_token
+    cdef Acks acks
+    cdef PullRequests requests
+    cdef PushSubject push
+
+    cdef int wake(self) except -1
+    cdef int ask(
+        self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len
+    ) except -1
+    cdef int postpone(self, Sink sink, Message* message) except -1
+    cdef int take_postponed(self) except -1
+    cdef int acknowledge_by_flow(self, bytes headers) except -1

@@ -1,0 +1,18 @@
+from natsd.core.subscription import Sink
+from natsd.jetstream.stream.core import Reader
+from natsd.store.consumer_tracker import ConsumerTracker
+
+class Intake(Reader):
+    # Subscribe these: `$JS.ACK.<stream>.<consumer>.>` and
+    # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`; `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, of a
+    # push consumer too (it answers 409); `$JS.FC.<stream>.<consumer>.*`.
+    @property
+    def ack_sink(self) -> Sink: ...
+    @property
+    def pull_sink(self) -> Sink: ...
+    @property
+    def flow_control_sink(self) -> Sink: ...
+    @property
+    def tracker(self) -> ConsumerTracker: ...
+    @property
+    def is_stopped(self) -> bool: ...

@@ -1,0 +1,168 @@
+"""What comes in to a consumer: acknowledgements, requests, answers to flow control.
+
+    client ──ack────▶ AckSink ─────────▶ acks, and a request with +NXT
+           ──request▶ PullSink ────────▶ ask
+           ──answer─▶ FlowControlSink ─▶ push, and acks where answers acknowledge
+
+`Intake` is the base of the engine: the parts that the sinks use.
+
+Promise
+- What is taken is in the tracker, or among the requests, when `deliver` is left; what follows from
+  it is done in the engine's `run`.
+- Nothing is taken inside of `run`: what arrives meanwhile, copied, is taken before the next slice.
+- What is not understood, and what is another consumer's, changes nothing.
+
+Source: reference §6.9, §6.10.
+"""
+
+from libc.stdint cimport uint64_t
+from libc.string cimport memcmp
+
+from natsd.core.subscription cimport Message, Sink, Subscription
+from natsd.jetstream.consumer.ack_message cimport (
+    NEXT, AckMessage, parse_ack_body, parse_ack_subject,
+)
+from natsd.jetstream.stream.core cimport Reader
+
+from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, REQUIRED_API_LEVEL, header_value
+from natsd.jetstream.names import API_LEVEL
+
+cdef enum:
+    POLICY_FLOW_CONTROL = 3
+
+
+cdef inline bint is_token(bytes token, const char* text, Py_ssize_t length) noexcept:
+    return len(token) == length and memcmp(<const char*> token, text, length) == 0
+
+
+cdef class AckSink(Sink):
+    """Takes what clients say about delivered messages."""
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef Intake engine = self.engine
+        cdef AckMessage ack
+        if sub.closed or engine is None or engine.is_stopped:
+            return 0
+        sub.delivered += 1
+        if engine.is_running:
+            return engine.postpone(self, message)
+        if (
+            not parse_ack_subject(message.subject, message.subject_len, &ack)
+            or not is_token(engine.stream_token, ack.stream, ack.stream_len)
+            or not is_token(engine.name_token, ack.consumer, ack.consumer_len)
+        ):
+            return 1
+        parse_ack_body(
+            message.data + message.header_len, message.data_len - message.header_len, &ack
+        )
+        engine.acks.take(&ack, message.reply, message.reply_len)
+        if ack.kind == NEXT and message.reply_len:
+            engine.ask(message.reply, message.reply_len, ack.argument, ack.argument_len)
+        engine.wake()
+        return 1
+
+
+cdef class PullSink(Sink):
+    """Takes requests for messages."""
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef Intake engine = self.engine
+        if sub.closed or engine is None or engine.is_stopped:
+            return 0
+        sub.delivered += 1
+        if message.reply_len == 0:
+            return 1
+        if engine.is_running:
+            return engine.postpone(self, message)
+        if message.header_len and demands_too_much(message.data[:message.header_len]):
+            engine.requests.answer(
+                message.reply, message.reply_len, "412 Required Api Level"
+            )
+        else:
+            engine.ask(
+                message.reply, message.reply_len, message.data + message.header_len,
+                message.data_len - message.header_len,
+            )
+        engine.wake()
+        return 1
+
+
+cdef class FlowControlSink(Sink):
+    """Takes the answers to flow control requests."""
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef Intake engine = self.engine
+        if sub.closed or engine is None or engine.is_stopped:
+            return 0
+        sub.delivered += 1
+        if engine.is_running:
+            return engine.postpone(self, message)
+        if engine.push.controlled(message.subject, message.subject_len):
+            if engine.tracker.ack_policy == POLICY_FLOW_CONTROL and message.header_len:
+                engine.acknowledge_by_flow(message.data[:message.header_len])
+            engine.wake()
+        return 1
+
+
+cdef bint demands_too_much(bytes headers):
+    level = header_value(headers, REQUIRED_API_LEVEL)
+    if not level:
+        return False
+    return not level.isdigit() or len(level) > 9 or int(level) > API_LEVEL
+
+
+cdef uint64_t sequence_of(bytes headers, str name):
+    value = header_value(headers, name)
+    return int(value) if value and value.isdigit() and len(value) < 19 else 0
+
+
+cdef class Intake(Reader):
+    def __cinit__(self):
+        self.postponed = []
+        self.ack_sink = AckSink()
+        self.pull_sink = PullSink()
+        self.flow_control_sink = FlowControlSink()
+        self.ack_sink.engine = self.pull_sink.engine = self.flow_control_sink.engine = self
+
+    cdef int wake(self) except -1:
+        """Have `run` called."""
+        raise NotImplementedError
+
+    cdef int ask(
+        self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len
+    ) except -1:
+        """A request for messages."""
+        raise NotImplementedError
+
+    cdef int postpone(self, Sink sink, Message* message) except -1:
+        """What is sent has come back to us: it is taken when the slice is over."""
+        self.postponed.append((
+            sink, message.subject[:message.subject_len],
+            message.reply[:message.reply_len] if message.reply_len else b"",
+            message.data[:message.header_len], message.data[message.header_len:message.data_len],
+        ))
+        return 1
+
+    cdef int take_postponed(self) except -1:
+        cdef list postponed = self.postponed
+        cdef bytes subject, reply, headers, body, data
+        cdef Subscription sub = Subscription(b"postponed", sink=self.ack_sink)
+        cdef Message message
+        cdef Sink sink
+        self.postponed = []
+        for sink, subject, reply, headers, body in postponed:
+            data = headers + body
+            message.subject, message.subject_len = subject, len(subject)
+            message.reply, message.reply_len = reply, len(reply)
+            message.data, message.data_len = data, len(data)
+            message.header_len = len(headers)
+            sink.deliver(sub, &message)
+        return 0
+
+    cdef int acknowledge_by_flow(self, bytes headers) except -1:
+        """The client has read all up to there."""
+        cdef uint64_t sequence = sequence_of(headers, LAST_STREAM)
+        if sequence:
+            self.acks.was_acked = True
+            self.acks.acknowledge_all(sequence, sequence_of(headers, LAST_CONSUMER))
+        return 0

@@ -1,0 +1,158 @@
+"""A file store as of one commit, to be read at leisure while the store goes on.
+
+    freeze ─▶ in care's turn: a commit is taken  ─▶ what lives is noted
+                              it is written      ─▶ its files get a second name, in `directory`
+    image  ─▶ a thread reads a file, verifies it, leaves out what does not live
+    release ─▶ the second names go, and erasures that waited are carried out
+
+Promise
+- What is read is the store as of that one commit, whatever is appended, removed, compacted or cut
+  afterwards: blocks are replaced or unlinked by name, and the second name keeps the bytes.
+- Nothing is copied; the store waits for nothing but its own turn. What is overwritten in place
+  (an erased message) waits until `release`.
+- One block is in memory at a time, for each call of `image`.
+- The directory means nothing after a crash: whoever owns it removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from natsd.store.block_care import BlockCare
+from natsd.store.errors import StoreClosed
+from natsd.store.file_commits import FileCommits
+from natsd.store.journaled_log import JournaledLog
+from natsd.store.live_image import LiveImage, live_image
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.store import StoreState
+from natsd.store.stored_blocks import StoredBlock, StoredBlocks, block_name
+from natsd.store.volume import Volume
+
+Moment = Callable[[], None]
+
+
+@dataclass(slots=True)
+class _FrozenBlock:
+    """Messages `first` to `last` are in it; so much of its file, and of its bytes, counts."""
+
+    stored: StoredBlock
+    first: int
+    last: int
+    physical_end: int = 0
+    proven: int = 0
+
+    @property
+    def name(self) -> str:
+        return block_name(self.stored.block.block_id)
+
+
+class FrozenStore:
+    """Made by `FileStore.freeze`; `state` is the store's."""
+
+    state: StoreState
+
+    def __init__(
+        self,
+        volume: Volume,
+        log: JournaledLog,
+        blocks: StoredBlocks,
+        commits: FileCommits,
+        care: BlockCare,
+        directory: Path,
+        at_moment: Moment,
+    ) -> None:
+        self._volume = volume
+        self._log = log
+        self._stored = blocks
+        self._commits = commits
+        self._care = care
+        self._directory: Final = directory
+        self._at_moment = at_moment
+        self._blocks: list[_FrozenBlock] | None = None
+        self._dead = SequenceSet()
+        self._holds = False
+        self._is_released = False
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks `image` knows, from 0 on, in order."""
+        assert self._blocks is not None
+        return len(self._blocks)
+
+    async def take(self) -> None:
+        """Hold what there is. In care's turn; raises StoreError, OSError."""
+        self._check()
+        self._care.hold_erasures()
+        self._holds = True
+        while self._blocks is None:
+            if self._log.is_quiet:
+                self._note(self._commits.number)
+            else:
+                self._commits.at_commit = self._note
+                try:
+                    await self._commits.synced()
+                finally:
+                    self._commits.at_commit = None
+        for frozen in self._blocks:
+            frozen.physical_end = frozen.stored.physical_end
+            frozen.proven = frozen.stored.block.durable_size
+        await self._volume.read(self._link, [f for f in self._blocks if f.physical_end])
+        if self._is_released:  # nobody waited for it
+            await self._volume.read(self._volume.disk.rmtree, self._directory)
+        self._check()
+
+    async def image(self, index: int, *, keep: bool = False) -> LiveImage:
+        """What lives of a block; its file is given up then, unless it is to be read again. Raises
+        OSError."""
+        assert self._blocks is not None
+        self._check()
+        return await self._volume.read(self._read, self._blocks[index], keep)
+
+    async def release(self) -> None:
+        """Give up what is still held; a second call does nothing. Raises OSError."""
+        if self._is_released:
+            return
+        self._is_released = True
+        if self._holds:
+            self._care.allow_erasures()
+        await self._volume.read(self._volume.disk.rmtree, self._directory)
+
+    def _check(self) -> None:
+        if self._is_released:
+            raise StoreClosed
+
+    def _note(self, _number: int) -> None:
+        """A commit holds what the log holds now, and nothing else."""
+        self.state = self._log.state()
+        self._dead = self._log.dead.copy()
+        first, last = self.state.first_sequence, self.state.last_sequence
+        self._blocks = [
+            _FrozenBlock(
+                self._stored[block], max(block.base_sequence, first), min(block.last_sequence, last)
+            )
+            for block in self._log.all_blocks
+        ]
+        self._at_moment()
+
+    # In threads
+
+    def _link(self, blocks: list[_FrozenBlock]) -> None:
+        self._volume.make_directory(self._directory)
+        for frozen in blocks:
+            self._volume.disk.link(frozen.stored.path, self._directory / frozen.name)
+
+    def _read(self, frozen: _FrozenBlock, keep: bool) -> LiveImage:
+        if not frozen.physical_end:
+            return LiveImage()
+        disk, path = self._volume.disk, self._directory / frozen.name
+        with contextlib.closing(disk.open(path, write=False)) as file:
+            data = file.pread(frozen.physical_end, 0)
+        read = self._stored.scan(data, frozen.stored.block.block_id, proven=frozen.proven)
+        image = live_image(read.scan, frozen.first, frozen.last, self._dead)
+        if not keep:
+            disk.unlink(path)
+        return image

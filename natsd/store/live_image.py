@@ -1,0 +1,57 @@
+"""What lives of a block's file, as the bytes of a block: for archives and backups.
+
+A block of which everything lives is its file's own bytes; of another one, the messages that live
+are copied into a new block. What a removal was about is in neither. Belongs into a thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from natsd.store.block import MsgBlock
+from natsd.store.block_copy import copy_messages
+from natsd.store.scan import Scan
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.snapshot import BLOCK_BYTES, BLOCK_BYTES_LIMIT, closed_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LiveImage:
+    """`lost`: messages that should live and do not verify. `data` is empty where nothing lives."""
+
+    data: bytes = b""
+    msgs: int = 0
+    bytes: int = 0
+    lost: int = 0
+
+
+def live_image(scan: Scan, first: int, last: int, dead: SequenceSet) -> LiveImage:
+    """The messages from `first` to `last` that are not dead; all of them are the block's."""
+    removed = SequenceSet()
+    if first <= last:
+        removed.add_range(first, last)
+        removed.intersection_update(dead)
+    expected = max(last - first + 1, 0) - removed.count
+    if not expected:
+        return LiveImage()
+    if not scan.readable:
+        return LiveImage(lost=expected)
+    if scan.live_count == expected and not scan.damage:  # so all of its messages live
+        data = scan.data if scan.end == len(scan.data) else scan.data[: scan.end]
+        return LiveImage(data, expected, scan.live_bytes)
+    return _copied(scan, first, last, removed, expected)
+
+
+def _copied(scan: Scan, first: int, last: int, removed: SequenceSet, expected: int) -> LiveImage:
+    """In slices, between which another thread may have the GIL."""
+    source = MsgBlock.from_scan(scan, BLOCK_BYTES_LIMIT)
+    for sequence in removed:
+        source.remove(sequence)
+    image = MsgBlock(1, 0, first, BLOCK_BYTES_LIMIT)
+    at = first
+    while at <= last:
+        at = copy_messages(source, image, at, last, image.size + BLOCK_BYTES)
+    lost = expected - image.message_count
+    if not image.message_count:
+        return LiveImage(lost=lost)
+    return LiveImage(closed_bytes(image), image.message_count, image.live_bytes, lost)

@@ -1,0 +1,144 @@
+"""Archives: what goes in comes out, and what is damaged, cut or of another make is refused."""
+
+import io
+import tarfile
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsd.store.archive import ArchiveReader, ArchiveWriter
+from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.snappy_frames import REPEATED_BYTES_MIN, FramePacker, FrameUnpacker
+
+Entries = list[tuple[str, bytes]]
+ENTRIES = st.lists(
+    st.tuples(
+        st.sampled_from(["meta.json", "msgs/000001.blk", "obs/1/state.db"]),
+        st.binary(max_size=300),
+        st.sampled_from([0, 1, 700]),  # so often
+    ),
+    max_size=5,
+)
+
+
+def archive_of(entries: Entries) -> bytes:
+    writer = ArchiveWriter()
+    parts = [writer.begin(), *(writer.entry(*entry) for entry in entries), writer.end()]
+    return b"".join(parts)
+
+
+def read(data: bytes, part_bytes: int = 1 << 20) -> Entries:
+    reader = ArchiveReader()
+    found: Entries = []
+    for at in range(0, len(data), part_bytes):
+        found += reader.feed(data[at : at + part_bytes])
+    reader.finish()
+    return found
+
+
+@given(ENTRIES, st.integers(1, 5000))
+def test_entries_come_back_however_the_archive_is_cut(
+    drawn: list[tuple[str, bytes, int]], part_bytes: int
+) -> None:
+    entries = [(name, body * times) for name, body, times in drawn]
+    assert read(archive_of(entries), part_bytes) == entries
+
+
+def test_other_programs_unpack_an_archive() -> None:
+    """Snappy, then tar; each entry with its checksum behind it."""
+    unpacked = bytes(cramjam.snappy.decompress(archive_of([("meta.json", b"{}")])))
+    with tarfile.open(fileobj=io.BytesIO(unpacked)) as tar:
+        assert tar.getnames() == ["natsd", "meta.json", "end"]
+        content = tar.extractfile("meta.json")
+        assert content is not None
+        assert content.read()[:-8] == b"{}"
+
+
+@given(st.integers(0, 10**6), st.integers(0, 7))
+def test_a_flipped_bit_is_found_or_changes_nothing(place: int, bit: int) -> None:
+    entries = [("meta.json", b"{}"), ("msgs/000001.blk", bytes(range(256)) * 300)]
+    data = bytearray(archive_of(entries))
+    data[place % len(data)] ^= 1 << bit
+    try:
+        found = read(bytes(data))
+    except DamagedEncoding:
+        return
+    assert found == entries
+
+
+@given(st.integers(0, 10**6))
+def test_a_cut_archive_is_refused(place: int) -> None:
+    data = archive_of([("meta.json", b"{}"), ("msgs/000001.blk", bytes(100_000))])
+    with pytest.raises(DamagedEncoding):
+        read(data[: place % len(data)])
+
+
+def test_entries_that_were_exchanged_do_not_verify() -> None:
+    """Each checksum covers what came before it."""
+    parts = []
+    for body in (b"one", b"two"):
+        writer = ArchiveWriter()
+        writer.begin()
+        parts.append(writer.entry("obs/1", body))
+        parts.append(writer.entry("obs/2", body))
+    first, _, _, second = parts
+    with pytest.raises(DamagedEncoding, match="does not verify"):
+        read(ArchiveWriter().begin() + first + second)
+
+
+def test_what_follows_the_end_is_refused() -> None:
+    with pytest.raises(DamagedEncoding, match="not whole"):
+        read(archive_of([]) + FramePacker().pack(b"more"))
+
+
+def tar_with(name: str) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+    return file.getvalue()
+
+
+def test_an_archive_of_nats_server_is_told_from_a_damaged_one() -> None:
+    """By its S2 frames, or by its first entry where somebody packed it anew."""
+    with pytest.raises(ForeignArchive, match="made by nats-server"):
+        read(b"\xff\x06\x00\x00S2sTwO" + bytes(100))
+    packer = FramePacker()
+    with pytest.raises(ForeignArchive, match="made by nats-server"):
+        read(packer.begin() + packer.pack(tar_with("meta.inf")))
+
+
+@pytest.mark.parametrize("data", [b"x" * 1000, bytes(1000), b"\xff\x06\x00\x00sNaPpX" + bytes(99)])
+def test_what_is_no_archive_is_refused(data: bytes) -> None:
+    with pytest.raises(DamagedEncoding, match="no archive"):
+        read(data)
+
+
+def test_a_later_version_is_refused() -> None:
+    writer = ArchiveWriter()
+    data = writer._frames.begin() + writer.entry("natsd", b'{"version":2}')
+    with pytest.raises(DamagedEncoding, match="version"):
+        read(data)
+
+
+@given(st.lists(st.binary(max_size=70_000), max_size=4), st.integers(1, 9999))
+def test_frames_give_back_what_was_packed(pieces: list[bytes], part_bytes: int) -> None:
+    packer, unpacker = FramePacker(), FrameUnpacker()
+    data = packer.begin() + b"".join(map(packer.pack, pieces))
+    unpacked = b"".join(
+        unpacker.feed(data[at : at + part_bytes]) for at in range(0, len(data), part_bytes)
+    )
+    assert unpacked == b"".join(pieces)
+    assert unpacker.is_between_frames
+
+
+@pytest.mark.parametrize("piece", [bytes(64), b"ab" * 32, bytes(range(64)), bytes(range(65))])
+def test_no_two_parts_in_a_row_are_alike(piece: bytes) -> None:
+    """What repeats itself as much as can be: so a part that comes twice is known."""
+    packer = FramePacker()
+    data = packer.pack(piece * ((1 << 20) // len(piece)))
+    for part_bytes in range(REPEATED_BYTES_MIN, REPEATED_BYTES_MIN + 8):
+        for at in range(0, len(data) - 2 * part_bytes, part_bytes):
+            part = data[at : at + part_bytes]
+            assert part != data[at + part_bytes : at + 2 * part_bytes]
