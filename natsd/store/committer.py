@@ -10,8 +10,8 @@
 
 Promise
 - A source is acknowledged when its bytes are on disk: in its file, or in the journal and (without a
-  sync) in its file. With `sync_interval_s` above 0, or if it asks for that, it is acknowledged after
-  the write, and told `on_disk` after the timer's sync.
+  sync) in its file. With `sync_interval_s` above 0, or if it asks for that, it is acknowledged
+  after the write, and told `on_disk` after the timer's sync.
 - Sources fail alone. No space: its file is cut back, StoreFull, and space is looked for every
   `PROBE_S`. Anything else, or a failed sync: StoreReadOnly, once and for all; no sync is repeated
   as if the one before had not failed.
