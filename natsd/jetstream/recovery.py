@@ -102,7 +102,8 @@ async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None
     config = asset.config
     now_ns = account.jetstream.scheduler.now_ns()
     store = await open_store(account, config)
-    await store.expire(now_ns)
+    if not config.subject_delete_marker_ttl:  # else the stream sees to it when it takes messages
+        await store.expire(now_ns)
     stream = Stream(account, config, asset.created, store)
     try:
         await lifecycle.recover_all(stream)

@@ -542,9 +542,14 @@ cdef class MessageLog:
     def next_expiry_ns(self):
         """Store.next_expiry_ns: a lower bound if the first message's time is not in memory."""
         cdef Expiry soonest
+        cdef RecordView view
+        cdef uint64_t first = 0
         cdef object at = None
-        if self.limit.max_age_ns and self.msgs:
+        if self.limit.max_age_ns and self.next_live(max(self.age_from, self.edges.first), &first):
             at = self.edges.first_time_ns + self.limit.max_age_ns
+            if first > self.edges.first:
+                if self.blocks.holding(first).view(first, &view) == FOUND:
+                    at = view.time_ns + self.limit.max_age_ns
         if self.expiries.peek(&soonest):
             at = soonest.at_ns if at is None else min(at, soonest.at_ns)
         return at

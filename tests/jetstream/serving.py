@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,13 @@ async def serving(
         jetstream.reactor.close()
 
 
-def build(directory: Path, *, disk: Disk | None = None, **options: Any) -> JetStream:
+def build(
+    directory: Path,
+    *,
+    disk: Disk | None = None,
+    clock: Callable[[], int] = time.time_ns,
+    **options: Any,
+) -> JetStream:
     """Not started yet."""
     settings = {"max_memory_store": GENEROUS, "max_file_store": GENEROUS, **options}
     loop = asyncio.get_running_loop()
@@ -63,6 +70,7 @@ def build(directory: Path, *, disk: Disk | None = None, **options: Any) -> JetSt
         JetStreamOptions(enabled=True, store_dir=directory, **settings),
         Reactor(loop, log_failure),
         loop,
+        clock=clock,
         disk=disk,
     )
 

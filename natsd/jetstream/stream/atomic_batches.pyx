@@ -456,7 +456,7 @@ cdef class AtomicBatches(Admission):
                     entry.headers_len = PyBytes_GET_SIZE(counted[0])
                     entry.data = PyBytes_AS_STRING(counted[1])
                     entry.data_len = PyBytes_GET_SIZE(counted[1])
-                entry.expires_ns = ingest.preconditions.expiry_of(&headers, now_ns)
+                ingest.preconditions.expire(&entry, &headers)
                 entry.rollup = rollup_of(&headers)
                 entry.is_skipped = (
                     ingest.stream.retention == INTEREST

@@ -115,7 +115,8 @@ cdef class Ingest(Actor):
         self.republisher = republisher
         stream.republisher = republisher
         self.preconditions = Preconditions(
-            stream, settings.allows_rollup, settings.allows_lifetimes, settings.counts
+            stream, settings.allows_rollup, settings.allows_lifetimes, settings.lifetime_s_min,
+            settings.counts,
         )
         if settings.counts and self.counters is None:
             self.counters = Counters(stream, self.publish_internal)
@@ -417,7 +418,7 @@ cdef class Ingest(Actor):
         if refused is None and headers.found:
             refused = self.preconditions.check_lifetime(headers)
             if refused is None:
-                entry.expires_ns = self.preconditions.expiry_of(headers, entry.time_ns)
+                self.preconditions.expire(entry, headers)
         if refused is None and self.log.limit.discard_new:
             refused = self.check_room(entry, header_given(headers, ROLLUP))
         return refused

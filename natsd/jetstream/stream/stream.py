@@ -44,7 +44,7 @@ from natsd.jetstream.stream.expiry import Expiry
 from natsd.jetstream.stream.files import StreamAsset, create_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
-from natsd.jetstream.stream.markers import place_markers
+from natsd.jetstream.stream.markers import replace_expired
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.storage import open_store
@@ -88,7 +88,7 @@ class Stream:
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         settings = ingest_settings(config, jetstream.options)
         self.ingest = Ingest(self.core, settings, account.usage)
-        self._expiry = Expiry(jetstream.scheduler, store, config.name, self._mark_expired)
+        self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
         take_batches(self)
         self._direct = DirectGets(self)
@@ -109,6 +109,11 @@ class Stream:
     def is_filed(self) -> bool:
         """Whether anything of it is on disk."""
         return self.config.storage is Storage.FILE
+
+    @property
+    def leaves_markers(self) -> bool:
+        """Whether what expires may have to be replaced, not only removed."""
+        return self.config.subject_delete_marker_ttl > 0
 
     @property
     def damage(self) -> list[FoundDamage]:
@@ -153,7 +158,7 @@ class Stream:
         self.core.set_retention(self.config.retention.value)
         if self.config.retention is not Retention.LIMITS:
             self.core.recheck_soon()
-        self._expiry.begin()
+        self._begin_expiry()
         self._subscribe(self.config.subjects)
         if self.config.allow_direct:
             self._direct.open()
@@ -197,9 +202,13 @@ class Stream:
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
-    def _mark_expired(self, expired: list[tuple[bytes, bytes]]) -> None:
-        if lifetime_ns := self.config.subject_delete_marker_ttl:
-            place_markers(self.ingest, self.store, expired, lifetime_ns)
+    def _begin_expiry(self) -> None:
+        self._expiry.begin(self._replace_expired if self.leaves_markers else None)
+
+    def _replace_expired(self, due: list[tuple[int, bytes, bytes]]) -> None:
+        if not self.ingest.is_paused:
+            lifetime_ns = self.config.subject_delete_marker_ttl
+            replace_expired(self.ingest, self.store, due, lifetime_ns)
 
     def _duplicates_to_leave(self) -> bytes:
         """The ids are not encrypted: none where messages are."""
@@ -233,7 +242,8 @@ class Stream:
         self._subscribe(config.subjects)
         self.ingest.configure(ingest_settings(config, self.jetstream.options))
         take_batches(self)
-        self.store.update_limits(store_limits(config), self.jetstream.scheduler.now_ns())
+        expired_ns = 0 if self.leaves_markers else self.jetstream.scheduler.now_ns()
+        self.store.update_limits(store_limits(config), expired_ns)
         if isinstance(self.store, FileStore):
             self.store.set_compression(is_compressed(config))
         if config.retention is not before.retention:
@@ -242,7 +252,7 @@ class Stream:
             self._direct.open()
         else:
             self._direct.close()
-        self._expiry.begin()
+        self._begin_expiry()
 
     # Messages
 
