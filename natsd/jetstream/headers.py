@@ -15,6 +15,38 @@ REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 LAST_CONSUMER: Final = "Nats-Last-Consumer"
 LAST_STREAM: Final = "Nats-Last-Stream"
 
+# Of schedules, and of what they produce.
+SCHEDULE: Final = "Nats-Schedule"
+SCHEDULE_TIME_ZONE: Final = "Nats-Schedule-Time-Zone"
+SCHEDULE_TARGET: Final = "Nats-Schedule-Target"
+SCHEDULE_SOURCE: Final = "Nats-Schedule-Source"
+SCHEDULE_TTL: Final = "Nats-Schedule-TTL"
+SCHEDULE_ROLLUP: Final = "Nats-Schedule-Rollup"
+SCHEDULER: Final = "Nats-Scheduler"
+SCHEDULE_NEXT: Final = "Nats-Schedule-Next"
+NEXT_PURGE: Final = b"purge"
+
+DELAY: Final = "Nats-Delay"
+DELAYED: Final = "Nats-Delayed"  # on what has waited: the stream, and the sequence of its ack
+
+MESSAGE_ID: Final = "Nats-Msg-Id"
+MESSAGE_TTL: Final = "Nats-TTL"
+ROLLUP: Final = "Nats-Rollup"
+EMPTY_BLOCK: Final = b"NATS/1.0\r\n\r\n"
+
+
+def with_header(block: bytes, name: str, value: bytes) -> bytes:
+    """The block with one more line at its end; an empty block gets its first."""
+    line = name.encode() + b": " + value + b"\r\n"
+    return (block or EMPTY_BLOCK)[:-2] + line + b"\r\n"
+
+
+def without_headers(block: bytes, *prefixes: bytes) -> bytes:
+    """The block without the lines that begin like that; empty if no line is left."""
+    first, *lines = block.split(b"\r\n")
+    kept = [line for line in lines if not line.startswith(prefixes)]
+    return b"\r\n".join([first, *kept]) if any(kept) else b""
+
 
 # Digits that a level may have.
 _LEVEL_DIGITS_MAX: Final = 9

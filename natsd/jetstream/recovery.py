@@ -108,6 +108,7 @@ async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None
     try:
         await lifecycle.recover_all(stream)
         await stream.recall_duplicates(now_ns)
+        await stream.open_scheduled()
     except BaseException:
         stream.ingest.release_usage()
         await stream.close()

@@ -44,6 +44,14 @@ def publish(subject: str = "S", payload: bytes = b"x", **headers: str) -> Step:
     return f"> {subject}", payload, f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
 
 
+def schedule(**headers: str) -> Step:
+    return publish(
+        "plan", Nats_Schedule=headers.pop("Nats_Schedule", "@hourly"), **TARGET | headers
+    )
+
+
+TARGET = {"Nats_Schedule_Target": "S"}
+SCHEDULES = stream(subjects=["S", "plan"], allow_msg_schedules=True)
 ACKED = {"ack_policy": "explicit"}
 WORK = stream("W", retention="workqueue", subjects=["w.>"])
 
@@ -212,6 +220,30 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         ErrorId.JSMessageSchedulesSchedulerInvalidErr,
         [stream(), publish(Nats_Scheduler="a b")],
     ),
+    (
+        ErrorId.JSMessageSchedulesPatternInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule="@every 1ms")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTimeZoneInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Time_Zone="Europe/Atlantis")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTargetInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Target="plan")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesSourceInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Source="S")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesTTLInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_TTL="soon")],
+    ),
+    (
+        ErrorId.JSMessageSchedulesRollupInvalidErr,
+        [SCHEDULES, schedule(Nats_Schedule_Rollup="all")],
+    ),
 ]
 
 PROVEN_ELSEWHERE = {
@@ -243,7 +275,6 @@ PROVEN_ELSEWHERE = {
 NOT_RAISED: dict[str, str] = {
     "mirrors and sources: the next issue": """
         JSMirrorConsumerRequiresAckFCErr JSSourceConsumerRequiresAckFCErr""",
-    "schedules: the next issue": "JSMessageSchedules*",
     "replicas: a later issue": """
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSStreamReconfigureNotInProgressErr

@@ -15,7 +15,7 @@ cdef struct Answer:             # at the front of the queue; good until that is 
     uint64_t wait               # goes out once all up to this sequence is durable
     uint64_t value
     AnswerKind kind
-    bint is_held                # waits for a rollup to end, whatever is durable
+    bint is_held                # waits for something else, whatever is durable
     const char* reply
     uint32_t reply_len
     const char* text
@@ -48,6 +48,8 @@ cdef class AckQueue:
     cdef int release(self, uint64_t value) noexcept nogil   # the held one of that sequence
     # Everything that waits for more than `durable` is answered with this text instead.
     cdef int fail_above(self, uint64_t durable, const char* text, size_t text_len) except -1
+    # The held one of that sequence is answered with this text instead.
+    cdef int fail_held(self, uint64_t value, const char* text, size_t text_len) except -1
     cdef size_t size(self) noexcept nogil   # bytes that are queued
     cdef char* room(self, size_t need) except NULL
     cdef int take(self, AckQueue other) except -1

@@ -111,6 +111,8 @@ cdef class AckQueue:
             if head.is_held and head.value == value:
                 head.is_held = False
                 return 1
+            if head.wait > value:       # they wait for what came later
+                return 0
             at += padded(sizeof(AnswerHead) + head.reply_len + head.text_len)
         return 0
 
@@ -131,6 +133,25 @@ cdef class AckQueue:
                 )
             else:
                 kept.push(TEXT, durable, 0, answer.reply, answer.reply_len, text, text_len)
+            self.pop()
+        self.take(kept)
+        return 0
+
+    cdef int fail_held(self, uint64_t value, const char* text, size_t text_len) except -1:
+        cdef AckQueue kept = AckQueue()
+        cdef Answer answer
+        while self.peek(&answer):
+            if answer.is_held and answer.value == value:
+                kept.push(
+                    TEXT, answer.wait, 0, answer.reply, answer.reply_len, text, text_len
+                )
+            else:
+                kept.push(
+                    answer.kind, answer.wait, answer.value, answer.reply, answer.reply_len,
+                    answer.text, answer.text_len,
+                )
+                if answer.is_held:
+                    kept.hold_last()
             self.pop()
         self.take(kept)
         return 0

@@ -42,6 +42,15 @@ def ack_prefix(stream: str, domain: str) -> bytes:
     return f'{{"stream":{_quoted(stream)},{within}"seq":'.encode()
 
 
+class OwnMessageRefused(Exception):
+    """The stream does not take a message of its own making; `answer` is what a publisher would be
+    told."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__(answer.decode("utf-8", "replace"))
+        self.answer = answer
+
+
 def batch_tail(batch_id: bytes, count: int) -> bytes:
     """How the PubAck of a batch ends, behind its sequence: all but the `}`."""
     text = _quoted(batch_id.decode("utf-8", "surrogateescape"))

@@ -22,7 +22,7 @@ cdef class SoFar:               # what a batch does, of which a part was checked
     cdef dict subjects          # those it writes to -> how many messages
     cdef uint64_t count
     cdef uint64_t bytes         # of records
-    cdef list counted           # (headers, payload) of each, in a stream of counters; or None
+    cdef dict rewritten         # number -> (headers, payload, Scheduling) as it is stored
 
 
 cdef class AtomicBatches(Admission):
@@ -39,6 +39,7 @@ cdef class AtomicBatches(Admission):
     ) except -1
     cdef bytes refuse_to_begin(self, uint64_t number, uint64_t size)
     cdef bytes too_many(self)
+    cdef bytes unsupported(self, str header)
     cdef bytes check_message(
         self, AtomicBatch batch, uint64_t number, uint64_t size, BatchCommit commit, Entry* entry,
         PublishHeaders* headers,
@@ -56,6 +57,8 @@ cdef class AtomicBatches(Admission):
     ) except -1
     cdef bytes check_all(self, AtomicBatch batch, SoFar so_far)
     cdef bytes count(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
+    cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
+    cdef int rewrite(self, Entry* entry, SoFar so_far) except -1
     cdef bytes check_one(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
     cdef int note_id(self, Entry* entry, PublishHeaders* headers) except -1

@@ -27,9 +27,10 @@ from natsd.jetstream.stream.core cimport INTEREST
 from natsd.jetstream.stream.counters cimport Counters
 from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT, Entry
 from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
-    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, INCREMENT, MESSAGE_ID, ROLLUP, TTL, HeaderValue,
-    PublishHeaders, find_header, find_publish_headers, header_given, header_number, rollup_of,
+    BATCH_ID, DELAY, EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, INCREMENT, MESSAGE_ID,
+    ROLLUP, SCHEDULING_HEADERS, TTL, HeaderValue, PublishHeaders, find_header,
+    find_publish_headers, header_given, header_number, rollup_of,
 )
 from natsd.jetstream.stream.inflight_batches cimport InflightBatches
 from natsd.jetstream.stream.preconditions cimport (
@@ -72,6 +73,7 @@ cdef BatchCommit commit_of(Entry* entry) noexcept:
 cdef class SoFar:
     def __cinit__(self):
         self.message_ids = set()
+        self.rewritten = {}
         self.subjects = {}
 
 
@@ -257,14 +259,16 @@ cdef class AtomicBatches(Admission):
         if refused is not None:
             return self.answer(refused, reply, reply_len)
         last = self.ingest.log.edges.last
-        return self.ingest.answer_batch(last, last, batch.id, batch.count, reply, reply_len)
+        self.ingest.answer_batch(last, last, batch.id, batch.count, reply, reply_len)
+        if reply_len and not self.ingest.no_ack:
+            self.ingest.rollups.hold_answer(last)
+        return 0
 
     cdef bytes check(self, AtomicBatch batch, SoFar so_far):
         """The answer to a batch that is refused, else None. Raises StoreError."""
         cdef Counters counters = self.ingest.counters
         if counters is None:
             return self.check_all(batch, so_far)
-        so_far.counted = []
         counters.begin_batch()
         try:
             return self.check_all(batch, so_far)
@@ -290,6 +294,7 @@ cdef class AtomicBatches(Admission):
     ) except -1:
         """A staged message, as it is stored."""
         batch.get(number, entry)
+        entry.scheduling = 0
         find_publish_headers(entry.headers, entry.headers_len, headers)
         if self.ingest.transform is not None:
             self.ingest.transform.apply(
@@ -302,13 +307,7 @@ cdef class AtomicBatches(Admission):
         cdef bytes refused
         cdef uint64_t size = self.ingest.size_of(entry)
         if header_given(headers, EXPECTED_LAST_MESSAGE_ID):
-            return refusal(
-                self.ingest.settings.name,
-                api_error(
-                    ErrorId.JSAtomicPublishUnsupportedHeaderBatchErr,
-                    header="Nats-Expected-Last-Msg-Id",
-                ),
-            )
+            return self.unsupported("Nats-Expected-Last-Msg-Id")
         if entry.subject_len > SUBJECT_BYTES_MAX or size > RECORD_BYTES_MAX:
             return self.ingest.store_failed(TOO_LARGE)
         if entry.headers_len > HEADERS_MAX:
@@ -316,10 +315,8 @@ cdef class AtomicBatches(Admission):
         refused = self.check_headers(entry, headers, so_far)
         if refused is None:
             refused = self.check_sequences(entry, headers, subject, so_far)
-        if refused is None:
-            refused = self.ingest.preconditions.check_schedule(
-                headers, entry.subject, entry.subject_len
-            )
+        if refused is None and headers.found & SCHEDULING_HEADERS:
+            refused = self.check_scheduling(entry, headers, so_far)
         if refused is None and header_given(headers, ROLLUP):
             refused = self.check_rollup(subject, headers, so_far)
         if refused is not None:
@@ -334,6 +331,10 @@ cdef class AtomicBatches(Admission):
         if self.ingest.log.limit.discard_new:
             return self.check_room(subject, header_given(headers, ROLLUP), so_far)
         return None
+
+    cdef bytes unsupported(self, str header):
+        error = api_error(ErrorId.JSAtomicPublishUnsupportedHeaderBatchErr, header=header)
+        return refusal(self.ingest.settings.name, error)
 
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
         """What is asked of the message alone, and that it is nobody's duplicate."""
@@ -358,22 +359,38 @@ cdef class AtomicBatches(Admission):
             self.note_id(entry, headers)
             id = entry.message_id[:entry.message_id_len]
             entry.time_ns = self.ingest.stream.scheduler.now()
-            if id in so_far.message_ids or self.ingest.message_ids.find(entry):
+            if id in so_far.message_ids or self.ingest.find_id(entry):
                 return preconditions.refuse(ErrorId.JSAtomicPublishContainsDuplicateMessageErr)
             so_far.message_ids.add(id)
-        return None if so_far.counted is None else self.count(entry, headers, so_far)
+        return None if self.ingest.counters is None else self.count(entry, headers, so_far)
 
     cdef bytes count(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
         """It becomes the total, with the batch as far as it was checked."""
         cdef bytes refused = self.ingest.counters.count(entry, headers)
         if refused is not None:
             return refused
-        so_far.counted.append(
-            (entry.headers[:entry.headers_len], entry.data[:entry.data_len])
-        )
+        self.rewrite(entry, so_far)
         if self.ingest.is_too_large(entry):
             return self.ingest.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
         return None
+
+    cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
+        """A message that waits is stored elsewhere: it cannot be one of a batch."""
+        cdef bytes refused
+        if header_given(headers, DELAY):
+            return self.unsupported("Nats-Delay")
+        entry.time_ns = self.ingest.stream.scheduler.now()
+        refused = self.ingest.check_scheduling(entry, headers)
+        if refused is None:
+            self.rewrite(entry, so_far)
+        return refused
+
+    cdef int rewrite(self, Entry* entry, SoFar so_far) except -1:
+        """It is stored as the entry says now, not as it was sent."""
+        so_far.rewritten[so_far.count + 1] = (
+            entry.headers[:entry.headers_len], entry.data[:entry.data_len], entry.scheduling,
+        )
+        return 0
 
     cdef int note_id(self, Entry* entry, PublishHeaders* headers) except -1:
         entry.message_id = headers.values[<int> MESSAGE_ID].at
@@ -440,7 +457,7 @@ cdef class AtomicBatches(Admission):
         cdef PublishHeaders headers
         cdef Entry entry
         cdef uint64_t number
-        cdef tuple counted
+        cdef tuple rewritten
         ingest.log.begin_together(so_far.count, so_far.bytes)
         try:
             for number in range(1, batch.count + 1):
@@ -450,12 +467,14 @@ cdef class AtomicBatches(Admission):
                 entry.message_id_len = 0
                 if header_given(&headers, MESSAGE_ID):
                     self.note_id(&entry, &headers)
-                if so_far.counted is not None:
-                    counted = so_far.counted[number - 1]
-                    entry.headers = PyBytes_AS_STRING(counted[0])
-                    entry.headers_len = PyBytes_GET_SIZE(counted[0])
-                    entry.data = PyBytes_AS_STRING(counted[1])
-                    entry.data_len = PyBytes_GET_SIZE(counted[1])
+                rewritten = so_far.rewritten.get(number) if so_far.rewritten else None
+                if rewritten is not None:
+                    entry.headers = PyBytes_AS_STRING(rewritten[0])
+                    entry.headers_len = PyBytes_GET_SIZE(rewritten[0])
+                    entry.data = PyBytes_AS_STRING(rewritten[1])
+                    entry.data_len = PyBytes_GET_SIZE(rewritten[1])
+                    entry.scheduling = rewritten[2]
+                    find_publish_headers(entry.headers, entry.headers_len, &headers)
                 ingest.preconditions.expire(&entry, &headers)
                 entry.rollup = rollup_of(&headers)
                 entry.is_skipped = (

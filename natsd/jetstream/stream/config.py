@@ -72,7 +72,6 @@ _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 LATER: Final = (
     ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
     ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
-    ("allow_msg_schedules", ErrorId.JSMessageSchedulesDisabledErr, ""),
 )
 """Settings of features that are not served yet, and what a request for one is answered."""
 
@@ -135,6 +134,7 @@ def check_config(
     filled["duplicate_window"] = _duplicate_window(config, rules, pedantic=pedantic)
     config = config.model_copy(update=filled)
     config = _with_markers(config, pedantic=pedantic)
+    config = _with_schedules(config, pedantic=pedantic)
     _check_together(config)
     config = check_sourcing(config, rules.origins, pedantic=pedantic)
     if not (config.subjects or config.mirror or config.sources):
@@ -164,6 +164,10 @@ def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         (
             old.allow_msg_ttl and not new.allow_msg_ttl,
             "message TTL status can not be disabled",
+        ),
+        (
+            old.allow_msg_schedules and not new.allow_msg_schedules,
+            "message schedules can not be disabled",
         ),
         (
             old.allow_msg_counter != new.allow_msg_counter,
@@ -286,6 +290,19 @@ def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
             _refuse("subject delete marker cannot be set if roll-ups are disabled")
         allowed |= {"allow_rollup_hdrs": True, "deny_purge": False}
     return config.model_copy(update=allowed)
+
+
+def _with_schedules(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
+    """A schedule replaces the one before it: rolling up is allowed along with schedules."""
+    if not config.allow_msg_schedules:
+        return config
+    if config.discard is DiscardPolicy.NEW:
+        _refuse("message scheduling cannot use discard new")
+    if config.allow_rollup_hdrs:
+        return config
+    if pedantic:
+        _refuse("message scheduling cannot be set if roll-ups are disabled")
+    return config.model_copy(update={"allow_rollup_hdrs": True, "deny_purge": False})
 
 
 def _check_together(config: StreamConfig) -> None:

@@ -64,6 +64,8 @@ cdef class StreamCore(Actor):
     cdef list hungry                    # of the unfiltered ones
     cdef SlotReaders known              # which filtered readers the subject of a slot concerns
     cdef LogObserver observer
+    cdef uint64_t hidden_from           # nothing is shown from there on; 0: all is
+    cdef object showing                 # a future, done when nothing is hidden any more; or None
     cdef bint needs_recount
     cdef uint64_t recheck_from          # whom messages interest is asked from here on; 0: it is not
     cdef SequenceSet unsettled          # perhaps to be removed, in blocks that are not in memory

@@ -211,6 +211,22 @@ cdef class StreamCore(Actor):
 
     # What appears
 
+    def hide_from(self, uint64_t sequence) -> None:
+        """Show nothing from there on, durable or not; 0: all that is durable."""
+        assert sequence == 0 or sequence > self.visible
+        self.hidden_from = sequence
+        self.advance(self.store.durable_sequence)
+        if sequence == 0 and self.showing is not None:
+            self.showing.set_result(None)
+            self.showing = None
+
+    async def shown(self) -> None:
+        """Returns once nothing is hidden that is durable."""
+        if self.hidden_from:
+            if self.showing is None:
+                self.showing = self.scheduler.reactor.loop.create_future()
+            await asyncio.shield(self.showing)
+
     def durable(self, uint64_t sequence) -> None:
         """The store's: all up to there is on disk."""
         self.advance(sequence)
@@ -232,6 +248,8 @@ cdef class StreamCore(Actor):
         if durable < self.visible:      # the stream was truncated
             self.visible = durable
             self.recount_soon()
+        if self.hidden_from and durable >= self.hidden_from:
+            durable = self.hidden_from - 1
         if durable <= self.visible or self.is_closed:
             return 0
         self.visible = durable

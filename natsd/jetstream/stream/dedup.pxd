@@ -44,6 +44,7 @@ cdef class DuplicateWindow:
     cdef uint64_t find(self, const char* id, size_t length, int64_t since_ns) noexcept nogil
     # Sequences increase. The id is copied.
     cdef int add(self, const char* id, size_t length, uint64_t sequence, int64_t time_ns) except -1
+    cdef int forget(self, const char* id, size_t length) noexcept nogil     # 1: it was here
     # Forget what is of `until_ns` or older, at most `most` ids. True: there is more.
     cdef bint expire(self, int64_t until_ns, uint64_t most) except -1
     # True: there is more above `sequence`.

@@ -246,6 +246,14 @@ cdef class DuplicateWindow:
         self.count += 1
         return 0
 
+    cdef int forget(self, const char* id, size_t length) noexcept nogil:
+        cdef uint64_t number = 0
+        cdef uint64_t hash = xxh64(<const unsigned char*> id, length, self.seed)
+        if self.look_up(hash, id, length, &number) == NULL:
+            return 0
+        self.unlist(number)
+        return 1
+
     cdef bint expire(self, int64_t until_ns, uint64_t most) except -1:
         while self.head < self.tail and self.entry(self.head).time_ns <= until_ns:
             if most == 0:

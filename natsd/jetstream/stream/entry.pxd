@@ -8,6 +8,11 @@ cdef enum Rollup:
     ROLLUP_SUBJECT = 1
     ROLLUP_ALL = 2
 
+cdef enum Scheduling:           # bits: what an entry is, besides a message
+    IS_SCHEDULE = 1
+    ENDS_SCHEDULE = 2           # the subject in its Nats-Scheduler is purged
+    IS_DELAYED = 4              # it waits outside of the stream; its sequence is used up
+
 cdef struct Entry:              # what a replica gets to apply
     const char* subject
     Py_ssize_t subject_len
@@ -21,4 +26,5 @@ cdef struct Entry:              # what a replica gets to apply
     int64_t time_ns             # since 1970
     int64_t expires_ns          # 0: never
     Rollup rollup
+    int scheduling              # bits of Scheduling; 0: nothing of that
     bint is_skipped             # nobody is interested: its sequence is used up

@@ -146,8 +146,11 @@ cdef class FastBatches(Admission):
         batch.stored = batch.wait = entry.sequence
         batch.taken = batch.last
         if said.operation == FAST_COMMIT:
-            return self.commit(batch, reply, reply_len)
-        self.tell_flow(batch, reply, reply_len)
+            self.commit(batch, reply, reply_len)
+        elif not self.tell_flow(batch, reply, reply_len) and self.ingest.is_rolling:
+            self.send_flow(batch, batch.wait, batch.taken, reply, reply_len)
+        if self.ingest.is_rolling and not self.ingest.no_ack:
+            self.ingest.acks.hold_last()    # what is answered later waits behind this
         return 0
 
     cdef int duplicate(

@@ -5,6 +5,7 @@
                            meta.deleted  the stream is deleted: what else is here is to be removed
                            msgs/         its messages (store/file_store.py)
                            obs/          its consumers
+                           delayed/      messages that wait (schedules/delays.py)
         damaged/<stream>/  set aside at a start: meta.json said nothing any more
 
 Promise
@@ -29,6 +30,7 @@ from natsd.store.doubled_file import UNFINISHED_SUFFIX
 
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
+DELAYED: Final = "delayed"
 DAMAGED: Final = "damaged"
 
 

@@ -21,7 +21,15 @@ cdef enum HeaderName:           # an index into PublishHeaders.values
     SCHEDULER
     BATCH_ID
     REQUEST_INFO
+    DELAY
+    DELAYED
     HEADER_NAMES
+
+cdef enum:
+    SCHEDULING_HEADERS = (      # bits of `found`
+        1 << <int> SCHEDULE | 1 << <int> SCHEDULE_TIME_ZONE | 1 << <int> SCHEDULE_NEXT
+        | 1 << <int> SCHEDULER | 1 << <int> DELAY
+    )
 
 cdef struct HeaderValue:
     const char* at

@@ -28,9 +28,9 @@ cdef const char** TEXTS = [
     "Msg-Id", "Expected-Stream", "Expected-Last-Sequence", "Expected-Last-Msg-Id",
     "Expected-Last-Subject-Sequence", "Expected-Last-Subject-Sequence-Subject", "Rollup", "TTL",
     "Incr", "Schedule", "Schedule-Time-Zone", "Schedule-Next", "Scheduler", "Batch-Id",
-    "Request-Info",
+    "Request-Info", "Delay", "Delayed",
 ]
-cdef Name[15] NAMES
+cdef Name[17] NAMES
 cdef int _name
 for _name in range(HEADER_NAMES):
     NAMES[_name].text = TEXTS[_name]

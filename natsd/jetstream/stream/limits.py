@@ -53,6 +53,8 @@ def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSe
         allows_rollup=config.allow_rollup_hdrs and not config.deny_purge,
         allows_lifetimes=config.allow_msg_ttl,
         lifetime_s_min=_shortest_lifetime_s(config),
+        allows_schedules=config.allow_msg_schedules,
+        subjects=tuple(config.subjects),
         counts=config.allow_msg_counter,
         duplicate_window_ns=config.duplicate_window,
         subject_transform=_mapping(config.subject_transform),

@@ -13,6 +13,7 @@ Source: nats-server 2.14 reference 6.7 (Nats-Msg-Id, Nats-Expected-Last-Msg-Id).
 import asyncio
 import secrets
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -84,6 +85,10 @@ cdef class MessageIds(Actor):
     cdef int forget_above(self, uint64_t durable) except -1:
         self.window.forget_above(durable, <uint64_t> -1)
         return self.find_last()
+
+    def forget(self, bytes id not None) -> None:
+        """Its message was not kept."""
+        self.window.forget(PyBytes_AS_STRING(id), PyBytes_GET_SIZE(id))
 
     cdef int set_last(self, const char* id, size_t length) except -1:
         cdef char* room

@@ -38,9 +38,6 @@ cdef class Preconditions:
 
     cdef bytes check_stream(self, PublishHeaders* headers)
     cdef bytes check_increment(self, PublishHeaders* headers)
-    cdef bytes check_schedule(
-        self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
-    )
     cdef bytes check_subject_sequence(
         self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
     )

@@ -4,16 +4,16 @@ The order of the checks is part of the contract: a publish that breaks several r
 the first one.
 
     check       Nats-Incr · Expected-Stream · TTL · Expected-Last-Subject-Sequence (-Subject)
-                · Expected-Last-Sequence · Schedule, Schedule-Next, Scheduler
-    (the caller looks for a duplicate here)
+                · Expected-Last-Sequence
+    (the caller looks at schedules, natsd/jetstream/schedules/rules.py, and for a duplicate here)
     check_late  Expected-Last-Msg-Id · Rollup
     (the caller looks at sizes, resources and interest here)
     check_lifetime   a Nats-TTL that is none
 
 Promise
 - What is not durable yet counts: decisions are made against the appended state.
-- A stream that has no counters, schedules or TTLs of messages refuses what asks for them. (One that
-  has counters looks at increments before all this: counters.pyx.)
+- A stream that has no counters or TTLs of messages refuses what asks for them. (One that has
+  counters looks at increments before all this: counters.pyx.)
 - Where the last message of a subject is only known to lie in a block that is not in memory, the
   publish is refused as `temporarily unavailable` (10163) and the block is fetched: sent again, it
   is decided. That can only happen when the subject's last message was removed by hand.
@@ -30,9 +30,8 @@ from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport (
     EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
-    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, EXPECTED_STREAM, INCREMENT, ROLLUP, SCHEDULE,
-    SCHEDULE_NEXT, SCHEDULE_TIME_ZONE, SCHEDULER, TTL, HeaderValue, PublishHeaders, header_given,
-    header_number,
+    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, EXPECTED_STREAM, INCREMENT, ROLLUP, TTL, HeaderValue,
+    PublishHeaders, header_given, header_number,
 )
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, MessageLog, Outcome
 
@@ -115,7 +114,7 @@ cdef class Preconditions:
             value = &headers.values[<int> EXPECTED_LAST_SEQUENCE]
             if header_number(value) != self.stream.log.edges.last:
                 return self.wrong_sequence(self.stream.log.edges.last)
-        return self.check_schedule(headers, subject, subject_len)
+        return None
 
     cdef bytes check_stream(self, PublishHeaders* headers):
         if header_given(headers, EXPECTED_STREAM):
@@ -156,27 +155,6 @@ cdef class Preconditions:
             entry.headers_len = PyBytes_GET_SIZE(self.raised)
         entry.expires_ns = min(entry.time_ns + seconds * SECOND_NS, LATEST_NS)
         return 0
-
-    cdef bytes check_schedule(
-        self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
-    ):
-        cdef HeaderValue* scheduler = &headers.values[<int> SCHEDULER]
-        cdef bint is_purge
-        if header_given(headers, SCHEDULE) or headers.found >> <int> SCHEDULE_TIME_ZONE & 1:
-            return self.refuse(ErrorId.JSMessageSchedulesDisabledErr)
-        if header_given(headers, SCHEDULE_NEXT):
-            is_purge = equals(&headers.values[<int> SCHEDULE_NEXT], b"purge", 5)
-            if (
-                not is_purge or not header_given(headers, SCHEDULER)
-                or equals(scheduler, subject, subject_len)
-                or not subject_is_valid(scheduler.at, scheduler.length)
-                or not subject_is_literal(scheduler.at, scheduler.length)
-            ):
-                return self.refuse(ErrorId.JSMessageSchedulesSchedulerInvalidErr)
-            return self.refuse(ErrorId.JSMessageSchedulesDisabledErr)
-        if header_given(headers, SCHEDULER):
-            return self.refuse(ErrorId.JSMessageSchedulesSchedulerInvalidErr)
-        return None
 
     cdef bytes check_late(self, PublishHeaders* headers, const char* last_id, size_t last_id_len):
         cdef bytes last

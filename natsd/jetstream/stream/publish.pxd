@@ -40,6 +40,9 @@ cdef class Ingest(Actor):
     cdef public object expiring         # told when a message with a lifetime goes; or None
     cdef public Admission atomic_batches    # None: the stream takes no such batches
     cdef public Admission fast_batches
+    cdef object schedule_rules          # ScheduleRules
+    cdef public object schedules        # told of stored schedules; None: the stream has none
+    cdef public object delays           # keeps messages that wait; None: the stream takes none
     cdef readonly bint is_paused        # nothing is taken: the stream is not ready, or going away
 
     # State
@@ -51,7 +54,9 @@ cdef class Ingest(Actor):
     cdef char* text                     # prefix of an ack, and room for the rest
     cdef char* stripped                 # headers without what is not stored
     cdef Py_ssize_t stripped_room
-    cdef bint is_rolling                # the entry just applied has one
+    cdef bytes scheduled_headers        # of an entry that has to do with schedules
+    cdef bint is_scheduling             # `schedules` waits for something to be durable
+    cdef bint is_rolling                # the answer to the entry just applied has to wait
 
     # One replica: apply at once. Raises StoreError.
     cdef int propose(self, Entry* entry) except -1
@@ -75,6 +80,13 @@ cdef class Ingest(Actor):
     cdef bytes check_counted(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_batched(self, Entry* entry)
+    cdef uint64_t find_id(self, Entry* entry) except? 0
+    cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers)
+    cdef bytes check_delayed(self, Entry* entry)
+    cdef bytes check_own(self, Entry* entry, PublishHeaders* headers)
+    cdef int schedule(self, Entry* entry) except -1
+    cdef int delay(self, Entry* entry) except -1
+    cdef int purge_schedule(self, uint64_t sequence, bytes subject) except -1
     cdef bint is_too_large(self, Entry* entry) noexcept
     cdef bytes check_size(self, Entry* entry)
     cdef bytes check_usage(self, Entry* entry)

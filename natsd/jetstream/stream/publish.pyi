@@ -1,12 +1,15 @@
 from collections.abc import Callable
 
 from natsd.jetstream.scheduler import Actor
+from natsd.jetstream.schedules.delays import Delays
+from natsd.jetstream.schedules.schedules import Schedules
 from natsd.jetstream.stream.admission import Admission
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.counters import Counters
 from natsd.jetstream.stream.message_ids import MessageIds
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.usage import Usage
+from natsd.store.errors import StoreError
 
 class Ingest(Actor):
     settings: IngestSettings
@@ -16,6 +19,8 @@ class Ingest(Actor):
     message_ids: MessageIds
     counters: Counters | None
     expiring: Callable[[int], None] | None
+    schedules: Schedules | None
+    delays: Delays | None
 
     def __init__(self, stream: StreamCore, settings: IngestSettings, usage: Usage) -> None: ...
     def configure(self, settings: IngestSettings) -> None: ...
@@ -24,6 +29,11 @@ class Ingest(Actor):
     def publish_internal(
         self, subject: str | bytes, headers: bytes, data: bytes, reply: bytes | None = None
     ) -> None: ...
+    def store_own(
+        self, subject: bytes, headers: bytes, data: bytes, *, is_mapped: bool = False
+    ) -> int: ...
+    def release_answer(self, sequence: int) -> None: ...
+    def fail_answer(self, sequence: int, error: StoreError) -> None: ...
     def count_usage(self) -> None: ...
     def release_usage(self) -> None: ...
     @property

@@ -25,7 +25,7 @@ Source: nats-server 2.14 reference 6.7; "Durability" of the design.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.match_result cimport MatchResult
@@ -39,11 +39,14 @@ from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
 from natsd.jetstream.stream.core cimport INTEREST, StreamCore
 from natsd.jetstream.stream.counters cimport Counters
-from natsd.jetstream.stream.entry cimport NO_ROLLUP, Entry
+from natsd.jetstream.stream.entry cimport (
+    ENDS_SCHEDULE, IS_DELAYED, IS_SCHEDULE, NO_ROLLUP, ROLLUP_SUBJECT, Entry,
+)
 from natsd.jetstream.stream.fast_reply cimport is_fast_reply
 from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, HeaderValue, PublishHeaders, cut_header,
-    find_header, find_publish_headers, has_status, header_given, rollup_of, strip_headers,
+    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, SCHEDULE_NEXT, SCHEDULER, SCHEDULING_HEADERS,
+    HeaderValue, PublishHeaders, cut_header, find_header, find_publish_headers, has_status,
+    header_given, rollup_of, strip_headers,
 )
 from natsd.jetstream.stream.message_ids cimport MessageIds
 from natsd.jetstream.stream.preconditions cimport Preconditions
@@ -55,9 +58,12 @@ from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
 from natsd.store.subject_index cimport is_exact
 
 from natsd.jetstream.errors import ErrorId, api_error
-from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much
+from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much, header_value
+from natsd.jetstream.headers import SCHEDULER as SCHEDULER_NAME
+from natsd.jetstream.schedules.last_message import LastMessages
+from natsd.jetstream.schedules.rules import ScheduleRules
 from natsd.jetstream.stream.answers import (
-    BUSY_HEADERS, ack_prefix, batch_tail, refusal, store_error,
+    BUSY_HEADERS, OwnMessageRefused, ack_prefix, batch_tail, refusal, store_error,
 )
 from natsd.store.errors import ColdBlock, LimitExceeded, StoreError
 
@@ -67,6 +73,7 @@ cdef enum:
     ACKS_PER_SLICE = 512
     BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
     TAIL_BYTES = 512            # of an ack, behind its prefix: a sequence, and what a batch adds
+    MARK_ROOM = 40              # of a Nats-Delayed header, without the stream's name
 
 cdef bytes LEVEL_HEADER = REQUIRED_API_LEVEL.encode()
 
@@ -125,6 +132,10 @@ cdef class Ingest(Actor):
         self.is_sealed = settings.sealed
         self.max_msg_size = settings.max_msg_size
         self.staged_bytes_max = settings.buffered_bytes_max
+        self.schedule_rules = ScheduleRules(
+            settings.subjects, LastMessages(stream.store), settings.allows_schedules,
+            settings.allows_lifetimes,
+        )
         self.message_ids.set_window(settings.duplicate_window_ns)
         self.backlog = Backlog(
             stream.scheduler.reactor, settings.buffered_msgs_max, settings.buffered_bytes_max,
@@ -218,6 +229,7 @@ cdef class Ingest(Actor):
         entry.message_id_len = 0
         entry.expires_ns = 0
         entry.rollup = NO_ROLLUP
+        entry.scheduling = 0
         entry.is_skipped = False
         found.found = 0
         if headers_len:
@@ -329,7 +341,10 @@ cdef class Ingest(Actor):
         refused = self.check_size(entry)
         if refused is not None:
             return refused
-        return self.check_resources(entry, headers)
+        refused = self.check_resources(entry, headers)
+        if refused is None and entry.scheduling & IS_DELAYED:
+            return self.check_delayed(entry)
+        return refused
 
     cdef bytes check_counted(
         self, Entry* entry, PublishHeaders* headers, uint64_t* original
@@ -351,10 +366,14 @@ cdef class Ingest(Actor):
         cdef bytes refused = self.preconditions.check(headers, entry.subject, entry.subject_len)
         if refused is not None:
             return refused
+        if headers.found & SCHEDULING_HEADERS:
+            refused = self.check_scheduling(entry, headers)
+            if refused is not None:
+                return refused
         if header_given(headers, MESSAGE_ID):
             entry.message_id = headers.values[<int> MESSAGE_ID].at
             entry.message_id_len = headers.values[<int> MESSAGE_ID].length
-            original[0] = self.message_ids.find(entry)
+            original[0] = self.find_id(entry)
             if original[0]:
                 return None
         refused = self.preconditions.check_late(
@@ -362,6 +381,45 @@ cdef class Ingest(Actor):
         )
         if refused is None:
             entry.rollup = rollup_of(headers)
+        return refused
+
+    cdef uint64_t find_id(self, Entry* entry) except? 0:
+        """The message that has its id, waiting ones included; 0: there is none."""
+        cdef uint64_t original = self.message_ids.find(entry)
+        if original == 0 and self.delays is not None and self.message_ids.window_ns:
+            original = self.delays.find_id(
+                entry.message_id[:entry.message_id_len],
+                entry.time_ns - self.message_ids.window_ns,
+            )
+        return original
+
+    cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers):
+        """Schedules, what ends one, and messages that wait: natsd/jetstream/schedules/rules.py."""
+        found = self.schedule_rules.check(
+            entry.subject[:entry.subject_len], entry.headers[:entry.headers_len], entry.time_ns
+        )
+        if isinstance(found, ErrorId):
+            return self.preconditions.refuse(found)
+        entry.scheduling = found.kind
+        self.scheduled_headers = found.headers      # they live as long as the entry
+        entry.headers = PyBytes_AS_STRING(self.scheduled_headers)
+        entry.headers_len = PyBytes_GET_SIZE(self.scheduled_headers)
+        find_publish_headers(entry.headers, entry.headers_len, headers)
+        return None
+
+    cdef bytes check_delayed(self, Entry* entry):
+        """A message that waits takes room elsewhere, and replaces nothing before its time."""
+        cdef bytes refused = self.check_account(self.size_of(entry))
+        cdef Py_ssize_t size = entry.headers_len + MARK_ROOM + len(self.prefix)
+        if size > HEADERS_MAX:      # with the line that its copy gets
+            return self.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
+        if 0 <= self.max_msg_size < size + entry.data_len:
+            return self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
+        entry.is_skipped = True
+        entry.rollup = NO_ROLLUP
+        entry.expires_ns = 0
+        if refused is None and not self.delays.has_room(self.size_of(entry)):
+            refused = self.preconditions.refuse(ErrorId.JSStreamTooManyRequests)
         return refused
 
     cdef bytes check_batched(self, Entry* entry):
@@ -456,7 +514,9 @@ cdef class Ingest(Actor):
         cdef uint64_t previous = 0
         assert entry.sequence == self.log.edges.last + 1
         self.is_rolling = False
-        if entry.is_skipped:
+        if entry.scheduling & IS_DELAYED:
+            self.delay(entry)
+        elif entry.is_skipped:
             self.log.skip_raw(1)
         else:
             if self.republisher is not None:
@@ -477,7 +537,93 @@ cdef class Ingest(Actor):
             self.is_rolling = self.rollups.roll_up(entry)
         if entry.expires_ns > 0 and self.expiring is not None:
             self.expiring(entry.expires_ns)
+        if entry.scheduling:
+            self.schedule(entry)
         return self.count_bytes()
+
+    cdef int schedule(self, Entry* entry) except -1:
+        """What the entry, which was appended, is besides a message."""
+        cdef bytes subject = entry.subject[:entry.subject_len]
+        cdef bytes headers = entry.headers[:entry.headers_len]
+        if entry.scheduling & IS_SCHEDULE and not entry.is_skipped:
+            self.schedules.note(entry.sequence, subject, headers, entry.time_ns)
+            self.is_scheduling = True
+        if entry.scheduling & ENDS_SCHEDULE:
+            self.purge_schedule(entry.sequence, header_value(headers, SCHEDULER_NAME))
+        return 0
+
+    cdef int delay(self, Entry* entry) except -1:
+        """It is kept elsewhere, and answered when it is on disk there."""
+        self.is_rolling = self.delays.take(
+            entry.sequence, entry.subject[:entry.subject_len],
+            entry.headers[:entry.headers_len], entry.data[:entry.data_len], entry.time_ns,
+        )
+        try:
+            self.log.skip_raw(1)
+        except StoreError:
+            self.delays.roll_back(self.log.edges.last)
+            raise
+        return 0
+
+    cdef int purge_schedule(self, uint64_t sequence, bytes subject) except -1:
+        """All messages of the subject go along with what the entry replaces."""
+        cdef Entry purge
+        memset(&purge, 0, sizeof(Entry))
+        purge.subject = subject
+        purge.subject_len = len(subject)
+        purge.sequence = sequence
+        purge.rollup = ROLLUP_SUBJECT
+        purge.is_skipped = True         # nothing of it stays
+        if self.rollups.roll_up(&purge):
+            self.is_rolling = True
+        return 0
+
+    def store_own(
+        self, bytes subject not None, bytes headers not None, bytes data not None, *,
+        bint is_mapped=False,
+    ) -> int:
+        """Store a message of the stream's own making: its limits hold, but what headers demand
+        of a publisher was settled before. `is_mapped`: the subject is what the stream's
+        transform made of another. The sequence it gets; 0: nothing is taken now. Raises
+        OwnMessageRefused, StoreError."""
+        cdef Entry entry
+        cdef PublishHeaders found
+        cdef bytes refused
+        if self.is_paused or self.is_sealed or self.backlog.pressure() == FULL:
+            return 0
+        self.stream.scheduler.submit(self)
+        memset(&entry, 0, sizeof(Entry))
+        entry.subject, entry.subject_len = subject, len(subject)
+        entry.headers, entry.headers_len = headers, len(headers)
+        entry.data, entry.data_len = data, len(data)
+        if self.transform is not None and not is_mapped:
+            self.transform.apply(
+                entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
+            )
+        entry.time_ns = self.stream.scheduler.now()
+        entry.sequence = self.log.edges.last + 1
+        find_publish_headers(headers, len(headers), &found)
+        refused = self.check_own(&entry, &found)
+        if refused is not None:
+            raise OwnMessageRefused(refused)
+        self.propose(&entry)
+        self.is_scheduling = self.schedules is not None     # it waits for its product
+        return entry.sequence
+
+    cdef bytes check_own(self, Entry* entry, PublishHeaders* headers):
+        cdef bytes refused = self.check_size(entry)
+        if refused is not None:
+            return refused
+        entry.rollup = rollup_of(headers)
+        if header_given(headers, SCHEDULE_NEXT) and header_given(headers, SCHEDULER):
+            if headers.values[<int> SCHEDULE_NEXT].at[0] == c'p':       # purge, else a time
+                entry.scheduling = ENDS_SCHEDULE
+        if header_given(headers, MESSAGE_ID):
+            entry.message_id = headers.values[<int> MESSAGE_ID].at
+            entry.message_id_len = headers.values[<int> MESSAGE_ID].length
+            if self.message_ids.find(entry):
+                entry.message_id_len = 0        # it is known from its publish
+        return self.check_resources(entry, headers)
 
     cdef uint64_t previous_of(self, Entry* entry) noexcept:
         """The last message of the subject; 0: none, or it is not known exactly."""
@@ -527,12 +673,9 @@ cdef class Ingest(Actor):
         self, uint64_t wait, uint64_t sequence, bytes batch_id, uint64_t count, const char* reply,
         Py_ssize_t reply_len,
     ) except -1:
-        if reply_len == 0 or self.no_ack:
-            return 0
-        self.answer(
+        return self.answer(
             STORED_WITH, wait, sequence, reply, reply_len, batch_tail(batch_id, count)
         )
-        return self.rollups.hold_answer(sequence)
 
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1:
         """Nothing is taken: say so, unless even that is too much."""
@@ -548,6 +691,8 @@ cdef class Ingest(Actor):
         self.send_busy()
         is_more = self.send_acks()
         self.backlog.settle(self.stream.visible)
+        if self.is_scheduling:
+            self.is_scheduling = self.schedules.settle(self.stream.visible)
         return is_more
 
     cdef bint send_acks(self) except -1:
@@ -624,6 +769,23 @@ cdef class Ingest(Actor):
         self.backlog.roll_back(durable)
         if self.fast_batches is not None:
             self.fast_batches.forget_above(durable)
+        if self.schedules is not None:
+            self.schedules.roll_back(durable)
+        if self.delays is not None:
+            self.delays.roll_back(durable)
+        self.stream.scheduler.submit(self)
+
+    # Answers of messages that wait elsewhere
+
+    def release_answer(self, uint64_t sequence) -> None:
+        """What its publisher is to be told holds now."""
+        self.acks.release(sequence)
+        self.stream.scheduler.submit(self)
+
+    def fail_answer(self, uint64_t sequence, error) -> None:
+        """It was not kept: its publisher is told so instead."""
+        cdef bytes text = refusal(self.settings.name, store_error(error))
+        self.acks.fail_held(sequence, PyBytes_AS_STRING(text), len(text))
         self.stream.scheduler.submit(self)
 
     @property

@@ -57,6 +57,7 @@ async def _last(core: StreamCore, store: LogStore, pattern: str) -> StoredMessag
     message = await _cached_first(store.load_last_cached, store.load_last, pattern)
     if message.sequence > core.visible:
         await store.synced()
+        await core.shown()
     return message
 
 

@@ -1,6 +1,7 @@
 """How a stream's store is opened: in memory, or in files with the server's settings.
 
     <account>/streams/<stream>/msgs/    key, blocks, index (store/file_store.py)
+    <account>/streams/<stream>/delayed/ the same, where schedules are allowed
 
 Source: nats-server 2.14 reference 2.8, 11.1.
 """
@@ -8,13 +9,14 @@ Source: nats-server 2.14 reference 2.8, 11.1.
 from typing import TYPE_CHECKING
 
 from natsd.jetstream.models.stream import PersistMode, Storage, StreamConfig
-from natsd.jetstream.stream.files import MESSAGES
+from natsd.jetstream.stream.files import DELAYED, MESSAGES
 from natsd.jetstream.stream.limits import is_compressed, store_limits
 from natsd.store.check import context_of
 from natsd.store.committer import Sync
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
+from natsd.store.store import Limits
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
@@ -22,11 +24,21 @@ if TYPE_CHECKING:
 
 async def open_store(account: "JetStreamAccount", config: StreamConfig) -> LogStore:
     """The stream's store, new or as it was left. Raises StoreError, OSError."""
-    limits = store_limits(config)
+    return await _open(account, config, MESSAGES, store_limits(config))
+
+
+async def open_delayed_store(account: "JetStreamAccount", config: StreamConfig) -> LogStore:
+    """What waits to be published (schedules/delays.py). Raises StoreError, OSError."""
+    return await _open(account, config, DELAYED, Limits())
+
+
+async def _open(
+    account: "JetStreamAccount", config: StreamConfig, name: str, limits: Limits
+) -> LogStore:
     if config.storage is Storage.MEMORY:
         return MemStore(limits)
     jetstream = account.jetstream
-    directory = account.files.stream(config.name) / MESSAGES
+    directory = account.files.stream(config.name) / name
     options = FileOptions(
         compress=is_compressed(config),
         keys=jetstream.keys,

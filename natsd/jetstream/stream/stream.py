@@ -36,6 +36,7 @@ from natsd.jetstream.models.stream import (
     StreamConfig,
     StreamInfo,
 )
+from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
@@ -87,11 +88,12 @@ class Stream:
         self.consumers: dict[str, Consumer] = {}
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         settings = ingest_settings(config, jetstream.options)
-        self.ingest = Ingest(self.core, settings, account.usage)
+        self.ingest: Ingest = Ingest(self.core, settings, account.usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
         take_batches(self)
         self._direct = DirectGets(self)
+        self.scheduled: ScheduledMessages | None = None
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
 
@@ -129,13 +131,17 @@ class Stream:
         """A new one, on disk where it has files. Raises StoreError, OSError, and leaves nothing."""
         volume, directory = account.jetstream.volume, account.files.stream(config.name)
         if config.storage is Storage.MEMORY:
-            return cls(account, config, created_ns, await open_store(account, config))
+            stream = cls(account, config, created_ns, await open_store(account, config))
+            await stream.open_scheduled()
+            return stream
         if await volume.read(lambda: volume.is_low_on_space):
             raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
         await volume.read(create_stream, volume.disk, directory, asset)
         try:
-            return cls(account, config, created_ns, await open_store(account, config))
+            stream = cls(account, config, created_ns, await open_store(account, config))
+            await stream.open_scheduled()
+            return stream
         except BaseException:
             await volume.remove_tree(directory)
             raise
@@ -152,6 +158,11 @@ class Stream:
                     _logger.warning("JetStream: stream %s: %s", self.name, error)
         await self.ingest.message_ids.rebuild(now_ns)
 
+    async def open_scheduled(self) -> None:
+        """Where schedules are allowed, know what waits. Raises StoreError, OSError."""
+        if self.config.allow_msg_schedules and self.scheduled is None:
+            self.scheduled = await ScheduledMessages.open(self)
+
     def begin(self) -> None:
         """Receive messages and requests; what all consumers that there are have acknowledged goes,
         where the retention says so."""
@@ -163,6 +174,8 @@ class Stream:
         if self.config.allow_direct:
             self._direct.open()
         self.ingest.resume()
+        if self.scheduled is not None:
+            self.scheduled.begin()
 
     def _end(self) -> None:
         self.ingest.pause()
@@ -191,6 +204,11 @@ class Stream:
             await asyncio.sleep(0)
         for consumer in list(self.consumers.values()):
             await consumer.close()
+        try:
+            if self.scheduled is not None:
+                await self.scheduled.close()
+        except (StoreError, OSError) as error:
+            _logger.error("JetStream: stream %s: what waits: %s", self.name, error)
         duplicates = self._duplicates_to_leave()
         self.ingest.close()
         self.core.close()
@@ -223,6 +241,8 @@ class Stream:
         async with self._changing(self.name):  # no consumer is being made
             for consumer in list(self.consumers.values()):
                 await consumer.abandon()
+        if self.scheduled is not None:
+            await self.scheduled.destroy()
         self.ingest.release_usage()
         self.ingest.close()
         self.core.close()
@@ -239,6 +259,9 @@ class Stream:
             asset = StreamAsset(config=config, created=self.created_ns)
             await volume.read(write_asset, volume.disk, self.directory, asset)
         before, self.config = self.config, config
+        if self.scheduled is None and config.allow_msg_schedules:
+            self.scheduled = await ScheduledMessages.open(self)
+            self.scheduled.begin()
         self._subscribe(config.subjects)
         self.ingest.configure(ingest_settings(config, self.jetstream.options))
         take_batches(self)
@@ -278,6 +301,8 @@ class Stream:
                 )
             await self.store.synced()
             self.core.durable(self.store.durable_sequence)
+            if self.scheduled is not None and not (sequence or keep):
+                removed += await self.scheduled.purge(filter_subject)
         except InvalidSubject:  # which no message has
             return 0
         except StoreError as error:
@@ -317,6 +342,8 @@ class Stream:
             raise api_error(ErrorId.JSStreamSealedErr)
         if self.config.deny_delete:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err="message delete not permitted")
+        if self.scheduled is not None and await self._take_back(sequence):
+            return
         remove = self.store.erase if erase else self.store.delete
         log = self.core.log
         is_within = log.first_sequence <= sequence <= log.last_sequence
@@ -329,6 +356,14 @@ class Stream:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err=error.text) from error
         if not was_there:
             raise api_error(ErrorId.JSSequenceNotFoundErrF, seq=sequence)
+
+    async def _take_back(self, sequence: int) -> bool:
+        """Whether a message was acknowledged as that and waited: it is gone. Raises ApiError."""
+        assert self.scheduled is not None
+        try:
+            return await self.scheduled.delays.cancel(sequence)
+        except StoreError as error:
+            raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err=error.text) from error
 
     # What can be asked
 

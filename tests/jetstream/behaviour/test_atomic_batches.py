@@ -244,6 +244,19 @@ class TestChecks:
         totals = [(await js.get_msg("S", sequence)).data for sequence in range(1, 6)]
         assert totals == [b'{"val":"%d"}' % total for total in (10, 11, 13, -7, 17)]
 
+    async def test_schedules(self, api: Api) -> None:
+        """One rolls its subject up, which may be written once in the batch."""
+        await create(api, allow_msg_schedules=True)
+        plan = {"Nats_Schedule": "@every 1h", "Nats_Schedule_Target": "s.target"}
+        batch = Batch(api.nc)
+        await batch.put("s.plan", **plan)
+        await batch.fails(10111, "s.plan", **plan)
+        batch = Batch(api.nc)
+        await batch.put("s.plan", **plan)
+        assert (await batch.commit("s.1"))["count"] == 2
+        message = await api.nc.jetstream().get_msg("S", 1)
+        assert (message.headers or {})["Nats-Rollup"] == "sub"
+
     async def test_expected_last_sequence(self, api: Api) -> None:
         await create(api)
         await api.publish("s.0")

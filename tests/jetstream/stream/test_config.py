@@ -50,6 +50,11 @@ def transform(src: str, dest: str) -> dict[str, object]:
 
 
 REFUSED: list[tuple[dict[str, Any], tuple[int, str]]] = [
+    # Schedules
+    (
+        {"allow_msg_schedules": True, "discard": "new"},
+        (10052, "message scheduling cannot use discard new"),
+    ),
     # Texts
     ({"name": ""}, (10052, NAME)),
     ({"name": "a.b"}, (10052, NAME)),
@@ -277,7 +282,6 @@ SETTINGS_FOR_LATER = {
     "sources": [{"name": "X"}],
     "allow_atomic": True,
     "allow_batched": True,
-    "allow_msg_schedules": True,
 }
 
 
@@ -302,6 +306,11 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"retention": "workqueue"},
         {"retention": "interest"},
         f"{CHANGE} change retention policy to/from workqueue",
+    ),
+    (
+        {"allow_msg_schedules": True},
+        {"allow_msg_schedules": False},
+        "message schedules can not be disabled",
     ),
     ({"sealed": True}, {"sealed": False}, f"{CHANGE} unseal a sealed stream"),
     ({"deny_delete": True}, {"deny_delete": False}, f"{CHANGE} cancel deny message deletes"),

@@ -1,0 +1,1 @@
+"""Scheduled messages: what a stream publishes to itself, when the time has come."""

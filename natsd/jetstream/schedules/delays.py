@@ -1,0 +1,433 @@
+"""Delays: messages that wait, in a store beside the stream's, until it is time to publish them.
+
+    publish ─▶ take: entry ─▶ durable ─▶ PubAck, heap ─▶ alarm ─▶ copy in the stream, not shown yet
+                       │                                              │ durable
+                       └──────────── entry removed, durable ◀─────────┘ ─▶ the copy is shown
+
+    <account>/streams/<stream>/delayed/   the entries (store/file_store.py), numbered on their own;
+                                          each says in `Nats-Delayed` which sequence it was given
+
+Promise
+- A waiting message is no message of the stream: its sequence is used up there, and that is all, so
+  that consumers, reads, counts, limits and retention know nothing of it.
+- It is acknowledged when it is on disk. At its time it is appended as any message; those due at the
+  same time in the order of their sequences.
+- Neither lost nor twice, whenever the process dies: a copy is shown only once its entry is durably
+  gone, and a copy that was never shown is found at the start by its `Nats-Delayed` header, in what
+  was appended since the first entry was due.
+- What the stream does not take is tried again. At most WAITING_MAX wait, in `max_bytes` at most.
+
+Beyond nats-server.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from natsd.jetstream.headers import (
+    DELAY,
+    DELAYED,
+    MESSAGE_ID,
+    header_value,
+    with_header,
+    without_headers,
+)
+from natsd.jetstream.scheduler import Alarm
+from natsd.jetstream.schedules.delay import InvalidDelay, due_ns
+from natsd.jetstream.schedules.finding import OF_DELAYS, find_messages
+from natsd.jetstream.stream.answers import OwnMessageRefused
+from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.publish import Ingest
+from natsd.jetstream.usage import Usage
+from natsd.store.errors import ColdBlock, MessageNotFound, StoreEOF, StoreError
+from natsd.store.log_store import LogStore
+from natsd.store.mem_store import MemStore
+from natsd.store.record import StoredMessage
+
+WAITING_MAX: Final = 100_000
+RELEASED_AT_ONCE: Final = 64
+RETRY_NS: Final = 1_000_000_000
+FOUND_PER_SLICE: Final = 256
+FOUND_BYTES_MAX: Final = 1 << 20
+LOOKED_BACK_MIN: Final = 10_000
+"""Messages at the end of a stream that are looked at for copies, were the clock set back."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """A message that waits; `number` is its sequence in the store of entries."""
+
+    due_ns: int
+    sequence: int
+    number: int
+
+
+class Delays:
+    """Of one stream; `begin` finds what waits already."""
+
+    def __init__(self, core: StreamCore, ingest: Ingest, store: LogStore, usage: Usage) -> None:
+        self._core = core
+        self._ingest = ingest
+        self._store = store
+        self._usage = usage
+        self._is_memory = isinstance(store, MemStore)
+        self._alarm = Alarm(core.scheduler, self._due)
+        self._waiting: dict[int, Entry] = {}
+        self._heap: list[Entry] = []
+        self._unsaved: deque[tuple[Entry, bytes]] = deque()  # with their message ids
+        self._gone: set[int] = set()  # numbers of entries that could not be removed yet
+        self._known_ids: dict[bytes, tuple[int, int]] = {}
+        self._counted_bytes = 0
+        self._work: asyncio.Task[None] | None = None
+        self._is_open = False
+        self._is_said = False
+        store.set_durability_listener(self)
+        self._count()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_finding(self) -> bool:
+        """What waits is being read: nothing is published yet."""
+        return not self._is_open
+
+    @property
+    def is_busy(self) -> bool:
+        """Something is being published, or waits to be durable."""
+        return self._work is not None or bool(self._unsaved)
+
+    # Life
+
+    async def prepare(self, since_ns: int) -> None:
+        """No sequence that an entry was given is given again, and the message ids of those that came
+        after `since_ns` are known. Raises StoreError."""
+        try:
+            last = await self._store.load_last(">")
+        except MessageNotFound:
+            return
+        await self._find_ids(await self._store.sequence_at(since_ns + 1))
+        behind = self._sequence_of(last.headers) - self._core.log.last_sequence
+        if behind > 0:
+            self._core.store.skip(behind)
+            await self._core.store.synced()
+
+    async def _find_ids(self, number: int) -> None:
+        while batch := await self._read(number):
+            for message in batch:
+                message_id = header_value(message.headers or b"", MESSAGE_ID)
+                if message_id:
+                    sequence = self._sequence_of(message.headers)
+                    self._known_ids[message_id] = (sequence, message.time_ns)
+            number = batch[-1].sequence + 1
+            await asyncio.sleep(0)
+
+    async def _read(self, number: int) -> list[StoredMessage]:
+        try:
+            return await self._store.read_batch(number, FOUND_PER_SLICE, FOUND_BYTES_MAX)
+        except StoreEOF:
+            return []
+
+    def begin(self) -> None:
+        """Find the entries, and publish those that are due."""
+        upto = self._store.log.last_sequence
+        self._work = asyncio.get_running_loop().create_task(self._find(upto))
+
+    async def close(self) -> None:
+        """Nothing is published any more; all that waits is on disk. Raises StoreError."""
+        await self._end()
+        await self._store.close()
+
+    async def destroy(self) -> None:
+        """Nothing waits any more, and nothing of it is on disk."""
+        await self._end()
+        self._usage.count(is_memory=self._is_memory, change=-self._counted_bytes)
+        await self._store.destroy()
+
+    async def _end(self) -> None:
+        was_open, self._is_open = self._is_open, False
+        self._alarm.cancel()
+        if self._work is not None:
+            if not was_open:
+                self._work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._work  # what is being published has its entries removed
+        self._store.set_durability_listener(None)
+
+    # A publish
+
+    def has_room(self, size: int) -> bool:
+        """For one more, of so many bytes."""
+        log, bytes_max = self._store.log, self._core.log.limits.max_bytes
+        has_bytes = bytes_max <= 0 or log.live_bytes + size <= bytes_max
+        return has_bytes and len(self._waiting) < WAITING_MAX
+
+    def take(
+        self, sequence: int, subject: bytes, headers: bytes, data: bytes, time_ns: int
+    ) -> bool:
+        """Keep a message that was checked, as `sequence`; whether its answer has to wait for it.
+
+        Raises StoreError.
+        """
+        at_ns = due_ns(header_value(headers, DELAY) or b"", time_ns)
+        mark = f"{self._core.name} {sequence}".encode("utf-8", "surrogateescape")
+        headers = with_header(without_headers(headers, _MARK), DELAYED, mark)
+        number = self._store.append(subject, headers, data, time_ns)
+        entry = Entry(at_ns, sequence, number)
+        self._waiting[sequence] = entry
+        self._count()
+        if self._is_memory:
+            self._push(entry)
+            return False
+        self._unsaved.append((entry, header_value(headers, MESSAGE_ID) or b""))
+        return True
+
+    def find_id(self, message_id: bytes, since_ns: int) -> int:
+        """The sequence of a message that waits since before the start; 0: none has that id."""
+        sequence, time_ns = self._known_ids.get(message_id, (0, 0))
+        return sequence if time_ns > since_ns else 0
+
+    def roll_back(self, durable: int) -> None:
+        """The stream took back all sequences above."""
+        late = [sequence for sequence in self._waiting if sequence > durable]
+        self._gone.update(self._waiting.pop(sequence).number for sequence in late)
+        if late:
+            self._wake(self._core.scheduler.now_ns() + RETRY_NS)
+
+    # The store of entries tells
+
+    def durable(self, number: int) -> None:
+        """All entries up to there are on disk."""
+        while self._unsaved and self._unsaved[0][0].number <= number:
+            entry, _ = self._unsaved.popleft()
+            if self._waiting.get(entry.sequence) is entry:
+                self._push(entry)
+            self._ingest.release_answer(entry.sequence)
+
+    def failed(self, error: StoreError) -> None:
+        """Entries that were not on disk are no more."""
+        last = self._store.log.last_sequence
+        while self._unsaved and self._unsaved[-1][0].number > last:
+            entry, message_id = self._unsaved.pop()
+            self._waiting.pop(entry.sequence, None)
+            self._ingest.message_ids.forget(message_id)
+            self._ingest.fail_answer(entry.sequence, error)
+        self._count()
+
+    def _count(self) -> None:
+        change = self._store.log.live_bytes - self._counted_bytes
+        self._counted_bytes += change
+        self._usage.count(is_memory=self._is_memory, change=change)
+
+    # Taking one back
+
+    async def cancel(self, sequence: int) -> bool:
+        """Whether it waited; it is gone then, on disk too. Raises StoreError."""
+        entry = self._waiting.pop(sequence, None)
+        if entry is None:
+            return False
+        await self._remove((entry.number,))
+        return True
+
+    async def purge(self, pattern: str) -> int:
+        """Take back all to subjects that match; how many. Raises StoreError, InvalidSubject."""
+        removed = await self._store.purge(pattern=pattern or None)
+        await self._store.synced()
+        has = self._store.log.has
+        gone = [each.sequence for each in self._waiting.values() if not has(each.number)]
+        for sequence in gone:
+            del self._waiting[sequence]
+        self._count()
+        return removed
+
+    async def _remove(self, numbers: Iterable[int]) -> None:
+        """Durably. What fails is tried again."""
+        self._gone.update(numbers)
+        removed = list(self._gone)
+        for number in removed:
+            await self._store.delete(number)
+        await self._store.synced()
+        self._gone.difference_update(removed)
+        self._count()
+
+    # Publishing
+
+    def _push(self, entry: Entry) -> None:
+        heapq.heappush(self._heap, entry)
+        self._wake(self._heap[0].due_ns)
+
+    def _wake(self, at_ns: int) -> None:
+        if self._is_open and (self._work is None or self._work.done()):
+            self._alarm.set(at_ns)
+
+    def _due(self, now_ns: int) -> None:
+        self._work = asyncio.get_running_loop().create_task(self._publish_due(now_ns))
+
+    async def _publish_due(self, now_ns: int) -> None:
+        wait_ns = 0
+        try:
+            while self._is_open and wait_ns == 0 and (due := self._pop_due(now_ns)):
+                if not await self._publish(due):
+                    wait_ns = RETRY_NS
+            if self._gone:
+                await self._remove(())
+        except StoreError as error:
+            wait_ns = RETRY_NS
+            self._say(error)
+        finally:
+            self._work = None
+            if self._heap:
+                self._wake(max(self._heap[0].due_ns, now_ns + wait_ns))
+            elif self._gone:
+                self._wake(now_ns + RETRY_NS)
+
+    def _pop_due(self, now_ns: int) -> list[Entry]:
+        due: list[Entry] = []
+        while self._heap and self._heap[0].due_ns <= now_ns and len(due) < RELEASED_AT_ONCE:
+            entry = heapq.heappop(self._heap)
+            if self._waiting.get(entry.sequence) is entry:
+                due.append(entry)
+        return due
+
+    async def _publish(self, due: list[Entry]) -> bool:
+        """Some that are due, in that order. False: not all; what is left waits as before."""
+        copies: list[tuple[Entry, int]] = []
+        error: Exception | None = None
+        try:
+            for entry in due:
+                message = await self._load(entry)
+                sequence = self._publish_one(entry, message, is_first=not copies)
+                if sequence:
+                    copies.append((entry, sequence))
+            await self._core.store.synced()
+        except (OwnMessageRefused, StoreError) as caught:
+            error = caught
+            self._say(caught)
+        try:
+            await self._settle(due, copies)
+        finally:
+            self._core.hide_from(0)
+        self._is_said = self._is_said and error is not None
+        return error is None
+
+    async def _load(self, entry: Entry) -> StoredMessage | None:
+        try:
+            return await self._store.load(entry.number)
+        except MessageNotFound:  # taken back meanwhile, or damaged
+            return None
+
+    def _publish_one(self, entry: Entry, message: StoredMessage | None, *, is_first: bool) -> int:
+        """Its sequence; 0: there is nothing to publish. Raises OwnMessageRefused, StoreError."""
+        if message is None or self._waiting.get(entry.sequence) is not entry:
+            return 0
+        if is_first:
+            self._core.hide_from(self._core.log.last_sequence + 1)
+        sequence = self._ingest.store_own(
+            message.subject.encode("utf-8", "surrogateescape"),
+            without_headers(message.headers or b"", _DELAY),
+            message.data,
+            is_mapped=True,
+        )
+        if sequence == 0:
+            raise OwnMessageRefused(b"the stream takes nothing now")
+        del self._waiting[entry.sequence]
+        return sequence
+
+    async def _settle(self, due: list[Entry], copies: list[tuple[Entry, int]]) -> None:
+        """What has a durable copy waits no more. Raises StoreError."""
+        durable = self._core.store.durable_sequence
+        done = [entry for entry, sequence in copies if sequence <= durable]
+        for entry, sequence in copies:
+            if sequence > durable:  # it was taken back
+                self._waiting[entry.sequence] = entry
+        for entry in due:
+            if self._waiting.get(entry.sequence) is entry:
+                if self._store.log.has(entry.number):
+                    heapq.heappush(self._heap, entry)
+                else:
+                    del self._waiting[entry.sequence]
+        if done:
+            await self._remove(entry.number for entry in done)
+
+    def _say(self, error: Exception) -> None:
+        if not self._is_said:
+            self._is_said = True
+            text = "JetStream: stream %s: delayed messages wait: %s"
+            _logger.warning(text, self._core.name, error)
+
+    # The start
+
+    async def _find(self, upto: int) -> None:
+        """The entries up to that number, without those whose copies are there."""
+        try:
+            number = 1
+            while number <= upto and (batch := await self._read(number)):
+                for message in batch:
+                    if message.sequence <= upto:
+                        self._found(message)
+                number = batch[-1].sequence + 1
+                await asyncio.sleep(0)
+            await self._drop_published()
+        except StoreError as error:
+            self._say(error)
+        self._work = None
+        self._is_open = True
+        heapq.heapify(self._heap)
+        if self._heap:
+            self._wake(self._heap[0].due_ns)
+
+    def _found(self, message: StoredMessage) -> None:
+        headers = message.headers or b""
+        sequence = self._sequence_of(headers)
+        try:
+            at_ns = due_ns(header_value(headers, DELAY) or b"", message.time_ns)
+        except InvalidDelay:
+            return
+        entry = Entry(at_ns, sequence, message.sequence)
+        self._waiting[sequence] = entry
+        self._heap.append(entry)
+
+    async def _drop_published(self) -> None:
+        """A crash may have come between a copy and the end of its entry."""
+        log, now_ns = self._core.log, self._core.scheduler.now_ns()
+        due = [entry for entry in self._heap if entry.due_ns <= now_ns]
+        if not due:
+            return
+        upto = log.last_sequence
+        since = await self._core.store.sequence_at(min(due).due_ns)
+        sequence = max(1, min(since, upto - LOOKED_BACK_MIN))
+        published: list[int] = []
+        while sequence <= upto:
+            found: list[tuple[int, bytes, bytes, int]] = []
+            try:
+                sequence, _ = find_messages(log, sequence, upto, OF_DELAYS, found)
+            except ColdBlock as cold:
+                await self._core.store.fetch(cold.block)
+                continue
+            for copy, _, headers, _ in found:
+                entry = self._waiting.get(self._sequence_of(headers))
+                if entry is not None and entry.sequence < copy and entry.due_ns <= now_ns:
+                    del self._waiting[entry.sequence]
+                    published.append(entry.number)
+            await asyncio.sleep(0)
+        if published:
+            await self._remove(published)
+
+    def _sequence_of(self, headers: bytes | None) -> int:
+        """What an entry, or the copy of one of this stream, was acknowledged as; 0: neither."""
+        value = header_value(headers or b"", DELAYED) or b""
+        stream, _, sequence = value.rpartition(b" ")
+        if stream != self._core.name.encode("utf-8", "surrogateescape"):
+            return 0
+        return int(sequence) if sequence.isdigit() else 0
+
+
+_MARK: Final = f"{DELAYED}:".encode()
+_DELAY: Final = f"{DELAY}:".encode()

@@ -1,0 +1,1 @@
+"""See finding.pyx; nothing of it is for compiled callers."""

@@ -1,0 +1,58 @@
+"""Which messages of a log have certain headers: schedules, what they produced, what has waited.
+
+Source: nats-server 2.14 reference 6.7.
+"""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from natsd.jetstream.stream.headers cimport (
+    DELAYED, SCHEDULE, SCHEDULER, PublishHeaders, find_publish_headers,
+)
+from natsd.store.block cimport COLD, FOUND, Found
+from natsd.store.log cimport MessageLog
+from natsd.store.record cimport RecordView
+
+from natsd.store.errors import ColdBlock
+
+
+cdef enum:
+    LOOKED_AT_PER_SLICE = 4096
+
+
+OF_SCHEDULES = 1 << <int> SCHEDULE | 1 << <int> SCHEDULER
+OF_DELAYS = 1 << <int> DELAYED
+
+
+def find_messages(
+    MessageLog log not None, uint64_t sequence, uint64_t upto, uint32_t wanted,
+    list found not None,
+) -> tuple:
+    """One slice, from `sequence` on. (The sequence to go on with, how many messages were there);
+    those with one of the
+    `wanted` headers are added to `found`: (sequence, subject, headers, time_ns).
+
+    Raises ColdBlock where the first one needs a block that is not in memory.
+    """
+    cdef PublishHeaders headers
+    cdef RecordView view
+    cdef Found seen
+    cdef uint64_t first = sequence
+    cdef uint64_t count = 0
+    cdef int left = LOOKED_AT_PER_SLICE
+    while left > 0 and log.next_live(sequence, &sequence) and sequence <= upto:
+        seen = log.blocks.holding(sequence).view(sequence, &view)
+        if seen == COLD:
+            if count == 0:
+                raise ColdBlock(log.blocks.holding(sequence))
+            return sequence, count
+        left -= 1
+        count += 1
+        if seen == FOUND and view.headers_len:
+            find_publish_headers(view.headers, view.headers_len, &headers)
+            if headers.found & wanted:
+                found.append((
+                    sequence, view.subject[:view.subject_len], view.headers[:view.headers_len],
+                    view.time_ns,
+                ))
+        sequence += 1
+    return (max(upto + 1, first) if left > 0 else sequence), count

@@ -1,0 +1,27 @@
+"""The last message of a subject, at once; what is not in memory is there for the next try."""
+
+import asyncio
+import contextlib
+
+from natsd.store.errors import StoreError
+from natsd.store.log_store import LogStore
+from natsd.store.record import StoredMessage
+
+
+class LastMessages:
+    """Of one stream; everything appended counts, durable or not."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        self._fetching: asyncio.Task[None] | None = None
+
+    def __call__(self, subject: str) -> StoredMessage | None:
+        """None: it is being fetched. Raises MessageNotFound."""
+        message = self._store.load_last_cached(subject)
+        if message is None and (self._fetching is None or self._fetching.done()):
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch(subject))
+        return message
+
+    async def _fetch(self, subject: str) -> None:
+        with contextlib.suppress(StoreError):  # the next try says what is wrong
+            await self._store.load_last(subject)

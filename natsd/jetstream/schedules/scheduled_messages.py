@@ -1,0 +1,84 @@
+"""What a stream that allows schedules has besides its messages: when they fire, and what waits.
+
+    <account>/streams/<stream>/  schedules.db   schedules_file.py
+                                 delayed/       delays.py
+
+Promise
+- `begin` before the stream receives, `close` or `destroy` once at its end.
+- `schedules.db` is written when a stream is closed, and never where messages are encrypted.
+"""
+
+import logging
+import struct
+from typing import TYPE_CHECKING, Self
+
+from natsd.core.subject import InvalidSubject
+from natsd.jetstream.schedules.delays import Delays
+from natsd.jetstream.schedules.schedules import Schedules
+from natsd.jetstream.schedules.schedules_file import (
+    KnownSchedules,
+    leave_schedules,
+    read_schedules,
+)
+from natsd.jetstream.stream.storage import open_delayed_store
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+
+_logger = logging.getLogger(__name__)
+
+
+class ScheduledMessages:
+    """Made by `open`."""
+
+    def __init__(self, stream: "Stream", delays: Delays, known: KnownSchedules) -> None:
+        self._jetstream = stream.jetstream
+        self._stream = stream
+        self._known = known
+        self.schedules = Schedules(stream.core, stream.ingest)
+        self.delays = delays
+        stream.ingest.schedules = self.schedules
+        stream.ingest.delays = delays
+
+    @classmethod
+    async def open(cls, stream: "Stream") -> Self:
+        """Of a stream whose messages are there. Raises StoreError, OSError."""
+        volume = stream.jetstream.volume
+        store = await open_delayed_store(stream.account, stream.config)
+        delays = Delays(stream.core, stream.ingest, store, stream.account.usage)
+        now_ns = stream.jetstream.scheduler.now_ns()
+        await delays.prepare(now_ns - stream.config.duplicate_window)
+        known = KnownSchedules()
+        if stream.is_filed:
+            try:
+                known = await volume.read(read_schedules, volume.disk, stream.directory)
+            except struct.error as error:
+                _logger.warning("JetStream: stream %s: schedules.db: %s", stream.name, error)
+        return cls(stream, delays, known)
+
+    def begin(self) -> None:
+        """Fire and publish what is due, from now on."""
+        self.schedules.begin(self._known)
+        self._known = KnownSchedules()
+        self.delays.begin()
+
+    async def close(self) -> None:
+        """Nothing happens any more; what is known is on disk. Raises StoreError, OSError."""
+        await self.delays.close()
+        body = self.schedules.close()
+        is_open = self._stream.is_filed and self._jetstream.keys.key is None
+        if body and is_open:
+            volume, directory = self._jetstream.volume, self._stream.directory
+            await volume.read(leave_schedules, volume.disk, directory, body)
+
+    async def destroy(self) -> None:
+        """Nothing happens any more, and nothing waits."""
+        self.schedules.close()
+        await self.delays.destroy()
+
+    async def purge(self, pattern: str) -> int:
+        """Take back what waits to be published to subjects that match; empty: all of it."""
+        try:
+            return await self.delays.purge(pattern)
+        except InvalidSubject:
+            return 0

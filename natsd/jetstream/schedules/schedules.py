@@ -1,0 +1,355 @@
+"""Schedules: which messages of a stream are schedules, and what they publish when.
+
+    stored ─▶ note ─▶ durable: settle ─▶ table and heap ─▶ alarm ─▶ fire ─▶ Ingest.store_own
+                                            ▲                                    │
+                                            └── durable: its next time ◀─────────┘
+
+    start: schedules.db ─▶ what is behind it, in slices ─▶ the alarm is set
+
+Promise
+- A schedule is the last message of its subject: what was purged, deleted, expired or replaced never
+  fires, since that is asked when its time has come; a product on its subject does not replace it.
+- A product is stored in one commit with the end of a schedule that fires once, so neither is lost
+  and neither comes twice. A repeating one has its next time when its product is durable.
+- What could not be stored is tried again. Nothing fires while the stream is looked through.
+- After a stop, what was missed meanwhile fires once. After a crash too, unless messages were
+  removed since `schedules.db` was written, which could have been its products: then a repeating one
+  goes on with its next time.
+- At most one schedule of a subject; what is no more in the stream is swept out of the table.
+
+Source: reference §6.7 (scheduled messages); nats-server 2.14, tried.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from natsd.jetstream.headers import (
+    NEXT_PURGE,
+    SCHEDULE,
+    SCHEDULE_NEXT,
+    SCHEDULE_SOURCE,
+    SCHEDULER,
+    header_value,
+)
+from natsd.jetstream.models.times import TimeError, parse_time
+from natsd.jetstream.scheduler import Alarm
+from natsd.jetstream.schedules.finding import OF_SCHEDULES, find_messages
+from natsd.jetstream.schedules.pattern import InvalidPattern, InvalidTimeZone, format_next
+from natsd.jetstream.schedules.product import Product, product_of
+from natsd.jetstream.schedules.rules import pattern_of
+from natsd.jetstream.schedules.schedules_file import KnownSchedules, encode_schedules
+from natsd.jetstream.stream.answers import OwnMessageRefused
+from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.publish import Ingest
+from natsd.store.errors import ColdBlock, MessageNotFound, StoreError
+from natsd.store.record import StoredMessage
+
+PAUSE_NS: Final = 250_000_000
+"""Between two looks at what is due: nats-server's."""
+RETRY_NS: Final = 1_000_000_000
+FIRED_PER_SLICE: Final = 64
+SPARE: Final = 1024
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Schedule:
+    """One that the stream has, as far as is known."""
+
+    subject: bytes
+    sequence: int
+    at_ns: int  # what it is to fire for
+    due_ns: int = 0  # when it is looked at next; 0: it is being fired
+    is_said: bool = False  # that it has to wait
+    is_doubtful: bool = False  # whether it has fired at that time already
+
+
+@dataclass(slots=True)
+class _Fired:
+    """A schedule whose product waits to be durable; `next_ns` 0: it was the last."""
+
+    schedule: Schedule
+    product: int
+    next_ns: int
+
+
+class Schedules:
+    """Of one stream; `begin` looks for what is there already."""
+
+    def __init__(self, core: StreamCore, ingest: Ingest) -> None:
+        self._core = core
+        self._ingest = ingest
+        self._alarm = Alarm(core.scheduler, self._due)
+        self._table: dict[bytes, Schedule] = {}
+        self._heap: list[tuple[int, int, bytes]] = []
+        self._noted: deque[tuple[int, bytes, bytes, int]] = deque()
+        self._fired: deque[_Fired] = deque()
+        self._work: asyncio.Task[None] | None = None
+        self._upto = core.visible
+        self._is_open = False
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def is_finding(self) -> bool:
+        """The stream is being looked through: nothing fires yet."""
+        return not self._is_open
+
+    @property
+    def is_busy(self) -> bool:
+        """Something is being fired, or waits to be durable."""
+        return self._work is not None or bool(self._noted or self._fired)
+
+    # Life
+
+    def begin(self, known: KnownSchedules) -> None:
+        """Find what is there, and fire what is due from then on."""
+        log = self._core.log
+        if known.upto <= log.last_sequence:
+            for subject, sequence, at_ns in known.schedules:
+                self._add(Schedule(subject, sequence, at_ns))
+        else:
+            known = KnownSchedules()
+        self._work = asyncio.get_running_loop().create_task(self._find(known.upto, self._upto))
+
+    def close(self) -> bytes:
+        """Nothing fires any more; what `schedules.db` is to say, empty if that is not known."""
+        was_open, self._is_open = self._is_open, False
+        self._alarm.cancel()
+        if self._work is not None:
+            self._work.cancel()
+        if not was_open:
+            return b""
+        self.settle(self._core.visible)
+        there = [(each.subject, each.sequence, each.at_ns) for each in self._table.values()]
+        return encode_schedules(self._core.visible, there)
+
+    # What the ingest tells
+
+    def note(self, sequence: int, subject: bytes, headers: bytes, time_ns: int) -> None:
+        """A schedule was appended."""
+        self._noted.append((sequence, subject, headers, time_ns))
+
+    def settle(self, visible: int) -> bool:
+        """All up to there is durable. Whether there is more to wait for."""
+        while self._noted and self._noted[0][0] <= visible:
+            self._take(*self._noted.popleft())
+        while self._fired and self._fired[0].product <= visible:
+            self._finish(self._fired.popleft())
+        self._wake()
+        return bool(self._noted or self._fired)
+
+    def roll_back(self, durable: int) -> None:
+        """What was appended above never was."""
+        while self._noted and self._noted[-1][0] > durable:
+            self._noted.pop()
+        again_ns = self._core.scheduler.now_ns() + RETRY_NS
+        while self._fired and self._fired[-1].product > durable:
+            self._push(again_ns, self._fired.pop().schedule)
+        self._wake()
+
+    def _finish(self, fired: _Fired) -> None:
+        schedule = fired.schedule
+        if self._table.get(schedule.subject) is not schedule:
+            return
+        if fired.next_ns:
+            schedule.at_ns = fired.next_ns
+            self._push(fired.next_ns, schedule)
+        else:
+            del self._table[schedule.subject]
+
+    # The table and the heap
+
+    def _take(self, sequence: int, subject: bytes, headers: bytes, time_ns: int) -> None:
+        """A message that may be a schedule."""
+        try:
+            pattern = pattern_of(headers)
+            if pattern is not None:
+                self._add(Schedule(subject, sequence, pattern.next_ns(time_ns, time_ns)))
+        except (InvalidPattern, InvalidTimeZone):
+            pass  # of a stream that this one got its messages from, perhaps
+
+    def _add(self, schedule: Schedule) -> None:
+        known = self._table.get(schedule.subject)
+        if known is not None and known.sequence >= schedule.sequence:
+            return
+        self._table[schedule.subject] = schedule
+        self._push(schedule.at_ns, schedule)
+        if len(self._table) > 2 * self._core.log.subjects.count + SPARE:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """As many went since the last time."""
+        has = self._core.log.has
+        gone = [each for each in self._table.values() if not has(each.sequence)]
+        for schedule in gone:
+            del self._table[schedule.subject]
+
+    def _push(self, at_ns: int, schedule: Schedule) -> None:
+        schedule.due_ns = at_ns
+        heapq.heappush(self._heap, (at_ns, schedule.sequence, schedule.subject))
+        if len(self._heap) > 2 * len(self._table) + SPARE:
+            there = (item for item in self._heap if self._of(item) is not None)
+            self._heap = list(dict.fromkeys(there))
+            heapq.heapify(self._heap)
+
+    def _of(self, item: tuple[int, int, bytes]) -> Schedule | None:
+        schedule = self._table.get(item[2])
+        if schedule is None or (schedule.due_ns, schedule.sequence) != item[:2]:
+            return None
+        return schedule
+
+    def _pop_due(self, now_ns: int) -> list[Schedule]:
+        """Some that are due, in the order of their messages."""
+        due: list[Schedule] = []
+        while self._heap and self._heap[0][0] <= now_ns and len(due) < FIRED_PER_SLICE:
+            schedule = self._of(heapq.heappop(self._heap))
+            if schedule is not None:
+                schedule.due_ns = 0
+                due.append(schedule)
+        return sorted(due, key=lambda schedule: schedule.sequence)
+
+    # Firing
+
+    def _wake(self) -> None:
+        if self._is_open and self._heap and (self._work is None or self._work.done()):
+            now_ns = self._core.scheduler.now_ns()
+            self._alarm.set(max(self._heap[0][0], now_ns + PAUSE_NS))
+
+    def _due(self, now_ns: int) -> None:
+        self._work = asyncio.get_running_loop().create_task(self._fire_due(now_ns))
+
+    async def _fire_due(self, now_ns: int) -> None:
+        try:
+            while self._is_open and (due := self._pop_due(now_ns)):
+                for schedule in due:
+                    await self._fire(schedule, now_ns)
+                await asyncio.sleep(0)
+        finally:
+            self._work = None
+            self._wake()
+
+    async def _fire(self, schedule: Schedule, now_ns: int) -> None:
+        try:
+            message = await self._message_of(schedule)
+            content = message and await self._content_of(message)
+        except StoreError as error:
+            self._later(schedule, error)
+            return
+        # From here on nothing can come in between.
+        if self._table.get(schedule.subject) is not schedule:
+            return
+        if message is None or content is None or not self._core.log.has(schedule.sequence):
+            del self._table[schedule.subject]
+            return
+        try:
+            self._produce(schedule, message, content, now_ns)
+        except (InvalidPattern, InvalidTimeZone):
+            del self._table[schedule.subject]
+        except (OwnMessageRefused, StoreError) as error:
+            self._later(schedule, error)
+
+    def _produce(
+        self, schedule: Schedule, message: StoredMessage, content: StoredMessage, now_ns: int
+    ) -> None:
+        pattern = pattern_of(message.headers or b"")
+        if pattern is None:
+            raise InvalidPattern
+        next_ns = pattern.next_ns(schedule.at_ns, now_ns) if pattern.repeats else 0
+        if next_ns and schedule.is_doubtful:
+            schedule.is_doubtful, schedule.at_ns = False, next_ns
+            self._push(next_ns, schedule)
+            return
+        following = format_next(pattern, next_ns) if next_ns else None
+        product: Product = product_of(message, content, following)
+        sequence = self._ingest.store_own(product.subject, product.headers, product.data)
+        if sequence == 0:
+            self._push(now_ns + RETRY_NS, schedule)
+            return
+        self._fired.append(_Fired(schedule, sequence, next_ns))
+
+    def _later(self, schedule: Schedule, error: Exception) -> None:
+        if not schedule.is_said:
+            schedule.is_said = True
+            name = schedule.subject.decode("utf-8", "replace")
+            text = "JetStream: stream %s: the schedule %s waits: %s"
+            _logger.warning(text, self._core.name, name, error)
+        self._push(self._core.scheduler.now_ns() + RETRY_NS, schedule)
+
+    async def _message_of(self, schedule: Schedule) -> StoredMessage | None:
+        """The schedule, if it still is one. Raises StoreError."""
+        try:
+            last = await self._last(schedule.subject.decode("utf-8", "surrogateescape"))
+            if last.sequence != schedule.sequence:
+                if not header_value(last.headers or b"", SCHEDULER):
+                    return None
+                last = await self._core.store.load(schedule.sequence)
+        except MessageNotFound:
+            return None
+        return last if header_value(last.headers or b"", SCHEDULE) else None
+
+    async def _content_of(self, message: StoredMessage) -> StoredMessage:
+        """What is published: the last message of another subject, or the schedule's own."""
+        source = header_value(message.headers or b"", SCHEDULE_SOURCE)
+        if not source:
+            return message
+        try:
+            return await self._last(source.decode("utf-8", "surrogateescape"))
+        except MessageNotFound:
+            return message
+
+    async def _last(self, subject: str) -> StoredMessage:
+        found = self._core.store.load_last_cached(subject)
+        if found is None:
+            found = await self._core.store.load_last(subject)
+        assert isinstance(found, StoredMessage)
+        return found
+
+    # The start
+
+    async def _find(self, known: int, upto: int) -> None:
+        """What the messages behind `known` say."""
+        log, sequence, seen = self._core.log, known + 1, 0
+        try:
+            while sequence <= upto:
+                found: list[tuple[int, bytes, bytes, int]] = []
+                try:
+                    sequence, count = find_messages(log, sequence, upto, OF_SCHEDULES, found)
+                except ColdBlock as cold:
+                    await self._core.store.fetch(cold.block)
+                    continue
+                seen += count
+                for each in found:
+                    self._found(*each)
+                await asyncio.sleep(0)
+        except StoreError as error:
+            _logger.error("JetStream: stream %s: schedules: %s", self._core.name, error)
+        if seen < upto - known:
+            now_ns = self._core.scheduler.now_ns()
+            for schedule in self._table.values():
+                schedule.is_doubtful = schedule.sequence <= upto and schedule.at_ns <= now_ns
+        self._work = None
+        self._is_open = True
+        self._wake()
+
+    def _found(self, sequence: int, subject: bytes, headers: bytes, time_ns: int) -> None:
+        if header_value(headers, SCHEDULE):
+            self._take(sequence, subject, headers, time_ns)
+        schedule = self._table.get(header_value(headers, SCHEDULER) or b"")
+        if schedule is None or schedule.sequence > sequence:
+            return
+        following = header_value(headers, SCHEDULE_NEXT) or b""
+        if following == NEXT_PURGE:
+            del self._table[schedule.subject]
+            return
+        try:
+            schedule.at_ns = parse_time(following.decode("ascii", "replace"))
+        except TimeError:
+            return
+        self._push(schedule.at_ns, schedule)

@@ -1,0 +1,69 @@
+"""When which schedule fires next, as a stream knew it: `schedules.db`, beside its `meta.json`.
+
+    body   0 sequence u64: what the stream had up to there is in here
+           then for each schedule   sequence u64 │ at_ns i64 │ subject length u16 │ subject
+
+Promise
+- The file speaks of one moment. What came later is for the start to find in the messages, so it is
+  never wrong, only old.
+- It is worth having, not needed: without it (damage, an encrypted stream) every message is looked
+  at.
+
+Everything here but the coding blocks, and raises OSError.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from natsd.store.disk import Disk
+from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled
+
+SCHEDULES_FILE: Final = "schedules.db"
+MAGIC: Final = b"NATSDSCH"
+_UPTO: Final = struct.Struct("<Q")
+_HEAD: Final = struct.Struct("<QqH")
+
+
+@dataclass(slots=True)
+class KnownSchedules:
+    """(subject, sequence, at_ns) of each schedule among the messages up to a sequence."""
+
+    upto: int = 0
+    schedules: list[tuple[bytes, int, int]] = field(default_factory=list)
+
+
+def encode_schedules(upto: int, schedules: Iterable[tuple[bytes, int, int]]) -> bytes:
+    """The body of the file."""
+    parts = [_UPTO.pack(upto)]
+    for subject, sequence, at_ns in schedules:
+        parts += (_HEAD.pack(sequence, at_ns, len(subject)), subject)
+    return b"".join(parts)
+
+
+def decode_schedules(body: bytes) -> KnownSchedules:
+    """What a body says, which verified. Raises struct.error."""
+    (upto,) = _UPTO.unpack_from(body)
+    known, at = KnownSchedules(upto), _UPTO.size
+    while at < len(body):
+        sequence, at_ns, length = _HEAD.unpack_from(body, at)
+        at += _HEAD.size
+        known.schedules.append((body[at : at + length], sequence, at_ns))
+        at += length
+    return known
+
+
+def leave_schedules(disk: Disk, directory: Path, body: bytes) -> None:
+    """Keep it for the next start; on disk on return."""
+    replace_doubled(disk, directory / SCHEDULES_FILE, MAGIC, body)
+
+
+def read_schedules(disk: Disk, directory: Path) -> KnownSchedules:
+    """What was left; nothing, if nothing verifies."""
+    path = directory / SCHEDULES_FILE
+    if not disk.exists(path):
+        return KnownSchedules()
+    body = decode_doubled(MAGIC, read_file(disk, path)).body
+    return KnownSchedules() if body is None else decode_schedules(body)
