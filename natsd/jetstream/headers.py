@@ -7,6 +7,8 @@ Source: reference §6.1, §6.7, §6.9.
 
 from typing import Final
 
+from natsd.jetstream.names import API_LEVEL
+
 REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 
 # Of a consumer's idle heartbeats.
@@ -44,6 +46,18 @@ def without_headers(block: bytes, *prefixes: bytes) -> bytes:
     first, *lines = block.split(b"\r\n")
     kept = [line for line in lines if not line.startswith(prefixes)]
     return b"\r\n".join([first, *kept]) if any(kept) else b""
+
+
+# Digits that a level may have.
+_LEVEL_DIGITS_MAX: Final = 9
+
+
+def demands_too_much(block: bytes) -> bool:
+    """Whether these headers require an API level that this server does not have."""
+    level = header_value(block, REQUIRED_API_LEVEL)
+    if not level:
+        return False
+    return not level.isdigit() or len(level) > _LEVEL_DIGITS_MAX or int(level) > API_LEVEL
 
 
 def header_value(block: bytes, name: str) -> bytes | None:

@@ -10,8 +10,8 @@
 
 Promise
 - A source is acknowledged when its bytes are on disk: in its file, or in the journal and (without a
-  sync) in its file. With `sync_interval_s` above 0 it is acknowledged after the write, and told
-  `on_disk` after the timer's sync.
+  sync) in its file. With `sync_interval_s` above 0, or if it asks for that, it is acknowledged
+  after the write, and told `on_disk` after the timer's sync.
 - Sources fail alone. No space: its file is cut back, StoreFull, and space is looked for every
   `PROBE_S`. Anything else, or a failed sync: StoreReadOnly, once and for all; no sync is repeated
   as if the one before had not failed.
@@ -32,6 +32,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -55,10 +56,21 @@ HERE_SOURCES_MAX = 32
 HERE_SLOW_NS = 1_000_000
 HERE_PAUSE_NS = 1_000_000_000
 PROBE_S = 1.0
+LATER_S = 1.0  # until the sync of what need not wait for it, where the others do
 BUFFERED_BYTES_MAX = 128 << 20
 BUFFERED_MSGS_MAX = 100_000
 
 _logger = logging.getLogger(__name__)
+
+
+class Sync(Enum):
+    """When a source is acknowledged."""
+
+    AS_SET = auto()  # as `sync_interval_s` says
+    ALWAYS = auto()  # when it is on disk, whatever that says (RAFT's logs)
+    LATER = auto()  # when it is written; it is on disk by the timer
+
+
 JobDone = Callable[[CommitJob], None]
 Soon = Callable[[Callable[[], None]], object]
 
@@ -92,6 +104,7 @@ class Committer:
             else None
         )
         self._sync_interval_s = sync_interval_s
+        self._timer_s = sync_interval_s if sync_interval_s > 0 else LATER_S
         self._loop = loop
         self._attached: dict[CommitSource, Attached] = {}
         self._dirty: dict[CommitSource, Attached] = {}
@@ -114,12 +127,12 @@ class Committer:
         self,
         source: CommitSource,
         *,
-        always_sync: bool = False,
+        sync: Sync = Sync.AS_SET,
         buffered_bytes_max: int = BUFFERED_BYTES_MAX,
         buffered_msgs_max: int = BUFFERED_MSGS_MAX,
     ) -> None:
-        """Serve this source. `always_sync`: whatever the interval is (RAFT's logs)."""
-        at_once = always_sync or self._sync_interval_s <= 0
+        """Serve this source."""
+        at_once = sync is Sync.ALWAYS or (sync is Sync.AS_SET and self._sync_interval_s <= 0)
         self._attached[source] = Attached(source, at_once, buffered_bytes_max, buffered_msgs_max)
 
     def detach(self, source: CommitSource) -> None:
@@ -399,7 +412,7 @@ class Committer:
         self._unsynced[extent.file.path] = (extent.file, attached)
         attached.commit(False)
         if self._timer is None and self._loop is not None:
-            self._timer = self._loop.call_later(self._sync_interval_s, self._sync_unsynced)
+            self._timer = self._loop.call_later(self._timer_s, self._sync_unsynced)
 
     def _sync_unsynced(self) -> None:
         self._timer = None
@@ -427,7 +440,7 @@ class Committer:
             if attached.state != State.DEAD:
                 attached.answer(attached.source.on_disk, count)
         if self._unsynced and self._timer is None and self._loop is not None:
-            self._timer = self._loop.call_later(self._sync_interval_s, self._sync_unsynced)
+            self._timer = self._loop.call_later(self._timer_s, self._sync_unsynced)
 
     # ---- how it went
 

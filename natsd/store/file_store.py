@@ -30,7 +30,7 @@ from typing import Self
 from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.block_care import BlockCare
-from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX
+from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX, Sync
 from natsd.store.encrypting import encrypt_plain
 from natsd.store.errors import (
     MessageDamaged,
@@ -69,7 +69,7 @@ class FileOptions:
     compress: bool = False
     keys: OperatorKeys = field(default_factory=OperatorKeys)
     context: str = ""  # the stream's name, which its key is bound to
-    always_sync: bool = False
+    sync: Sync = Sync.AS_SET
     buffered_bytes_max: int = BUFFERED_BYTES_MAX  # that may wait to be written
     buffered_msgs_max: int = BUFFERED_MSGS_MAX
 
@@ -112,7 +112,7 @@ class FileStore(LogStore):
         self._care.commits, self._care.index = self._commits, self._index
         volume.committer.attach(
             self._commits,
-            always_sync=options.always_sync,
+            sync=options.sync,
             buffered_bytes_max=options.buffered_bytes_max,
             buffered_msgs_max=options.buffered_msgs_max,
         )

@@ -152,7 +152,7 @@ cdef class MessageLog:
             size = record_size(len(subject), len(headers), len(data), False)
             self.check_append(size, <uint64_t> (len(headers) + len(data)))
             total += size
-        self.begin_together(total)
+        self.begin_together(len(batch), total)
         try:
             for subject, headers, data in batch:
                 self.append_object(subject, headers, data, time_ns, 0, 0, False)
@@ -248,9 +248,12 @@ cdef class MessageLog:
             raise MaximumBytesExceeded()
         return 0
 
-    cdef int begin_together(self, uint64_t size) except -1:
-        cdef MsgBlock block = self.block_for(self.edges.last + 1, size)
+    cdef int begin_together(self, uint64_t count, uint64_t size) except -1:
+        cdef MsgBlock block
         assert not self.is_together
+        if count > SEQUENCE_LAST - self.edges.last:
+            raise SequenceMismatch()
+        block = self.block_for(self.edges.last + 1, size)
         block.reserve(self.edges.last + 1, size)
         block.message_flags = TOGETHER
         self.is_together = True
@@ -539,9 +542,14 @@ cdef class MessageLog:
     def next_expiry_ns(self):
         """Store.next_expiry_ns: a lower bound if the first message's time is not in memory."""
         cdef Expiry soonest
+        cdef RecordView view
+        cdef uint64_t first = 0
         cdef object at = None
-        if self.limit.max_age_ns and self.msgs:
+        if self.limit.max_age_ns and self.next_live(max(self.age_from, self.edges.first), &first):
             at = self.edges.first_time_ns + self.limit.max_age_ns
+            if first > self.edges.first:
+                if self.blocks.holding(first).view(first, &view) == FOUND:
+                    at = view.time_ns + self.limit.max_age_ns
         if self.expiries.peek(&soonest):
             at = soonest.at_ns if at is None else min(at, soonest.at_ns)
         return at

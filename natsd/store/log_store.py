@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from natsd.store.block import MsgBlock
 from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF, StoreError
@@ -38,6 +38,9 @@ REMOVALS_PER_SLICE = 5_000
 UNDO_BYTES_MAX = 16 << 20  # kept to undo removals, before a long operation waits for a commit
 FILTERS_MAX = 1024
 GHOSTS_MIN = 1024  # names without messages, before they are looked for
+
+Replace = Callable[[list[tuple[int, bytes, bytes]]], None]
+"""Given sequences, subjects and headers."""
 
 
 class LogStore(Store):
@@ -178,7 +181,7 @@ class LogStore(Store):
 
     def update_limits(self, limits: Limits, now_ns: int) -> None:
         """See Store. What is more than a slice of work is done in the background; what is over age
-        at `now_ns`, by `expire`."""
+        at `now_ns`, by `expire`: all of it, if `now_ns` is 0."""
         self._check_open()
         before = self._log.limits
         self._log.set_limits(limits)
@@ -187,7 +190,7 @@ class LogStore(Store):
             self._thinning = ThinSubjects(self._log)
         if self._thinning is not None or self._log.is_behind:
             self._settle_some()
-        if limits.max_age_ns:
+        if limits.max_age_ns and now_ns:
             self._expire_some(now_ns)
         self.changed()
 
@@ -195,11 +198,29 @@ class LogStore(Store):
         """See Store."""
         return self._log.next_expiry_ns()
 
-    async def expire(self, now_ns: int, last: list[tuple[bytes, bytes]] | None = None) -> int:
-        """See Store. `last` takes subject and headers of what was the last of its subject."""
-        operation = Expire(self._log, now_ns, last)
-        await self._run_change(operation)
-        return operation.result
+    async def expire(self, now_ns: int, replace: Replace | None = None) -> int:
+        """See Store. What is due and the last of its subject is given to `replace`, some at a time:
+        it removes or replaces that at once. What it leaves stays due, and then this ends early."""
+        operation = Expire(self._log, now_ns, replace is not None)
+        while True:
+            self._check_open()
+            done, cold = False, None
+            try:
+                done = operation.step(SLICE)
+            except ColdBlock as error:
+                cold = error.block
+            if operation.last and replace is not None:
+                replace(operation.last)
+                done = not operation.replaced() or done
+            if done:
+                self.changed()
+                return operation.result
+            if cold is not None:
+                await self.fetch(cold)
+            else:
+                await self._breathe()
+            if self.is_over_limit:
+                await self.room()
 
     def _expire_some(self, now_ns: int) -> None:
         with contextlib.suppress(ColdBlock):  # `expire` goes on with it

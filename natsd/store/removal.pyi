@@ -18,9 +18,9 @@ class RemoveAbove(Operation):
 
 class Expire(Operation):
     result: int
-    def __init__(
-        self, log: MessageLog, now_ns: int, last: list[tuple[bytes, bytes]] | None = None
-    ) -> None: ...
+    last: list[tuple[int, bytes, bytes]] | None
+    def __init__(self, log: MessageLog, now_ns: int, is_replacing: bool = False) -> None: ...
+    def replaced(self) -> bool: ...
 
 class ThinSubjects(Operation):
     result: int

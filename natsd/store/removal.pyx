@@ -21,6 +21,7 @@ from natsd.store.errors import ColdBlock
 cdef enum:
     REMOVAL_COST = 100          # of budget
     SUBJECT_COST = 40
+    REPLACED_PER_SLICE = 256
 
 
 cdef class Purge(Operation):
@@ -192,27 +193,48 @@ cdef class Expire(Operation):
     """What is over `max_age` at a given time, and what expires by itself by then.
 
     Age is looked at from the front: it ends with the first message that is young enough. One that
-    never expires is passed over, once. `last`: a list that takes subject and headers of every
-    message that goes and leaves its subject without any.
+    never expires is passed over, once.
+
+    `is_replacing`: a message that is the last of its subject stays, and `last` has its sequence,
+    subject and headers. Who steps removes or replaces what is in there, before anything else is
+    done to the log, and says so by `replaced`.
     """
 
     cdef int64_t now_ns
-    cdef list last
+    cdef readonly list last     # or None
+    cdef dict noted             # their sequences, and when they were to go by themselves, or 0
+    cdef uint64_t passed        # all below is gone, or stays, or is in `last`
 
-    def __init__(self, MessageLog log not None, int64_t now_ns, list last=None):
+    def __init__(self, MessageLog log not None, int64_t now_ns, bint is_replacing=False):
         self.log = log
         self.now_ns = now_ns
-        self.last = last
+        self.last = [] if is_replacing else None
+        self.noted = {}
         self.result = 0
+
+    def replaced(self) -> bool:
+        """What was in `last` was seen to. False: some of it is still there, and due again."""
+        cdef bint is_done = True
+        for sequence, at_ns in self.noted.items():
+            if not self.log.is_here(sequence):
+                self.result += 1
+                continue
+            is_done = False
+            if at_ns:
+                self.log.note_expiry(at_ns, sequence)
+        self.noted.clear()
+        self.last.clear()
+        return is_done
 
     cdef int begin(self) except -1:
         return 0
 
     cdef bint work(self, uint64_t budget) except? -1:
         for _ in range(budget // REMOVAL_COST + 1):
+            if self.last is not None and len(self.last) >= REPLACED_PER_SLICE:
+                return False
             if not self.expire_oldest() and not self.expire_soonest():
                 return True
-            self.result += 1
         return False
 
     cdef bint expire_oldest(self) except? -1:
@@ -221,7 +243,7 @@ cdef class Expire(Operation):
         cdef uint64_t sequence = 0
         if log.limit.max_age_ns == 0:
             return False
-        while log.next_live(max(log.age_from, log.edges.first), &sequence):
+        while log.next_live(max(self.passed, log.age_from, log.edges.first), &sequence):
             self.need(log.view(sequence, &view))
             if sequence == log.edges.first:
                 log.edges.first_time_ns = view.time_ns
@@ -229,10 +251,18 @@ cdef class Expire(Operation):
             if view.time_ns > self.now_ns - log.limit.max_age_ns:
                 return False
             if view.expires_ns >= 0:
-                self.let_go(sequence, &view)
+                self.let_go(sequence, &view, 0)
                 return True
-            log.age_from = sequence + 1
+            self.pass_over(sequence)
         return False
+
+    cdef int pass_over(self, uint64_t sequence) except -1:
+        """It never expires by age."""
+        if self.passed <= max(self.log.age_from, self.log.edges.first):
+            self.log.age_from = sequence + 1
+        else:
+            self.passed = sequence + 1
+        return 0
 
     cdef bint expire_soonest(self) except? -1:
         cdef MessageLog log = self.log
@@ -248,20 +278,26 @@ cdef class Expire(Operation):
             if log.is_undoable:
                 log.journal.expired.append((soonest.at_ns, soonest.sequence))
             if is_due:
-                self.let_go(soonest.sequence, &view)
+                self.let_go(soonest.sequence, &view, soonest.at_ns)
                 return True
         return False
 
-    cdef int let_go(self, uint64_t sequence, RecordView* view) except -1:
-        cdef object noted = None
+    cdef int let_go(self, uint64_t sequence, RecordView* view, int64_t at_ns) except -1:
+        """`at_ns`: it goes by itself then."""
         cdef int64_t slot
         if self.last is not None:
             slot = self.log.subjects.find(view.subject, view.subject_len)
             if slot >= 0 and self.log.subjects.record(slot).count == 1:
-                noted = (view.subject[:view.subject_len], view.headers[:view.headers_len])
+                if sequence not in self.noted:      # by its age
+                    self.last.append((
+                        sequence, view.subject[:view.subject_len], view.headers[:view.headers_len]
+                    ))
+                self.noted[sequence] = at_ns
+                if not at_ns:
+                    self.passed = sequence + 1
+                return 0
         self.need(self.log.remove(sequence, False))
-        if noted is not None:
-            self.last.append(noted)
+        self.result += 1
         return 0
 
 

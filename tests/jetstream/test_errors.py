@@ -255,10 +255,6 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         ErrorId.JSMessageSchedulesRollupInvalidErr,
         [SCHEDULES, schedule(Nats_Schedule_Rollup="all")],
     ),
-    (
-        ErrorId.JSAtomicPublishDisabledErr,
-        [stream(), publish(Nats_Batch_Id="b", Nats_Batch_Sequence="1")],
-    ),
 ]
 
 PROVEN_ELSEWHERE = {
@@ -271,8 +267,16 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSStreamGeneralErrorF: "api/test_router.py: a handler that fails",
     ErrorId.JSInsufficientResourcesErr: "stream/test_publish.py: the server has no room",
     ErrorId.JSStreamTooManyRequests: "stream/test_backlog.py: the disk does not keep up",
-    ErrorId.JSBatchPublishDisabledErr: "stream/test_publish.py: it is said in the reply subject",
     ErrorId.JSNoLimitsErr: "test_resources.py: an account with limits of other tiers",
+    **dict.fromkeys(
+        (each for each in ErrorId if each.name.startswith("JSAtomicPublish")),
+        "behaviour/test_atomic_batches.py: a batch is several messages",
+    ),
+    **dict.fromkeys(
+        (each for each in ErrorId if each.name.startswith("JSBatchPublish")),
+        "behaviour/test_fast_batches.py: it is said in the reply subject",
+    ),
+    ErrorId.JSStreamWrongLastSequenceConstantErr: "behaviour/test_atomic_batches.py: in a batch",
     ErrorId.JSStreamMaxBytesRequired: "stream/test_config.py: an account's limits",
     ErrorId.JSConsumerInactiveThresholdExcess: "consumer/test_config.py: a stream's limits",
     ErrorId.JSConsumerOfflineReasonErrF: "test_recovery.py: a later version's consumer",
@@ -287,9 +291,6 @@ PROVEN_ELSEWHERE = {
 }
 
 NOT_RAISED: dict[str, str] = {
-    "batches: the next issue": """
-        JSAtomicPublish* JSBatchPublish*
-        JSStreamWrongLastSequenceConstantErr""",
     "replicas: a later issue": """
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSConsumerReplicasShouldMatchStream
@@ -329,9 +330,8 @@ def raised() -> set[ErrorId]:
     """Those that some test produces."""
     tables = (consumer_rules.REFUSED, stream_rules.REFUSED, source_rules.REFUSED)
     rules = [code for table in tables for _, (code, _) in table]
-    later = [error_id for _, error_id, _ in stream_rules.LATER]
     cases = [error_id for error_id, _ in CASES]
-    return {*cases, *later, *PROVEN_ELSEWHERE, *(ERRORS_BY_CODE[code] for code in rules)}
+    return {*cases, *PROVEN_ELSEWHERE, *(ERRORS_BY_CODE[code] for code in rules)}
 
 
 def test_each_is_produced_or_it_is_said_why_not() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from natsd.store import committer as committer_module
-from natsd.store.committer import Committer
+from natsd.store.committer import Committer, Sync
 from natsd.store.disk import RealDisk
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
@@ -116,7 +116,7 @@ async def test_with_an_interval_the_ack_comes_first(tmp_path: Path, eventually: 
     committer = new_committer(tmp_path, sync_interval_s=0.01)
     sources = open_pieces(committer, DISK, tmp_path, 10)
     logs = Pieces(DISK, tmp_path / "0010", 10)
-    committer.attach(logs, always_sync=True)
+    committer.attach(logs, sync=Sync.ALWAYS)
     for source in [*sources, logs]:
         source.append()
         committer.dirty(source)
@@ -125,6 +125,25 @@ async def test_with_an_interval_the_ack_comes_first(tmp_path: Path, eventually: 
     await eventually(lambda: all(source.acknowledged == 1 for source in sources))
     await committer.close()
     close_files([*sources, logs])
+
+
+async def test_a_source_need_not_wait_where_the_others_do(
+    tmp_path: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are on disk a while later all the same."""
+    monkeypatch.setattr(committer_module, "LATER_S", 0.01)
+    committer = new_committer(tmp_path)
+    (source,) = open_pieces(committer, DISK, tmp_path, 1)
+    hasty = Pieces(DISK, tmp_path / "0010", 10)
+    committer.attach(hasty, sync=Sync.LATER)
+    for each in (source, hasty):
+        each.append()
+        committer.dirty(each)
+    await eventually(lambda: source.acknowledged == 1)
+    await eventually(lambda: hasty.written == 1)
+    await eventually(lambda: hasty.acknowledged == 1)
+    await committer.close()
+    close_files([source, hasty])
 
 
 async def test_without_a_sync_the_loop_writes_what_is_small(

@@ -200,6 +200,40 @@ class TestExpiry:
         assert await store.expire(100) == 1
         assert data_in(store) == ["never"]
 
+    async def test_after_one_that_never_expires(self, open_store: OpenStore) -> None:
+        """What is to be looked at next is what may go."""
+        store = await open_store(max_age_ns=10)
+        store.append("a", None, b"never", 1, expires_ns=-1)
+        store.append("b", None, b"aged", 50)
+        assert await store.expire(20) == 0
+        assert store.next_expiry_ns() == 60
+        assert await store.expire(60) == 1
+        assert store.next_expiry_ns() is None
+
+    @pytest.mark.parametrize("limits", [{}, {"max_age_ns": 10}])
+    async def test_the_last_of_a_subject_is_given_away(
+        self, open_store: OpenStore, limits: dict[str, int]
+    ) -> None:
+        """Who takes it removes it, or does not: then it is due again."""
+        store = await open_store(**limits)
+        for number, subject in enumerate(("a", "b", "a", "b", "c")):
+            store.append(subject, b"h" * 12, b"", 1, expires_ns=number + 2)
+        store.append("c", None, b"", 2)
+        given: list[tuple[int, bytes, bytes]] = []
+
+        def replace(due: list[tuple[int, bytes, bytes]]) -> None:
+            given.extend(due)
+            for sequence, subject, _ in due:
+                if subject == b"a":
+                    assert store.log.delete(sequence)
+
+        assert await store.expire(11, replace) == 4
+        assert given == [(3, b"a", b"h" * 12), (4, b"b", b"h" * 12)]
+        assert store.next_expiry_ns() == 5
+        given.clear()
+        assert await store.expire(11, replace) == 0
+        assert given == [(4, b"b", b"h" * 12)]
+
     async def test_a_removed_message_expires_no_more(self, open_store: OpenStore) -> None:
         store = await open_store()
         store.append("a", None, b"", 1, expires_ns=50)

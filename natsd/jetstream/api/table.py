@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from natsd.jetstream.api import account, consumers, later, snapshots, streams
+from natsd.jetstream.api import account, clustered, consumers, snapshots, streams
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.requests import (
@@ -115,8 +115,8 @@ ROUTES: Final = (
     Route("STREAM.MSG.DELETE.*", StreamMsgDeleteRequest, streams.msg_delete, MUST),
     Route("STREAM.SNAPSHOT.*", StreamSnapshotRequest, snapshots.snapshot, MUST),
     Route("STREAM.RESTORE.*", StreamRestoreRequest, snapshots.restore, MUST),
-    Route("STREAM.PEER.REMOVE.*", StreamRemovePeerRequest, later.remove_peer, ANY),
-    Route("STREAM.LEADER.STEPDOWN.*", LeaderStepDownRequest, later.stream_stepdown, ANY),
+    Route("STREAM.PEER.REMOVE.*", StreamRemovePeerRequest, clustered.remove_peer, ANY),
+    Route("STREAM.LEADER.STEPDOWN.*", LeaderStepDownRequest, clustered.stream_stepdown, ANY),
     # consumers
     Route("CONSUMER.CREATE.*", CreateConsumerRequest, consumers.create),
     Route("CONSUMER.CREATE.*.>", CreateConsumerRequest, consumers.named_create),
@@ -128,7 +128,7 @@ ROUTES: Final = (
     Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE),
     Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, consumers.unpin, is_strict=False),
     Route("CONSUMER.RESET.*.*", ConsumerResetRequest, consumers.reset, is_strict=False),
-    Route("CONSUMER.LEADER.STEPDOWN.*.*", LeaderStepDownRequest, later.consumer_stepdown, ANY),
+    Route("CONSUMER.LEADER.STEPDOWN.*.*", LeaderStepDownRequest, clustered.consumer_stepdown, ANY),
     # served by streams and consumers: pull requests and direct gets
     Route("CONSUMER.MSG.NEXT.*.*", ConsumerGetNextRequest, served=ASSET),
     Route("DIRECT.GET.*", StreamMsgGetRequest, served=ASSET),

@@ -5,7 +5,6 @@
 - In pedantic mode nothing is filled in where the client had said something else: 10157.
 - What is asked of the rest of the account, whether subjects are taken and whether there is room, is
   not asked here.
-- A setting of a feature that is not served yet is refused; LATER says with what.
 
 Source: reference §6.4, §6.16; nats-server 2.14, tried.
 """
@@ -68,12 +67,6 @@ _UNLIMITED: Final = (
     "max_consumers",
 )
 _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
-
-LATER: Final = (
-    ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
-    ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
-)
-"""Settings of features that are not served yet, and what a request for one is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +140,6 @@ def check_config(
     _check_max_bytes(config, rules.limits)
     _check_transform(config)
     config = _check_republish(config, pedantic=pedantic)
-    _refuse_later(config)
     return _check_placement(config)
 
 
@@ -223,12 +215,6 @@ def _check_texts(config: StreamConfig) -> None:
         _refuse(f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}")
     if metadata_length(config.metadata) > METADATA_BYTES_MAX:
         _refuse(f"stream metadata exceeds maximum size of {METADATA_BYTES_MAX} bytes")
-
-
-def _refuse_later(config: StreamConfig) -> None:
-    for field, error_id, text in LATER:
-        if getattr(config, field):
-            raise api_error(error_id, **({"err": text} if text else {}))
 
 
 def _fill_limits(config: StreamConfig, *, pedantic: bool) -> dict[str, int]:

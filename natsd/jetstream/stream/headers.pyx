@@ -11,7 +11,7 @@ Source: nats-server 2.14 reference 6.7; what counts as a line: nats-server, trie
 """
 
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
 from natsd.core.subject cimport wire_bytes
 
@@ -108,6 +108,15 @@ cdef bint find_header(
                 return True
         line = line_end + 2
     return False
+
+
+cdef Py_ssize_t cut_header(char* block, Py_ssize_t length, HeaderValue* value) noexcept nogil:
+    cdef Py_ssize_t start = value.at - block
+    cdef Py_ssize_t end = start + value.length + 2
+    while block[start - 1] != c'\n':
+        start -= 1
+    memmove(block + start, block + end, length - end)
+    return length - (end - start)
 
 
 cdef uint64_t header_number(HeaderValue* value) noexcept nogil:

@@ -3,12 +3,14 @@
 Source: nats-server 2.14 reference 6.7: `never`, a Go duration of a second and more, or seconds.
 """
 
+import re
 from typing import Final
 
 from natsd.config.durations import DurationError, parse_duration_ns
 
 NEVER: Final = -1
 _SECOND_NS: Final = 1_000_000_000
+_LINE: Final = re.compile(rb"(?<=\r\n)Nats-TTL:.*?\r\n", re.DOTALL)
 
 
 class InvalidLifetime(ValueError):
@@ -28,3 +30,8 @@ def parse_lifetime(text: bytes) -> int:
     if duration_ns < _SECOND_NS:
         raise InvalidLifetime
     return duration_ns // _SECOND_NS
+
+
+def with_lifetime(headers: bytes, seconds: int) -> bytes:
+    """A header block that says so, at its end."""
+    return _LINE.sub(b"", headers, 1)[:-2] + b"Nats-TTL: %d\r\n\r\n" % seconds

@@ -52,6 +52,7 @@ def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSe
         max_msg_size=config.max_msg_size,
         allows_rollup=config.allow_rollup_hdrs and not config.deny_purge,
         allows_lifetimes=config.allow_msg_ttl,
+        lifetime_s_min=_shortest_lifetime_s(config),
         allows_schedules=config.allow_msg_schedules,
         subjects=tuple(config.subjects),
         counts=config.allow_msg_counter,
@@ -63,6 +64,14 @@ def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSe
         buffered_msgs_max=options.max_buffered_msgs,
         buffered_bytes_max=options.max_buffered_size,
     )
+
+
+def _shortest_lifetime_s(config: StreamConfig) -> int:
+    """No message may go before a marker of its subject that was there already does. Where a subject
+    has one message only, the marker went with it."""
+    if config.max_msgs_per_subject == 1:
+        return 0
+    return config.subject_delete_marker_ttl // 1_000_000_000
 
 
 def _mapping(transform: SubjectTransformConfig | None) -> Mapping | None:

@@ -1,18 +1,19 @@
-"""Delete markers: what a stream stores where the last message of a subject has expired.
+"""Delete markers: what a stream stores where the last message of a subject expires.
 
 Those who watch a subject hear from it that its value is gone. A marker lives for the stream's
-`subject_delete_marker_ttl`, and leaves none itself.
+`subject_delete_marker_ttl`, and leaves none itself. It takes the place of the message: both are one
+commit, so that whatever happens there is one of them. Who removes, purges or replaces a message
+knows that it is gone: no marker says so.
 
 Source: nats-server 2.14 reference 6.4 (`subject_delete_marker_ttl`), 6.7 (`Nats-Marker-Reason`).
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from natsd.config.durations import format_duration_ns
 from natsd.jetstream.stream.publish import Ingest
-from natsd.store.errors import MessageNotFound
 from natsd.store.log_store import LogStore
 
 _MARKER: Final = re.compile(rb"\r\n(?:Nats-Marker-Reason: *[^\s]|KV-Operation: *PURGE\r\n)")
@@ -30,20 +31,14 @@ def marker_headers(lifetime_ns: int) -> bytes:
     return "\r\n".join((*lines, "", "")).encode()
 
 
-def place_markers(
-    ingest: Ingest, store: LogStore, expired: Iterable[tuple[bytes, bytes]], lifetime_ns: int
+def replace_expired(
+    ingest: Ingest, store: LogStore, due: Iterable[tuple[int, bytes, bytes]], lifetime_ns: int
 ) -> None:
-    """For the subjects of expired messages that have none by now."""
+    """Of messages that are due and the last of their subjects, a marker goes, and anything else
+    gives way to one. What cannot be stored now leaves its message where it is."""
     headers = marker_headers(lifetime_ns)
-    for subject in _without_message(store, expired):
-        ingest.publish_internal(subject, headers, b"")
-
-
-def _without_message(store: LogStore, expired: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
-    for subject, headers in expired:
-        if is_marker(headers):
-            continue
-        try:
-            store.load_last_cached(subject.decode("utf-8", "surrogateescape"))
-        except MessageNotFound:
-            yield subject
+    for sequence, subject, replaced_headers in due:
+        if is_marker(replaced_headers):
+            store.log.delete(sequence)
+        else:
+            ingest.publish_internal(subject, headers, b"")

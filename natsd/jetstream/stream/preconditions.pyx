@@ -21,11 +21,13 @@ Promise
 Source: nats-server 2.14 reference 6.7; the order: nats-server, tried.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
 from natsd.core.subject cimport subject_is_literal, subject_is_valid
 from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport (
     EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
     EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, EXPECTED_STREAM, INCREMENT, ROLLUP, TTL, HeaderValue,
@@ -36,7 +38,9 @@ from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, MessageLog, Outcome
 from natsd.core.quoting import quoted
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.stream.answers import refusal
-from natsd.jetstream.stream.lifetimes import NEVER, InvalidLifetime, parse_lifetime
+from natsd.jetstream.stream.lifetimes import (
+    NEVER, InvalidLifetime, parse_lifetime, with_lifetime,
+)
 from natsd.store.errors import ColdBlock, StoreError
 from natsd.store.search import LastMatch
 
@@ -70,12 +74,13 @@ cdef bint is_integer(bytes text):
 cdef class Preconditions:
     def __init__(
         self, StreamCore stream not None, bint allows_rollup, bint allows_lifetimes=False,
-        bint counts=False,
+        int64_t lifetime_s_min=0, bint counts=False,
     ):
         self.stream = stream
         self.name = stream.name.encode("utf-8", "surrogateescape")
         self.allows_rollup = allows_rollup
         self.allows_lifetimes = allows_lifetimes
+        self.lifetime_s_min = lifetime_s_min
         self.counts = counts
         self.refusals = {}
 
@@ -93,10 +98,9 @@ cdef class Preconditions:
         cdef bytes answer = None
         if header_given(headers, INCREMENT) and not self.counts:
             return self.check_increment(headers)
-        if header_given(headers, EXPECTED_STREAM):
-            value = &headers.values[<int> EXPECTED_STREAM]
-            if not equals(value, self.name, len(self.name)):
-                return self.refuse(ErrorId.JSStreamNotMatchErr)
+        answer = self.check_stream(headers)
+        if answer is not None:
+            return answer
         if header_given(headers, TTL) and not self.allows_lifetimes:
             if self.lifetime_of(headers) == LIFETIME:
                 return self.refuse(ErrorId.JSMessageTTLDisabledErr)
@@ -110,6 +114,12 @@ cdef class Preconditions:
             value = &headers.values[<int> EXPECTED_LAST_SEQUENCE]
             if header_number(value) != self.stream.log.edges.last:
                 return self.wrong_sequence(self.stream.log.edges.last)
+        return None
+
+    cdef bytes check_stream(self, PublishHeaders* headers):
+        if header_given(headers, EXPECTED_STREAM):
+            if not equals(&headers.values[<int> EXPECTED_STREAM], self.name, len(self.name)):
+                return self.refuse(ErrorId.JSStreamNotMatchErr)
         return None
 
     cdef bytes check_increment(self, PublishHeaders* headers):
@@ -130,16 +140,24 @@ cdef class Preconditions:
             return self.refuse(ErrorId.JSMessageTTLInvalidErr)
         return None
 
-    cdef int64_t expiry_of(self, PublishHeaders* headers, int64_t time_ns) except? -2:
+    cdef int expire(self, Entry* entry, PublishHeaders* headers) except -1:
+        entry.expires_ns = 0
         if not header_given(headers, TTL) or not self.allows_lifetimes:
             return 0
         seconds = parse_lifetime(text_of(&headers.values[<int> TTL]))
         if seconds == NEVER:
-            return -1
-        return min(time_ns + seconds * SECOND_NS, LATEST_NS)
+            entry.expires_ns = -1
+            return 0
+        if 0 < seconds < self.lifetime_s_min:
+            seconds = self.lifetime_s_min
+            self.raised = with_lifetime(entry.headers[:entry.headers_len], seconds)
+            entry.headers = PyBytes_AS_STRING(self.raised)
+            entry.headers_len = PyBytes_GET_SIZE(self.raised)
+        entry.expires_ns = min(entry.time_ns + seconds * SECOND_NS, LATEST_NS)
+        return 0
 
     cdef bytes check_late(self, PublishHeaders* headers, const char* last_id, size_t last_id_len):
-        cdef bytes rollup, last
+        cdef bytes last
         if header_given(headers, EXPECTED_LAST_MESSAGE_ID):
             if not equals(&headers.values[<int> EXPECTED_LAST_MESSAGE_ID], last_id, last_id_len):
                 last = last_id[:last_id_len]
@@ -147,8 +165,10 @@ cdef class Preconditions:
                     self.stream.name,
                     api_error(ErrorId.JSStreamWrongLastMsgIDErrF, id=shown(last)),
                 )
-        if not header_given(headers, ROLLUP):
-            return None
+        return self.check_rollup(headers) if header_given(headers, ROLLUP) else None
+
+    cdef bytes check_rollup(self, PublishHeaders* headers):
+        cdef bytes rollup
         if not self.allows_rollup:
             return self.rollup_failed("rollup not permitted")
         rollup = text_of(&headers.values[<int> ROLLUP]).lower()

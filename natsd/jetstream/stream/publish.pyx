@@ -25,26 +25,28 @@ Source: nats-server 2.14 reference 6.7; "Durability" of the design.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset
 
-from natsd.core.decimal cimport put_decimal
+from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.match_result cimport MatchResult
 from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
-    COUNTED, DUPLICATE, STORED, TEXT, AckQueue, Answer, AnswerKind,
+    COUNTED, DUPLICATE, STORED, STORED_TEXT, STORED_WITH, TEXT, AckQueue, Answer, AnswerKind,
 )
+from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
 from natsd.jetstream.stream.core cimport INTEREST, StreamCore
 from natsd.jetstream.stream.counters cimport Counters
 from natsd.jetstream.stream.entry cimport (
-    ENDS_SCHEDULE, IS_DELAYED, IS_SCHEDULE, NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Entry,
+    ENDS_SCHEDULE, IS_DELAYED, IS_SCHEDULE, NO_ROLLUP, ROLLUP_SUBJECT, Entry,
 )
+from natsd.jetstream.stream.fast_reply cimport is_fast_reply
 from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, DELAY, MESSAGE_ID, REQUEST_INFO, ROLLUP, SCHEDULE, SCHEDULE_NEXT,
-    SCHEDULE_TIME_ZONE, SCHEDULER, HeaderValue, PublishHeaders, find_publish_headers,
-    has_status, header_given, strip_headers,
+    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, SCHEDULE_NEXT, SCHEDULER, SCHEDULING_HEADERS,
+    HeaderValue, PublishHeaders, cut_header, find_header, find_publish_headers, has_status,
+    header_given, rollup_of, strip_headers,
 )
 from natsd.jetstream.stream.message_ids cimport MessageIds
 from natsd.jetstream.stream.preconditions cimport Preconditions
@@ -56,32 +58,26 @@ from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
 from natsd.store.subject_index cimport is_exact
 
 from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much, header_value
 from natsd.jetstream.headers import SCHEDULER as SCHEDULER_NAME
-from natsd.jetstream.headers import header_value
 from natsd.jetstream.schedules.last_message import LastMessages
 from natsd.jetstream.schedules.rules import ScheduleRules
 from natsd.jetstream.stream.answers import (
-    BUSY_HEADERS, OwnMessageRefused, ack_prefix, refusal, store_error,
+    BUSY_HEADERS, OwnMessageRefused, ack_prefix, batch_tail, refusal, store_error,
 )
 from natsd.store.errors import ColdBlock, LimitExceeded, StoreError
 
 cdef enum:
-    SCHEDULING_HEADERS = (
-        1 << <int> SCHEDULE | 1 << <int> SCHEDULE_TIME_ZONE | 1 << <int> SCHEDULE_NEXT
-        | 1 << <int> SCHEDULER | 1 << <int> DELAY
-    )
     EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest block
     HEADERS_MAX = 65_535
     ACKS_PER_SLICE = 512
     BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
-    TAIL_BYTES = 64             # of an ack, behind its prefix
+    TAIL_BYTES = 512            # of an ack, behind its prefix: a sequence, and what a batch adds
     MARK_ROOM = 40              # of a Nats-Delayed header, without the stream's name
 
+cdef bytes LEVEL_HEADER = REQUIRED_API_LEVEL.encode()
+
 TOO_LARGE = "message too large"
-
-
-cdef inline bint is_fast_batch(const char* reply, Py_ssize_t length) noexcept:
-    return length > 4 and memcmp(reply + length - 4, b".$FI", 4) == 0
 
 
 cdef class Ingest(Actor):
@@ -126,7 +122,8 @@ cdef class Ingest(Actor):
         self.republisher = republisher
         stream.republisher = republisher
         self.preconditions = Preconditions(
-            stream, settings.allows_rollup, settings.allows_lifetimes, settings.counts
+            stream, settings.allows_rollup, settings.allows_lifetimes, settings.lifetime_s_min,
+            settings.counts,
         )
         if settings.counts and self.counters is None:
             self.counters = Counters(stream, self.publish_internal)
@@ -134,6 +131,7 @@ cdef class Ingest(Actor):
         self.no_ack = settings.no_ack
         self.is_sealed = settings.sealed
         self.max_msg_size = settings.max_msg_size
+        self.staged_bytes_max = settings.buffered_bytes_max
         self.schedule_rules = ScheduleRules(
             settings.subjects, LastMessages(stream.store), settings.allows_schedules,
             settings.allows_lifetimes,
@@ -167,6 +165,10 @@ cdef class Ingest(Actor):
         self.backlog.acks = self.acks
         self.message_ids.close()
         self.rollups.close()
+        for batches in (self.atomic_batches, self.fast_batches):
+            if batches is not None:
+                batches.close()
+        self.atomic_batches = self.fast_batches = None
         if self.republisher is not None:
             self.republisher.close()
 
@@ -255,10 +257,21 @@ cdef class Ingest(Actor):
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
     ) except -1:
-        """Check, propose, and answer."""
+        """Check, propose, and answer; but a message of a batch is for its batches."""
         cdef uint64_t original = 0
         cdef uint64_t wait = self.log.edges.last
-        cdef bytes refused = self.check(entry, headers, reply, reply_len, &original)
+        cdef bytes refused
+        if is_fast_reply(reply, reply_len):
+            return self.admit_batched(
+                self.fast_batches, ErrorId.JSBatchPublishDisabledErr, entry, headers, reply,
+                reply_len,
+            )
+        if header_given(headers, BATCH_ID):
+            return self.admit_batched(
+                self.atomic_batches, ErrorId.JSAtomicPublishDisabledErr, entry, headers, reply,
+                reply_len,
+            )
+        refused = self.check(entry, headers, &original)
         if original:
             return self.answer(DUPLICATE, original, original, reply, reply_len, None)
         if refused is None:
@@ -276,19 +289,39 @@ cdef class Ingest(Actor):
                 refused = refusal(self.settings.name, store_error(error))
         return self.answer(TEXT, wait, 0, reply, reply_len, refused)
 
+    cdef int admit_batched(
+        self, Admission batches, object disabled, Entry* entry, PublishHeaders* headers,
+        const char* reply, Py_ssize_t reply_len,
+    ) except -1:
+        cdef bytes refused = self.check_batched(entry)
+        if refused is None and batches is None:
+            refused = self.preconditions.refuse(disabled)
+        if refused is None:
+            return batches.admit(entry, headers, reply, reply_len)
+        return self.answer(TEXT, self.log.edges.last, 0, reply, reply_len, refused)
+
+    cdef bint take_level(self, Entry* entry, PublishHeaders* headers) except -1:
+        """False: a message of a batch needs a higher API level than there is. It is not stored."""
+        cdef HeaderValue level
+        if not find_header(
+            entry.headers, entry.headers_len, LEVEL_HEADER, len(LEVEL_HEADER), &level
+        ) or level.length == 0:
+            return True
+        if demands_too_much(entry.headers[:entry.headers_len]):
+            return False
+        if entry.headers != self.stripped:
+            self.strip(entry)
+        find_header(entry.headers, entry.headers_len, LEVEL_HEADER, len(LEVEL_HEADER), &level)
+        entry.headers_len = cut_header(self.stripped, entry.headers_len, &level)
+        find_publish_headers(entry.headers, entry.headers_len, headers)
+        return True
+
     # Check
 
-    cdef bytes check(
-        self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len,
-        uint64_t* original,
-    ):
+    cdef bytes check(self, Entry* entry, PublishHeaders* headers, uint64_t* original):
         """The answer to a publish that is refused, else None: then the entry is complete, or
         `original` is the sequence of the message that it is a duplicate of."""
         cdef bytes refused
-        if is_fast_batch(reply, reply_len):
-            return self.check_batch(entry, ErrorId.JSBatchPublishDisabledErr)
-        if header_given(headers, BATCH_ID):
-            return self.check_batch(entry, ErrorId.JSAtomicPublishDisabledErr)
         if self.transform is not None:
             self.transform.apply(
                 entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
@@ -340,24 +373,25 @@ cdef class Ingest(Actor):
         if header_given(headers, MESSAGE_ID):
             entry.message_id = headers.values[<int> MESSAGE_ID].at
             entry.message_id_len = headers.values[<int> MESSAGE_ID].length
-            original[0] = self.message_ids.find(entry)
-            if original[0] == 0 and self.delays is not None and self.message_ids.window_ns:
-                original[0] = self.delays.find_id(
-                    entry.message_id[:entry.message_id_len],
-                    entry.time_ns - self.message_ids.window_ns,
-                )
+            original[0] = self.find_id(entry)
             if original[0]:
                 return None
         refused = self.preconditions.check_late(
             headers, self.message_ids.last_id, self.message_ids.last_id_len
         )
-        if refused is None and header_given(headers, ROLLUP):
-            # `sub` or `all`, in any case.
-            entry.rollup = (
-                ROLLUP_SUBJECT if headers.values[<int> ROLLUP].at[0] | 0x20 == c's'
-                else ROLLUP_ALL
-            )
+        if refused is None:
+            entry.rollup = rollup_of(headers)
         return refused
+
+    cdef uint64_t find_id(self, Entry* entry) except? 0:
+        """The message that has its id, waiting ones included; 0: there is none."""
+        cdef uint64_t original = self.message_ids.find(entry)
+        if original == 0 and self.delays is not None and self.message_ids.window_ns:
+            original = self.delays.find_id(
+                entry.message_id[:entry.message_id_len],
+                entry.time_ns - self.message_ids.window_ns,
+            )
+        return original
 
     cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers):
         """Schedules, what ends one, and messages that wait: natsd/jetstream/schedules/rules.py."""
@@ -375,7 +409,7 @@ cdef class Ingest(Actor):
 
     cdef bytes check_delayed(self, Entry* entry):
         """A message that waits takes room elsewhere, and replaces nothing before its time."""
-        cdef bytes refused = self.check_account(entry)
+        cdef bytes refused = self.check_account(self.size_of(entry))
         cdef Py_ssize_t size = entry.headers_len + MARK_ROOM + len(self.prefix)
         if size > HEADERS_MAX:      # with the line that its copy gets
             return self.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
@@ -388,15 +422,15 @@ cdef class Ingest(Actor):
             refused = self.preconditions.refuse(ErrorId.JSStreamTooManyRequests)
         return refused
 
-    cdef bytes check_batch(self, Entry* entry, error_id):
-        """A message of a batch, on a stream that takes none."""
+    cdef bytes check_batched(self, Entry* entry):
+        """What any message of a batch has to keep to, before it is asked of which."""
         cdef bytes refused
         if self.is_sealed:
             return self.preconditions.refuse(ErrorId.JSStreamSealedErr)
         refused = self.check_usage(entry)
         if refused is None and self.is_too_large(entry):
             refused = self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
-        return self.preconditions.refuse(error_id) if refused is None else refused
+        return refused
 
     cdef bint is_too_large(self, Entry* entry) noexcept:
         return 0 <= self.max_msg_size < entry.headers_len + entry.data_len
@@ -410,7 +444,7 @@ cdef class Ingest(Actor):
 
     cdef bytes check_usage(self, Entry* entry):
         cdef bytes refused = self.check_server()
-        return self.check_account(entry) if refused is None else refused
+        return self.check_account(self.size_of(entry)) if refused is None else refused
 
     cdef bytes check_server(self):
         cdef Usage server = self.usage.server
@@ -420,11 +454,12 @@ cdef class Ingest(Actor):
                 return self.preconditions.refuse(ErrorId.JSInsufficientResourcesErr)
         return None
 
-    cdef bytes check_account(self, Entry* entry):
-        cdef int64_t size = <int64_t> (self.size_of(entry) - self.log.limit.uncounted_bytes)
-        if self.usage.exceeds(self.is_memory, size):
+    cdef bytes check_account(self, uint64_t size):
+        """Is there room for a record of that size?"""
+        cdef int64_t counted = <int64_t> (size - self.log.limit.uncounted_bytes)
+        if self.usage.exceeds(self.is_memory, counted):
             self.count_bytes()
-            if self.usage.exceeds(self.is_memory, size):
+            if self.usage.exceeds(self.is_memory, counted):
                 return self.preconditions.refuse(ErrorId.JSAccountResourcesExceededErr)
         return None
 
@@ -437,11 +472,11 @@ cdef class Ingest(Actor):
             if not self.stream.is_wanted(entry.subject, entry.subject_len):
                 entry.is_skipped = True
                 return None
-        refused = self.check_account(entry)
+        refused = self.check_account(self.size_of(entry))
         if refused is None and headers.found:
             refused = self.preconditions.check_lifetime(headers)
             if refused is None:
-                entry.expires_ns = self.preconditions.expiry_of(headers, entry.time_ns)
+                self.preconditions.expire(entry, headers)
         if refused is None and self.log.limit.discard_new:
             refused = self.check_room(entry, header_given(headers, ROLLUP))
         return refused
@@ -579,11 +614,7 @@ cdef class Ingest(Actor):
         cdef bytes refused = self.check_size(entry)
         if refused is not None:
             return refused
-        if header_given(headers, ROLLUP):
-            entry.rollup = (
-                ROLLUP_SUBJECT if headers.values[<int> ROLLUP].at[0] | 0x20 == c's'
-                else ROLLUP_ALL
-            )
+        entry.rollup = rollup_of(headers)
         if header_given(headers, SCHEDULE_NEXT) and header_given(headers, SCHEDULER):
             if headers.values[<int> SCHEDULE_NEXT].at[0] == c'p':       # purge, else a time
                 entry.scheduling = ENDS_SCHEDULE
@@ -638,6 +669,14 @@ cdef class Ingest(Actor):
             self.acks.hold_last()
         return 0
 
+    cdef int answer_batch(
+        self, uint64_t wait, uint64_t sequence, bytes batch_id, uint64_t count, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        return self.answer(
+            STORED_WITH, wait, sequence, reply, reply_len, batch_tail(batch_id, count)
+        )
+
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1:
         """Nothing is taken: say so, unless even that is too much."""
         if reply_len and not self.no_ack and self.busy.size() < BUSY_BYTES_MAX:
@@ -675,7 +714,7 @@ cdef class Ingest(Actor):
         cdef MatchResult to = self.stream.outlet.resolve(answer.reply, answer.reply_len)
         cdef HeaderValue text
         cdef char* end
-        if answer.kind == TEXT:
+        if answer.kind == TEXT or answer.kind == STORED_TEXT:
             self.stream.outlet.send(
                 to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, answer.text,
                 answer.text_len,
@@ -691,6 +730,10 @@ cdef class Ingest(Actor):
         if answer.kind == DUPLICATE:
             memcpy(end, b",\"duplicate\": true", 18)
             end += 18
+        elif answer.kind == STORED_WITH:
+            assert answer.text_len < TAIL_BYTES - DECIMAL_BYTES_MAX
+            memcpy(end, answer.text, answer.text_len)
+            end += answer.text_len
         end[0] = c'}'
         self.stream.outlet.send(
             to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, self.text, end + 1 - self.text
@@ -724,6 +767,8 @@ cdef class Ingest(Actor):
         if self.republisher is not None:
             self.republisher.forget_above(durable)
         self.backlog.roll_back(durable)
+        if self.fast_batches is not None:
+            self.fast_batches.forget_above(durable)
         if self.schedules is not None:
             self.schedules.roll_back(durable)
         if self.delays is not None:

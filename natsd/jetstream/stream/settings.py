@@ -43,6 +43,7 @@ class IngestSettings:
     max_msg_size: int = -1
     allows_rollup: bool = False  # allow_rollup_hdrs, and not deny_purge
     allows_lifetimes: bool = False  # allow_msg_ttl
+    lifetime_s_min: int = 0  # shorter ones are raised to it
     allows_schedules: bool = False  # allow_msg_schedules
     subjects: tuple[str, ...] = ()
     counts: bool = False  # allow_msg_counter

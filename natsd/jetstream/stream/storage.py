@@ -8,10 +8,11 @@ Source: nats-server 2.14 reference 2.8, 11.1.
 
 from typing import TYPE_CHECKING
 
-from natsd.jetstream.models.stream import Storage, StreamConfig
+from natsd.jetstream.models.stream import PersistMode, Storage, StreamConfig
 from natsd.jetstream.stream.files import DELAYED, MESSAGES
 from natsd.jetstream.stream.limits import is_compressed, store_limits
 from natsd.store.check import context_of
+from natsd.store.committer import Sync
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
@@ -54,6 +55,7 @@ def store_options(
         compress=is_compressed(config),
         keys=jetstream.keys,
         context=context_of(jetstream.directory, directory),
+        sync=Sync.LATER if config.persist_mode is PersistMode.ASYNC else Sync.AS_SET,
         buffered_bytes_max=jetstream.options.max_buffered_size,
         buffered_msgs_max=jetstream.options.max_buffered_msgs,
     )

@@ -39,6 +39,7 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.sourcing.sourcing import Sourcing
+from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.duplicates_file import leave_duplicates, take_duplicates
@@ -46,7 +47,7 @@ from natsd.jetstream.stream.expiry import Expiry
 from natsd.jetstream.stream.files import StreamAsset, create_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
-from natsd.jetstream.stream.markers import place_markers
+from natsd.jetstream.stream.markers import replace_expired
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.storage import open_store
@@ -92,9 +93,10 @@ class Stream:
         self.ingest: Ingest = Ingest(
             self.core, settings, account.tiers.of(config.num_replicas).usage
         )
-        self._expiry = Expiry(jetstream.scheduler, store, config.name, self._mark_expired)
+        self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
         self.ingest.failing = self._commit_failed
+        take_batches(self)
         self._direct = DirectGets(self)
         self.sourcing = Sourcing(self)
         self.scheduled: ScheduledMessages | None = None
@@ -116,6 +118,11 @@ class Stream:
     def is_filed(self) -> bool:
         """Whether anything of it is on disk."""
         return self.config.storage is Storage.FILE
+
+    @property
+    def leaves_markers(self) -> bool:
+        """Whether what expires may have to be replaced, not only removed."""
+        return self.config.subject_delete_marker_ttl > 0
 
     @property
     def damage(self) -> list[FoundDamage]:
@@ -151,7 +158,8 @@ class Stream:
         """One whose files there are, with its consumers. Raises StoreError, OSError."""
         now_ns = account.jetstream.scheduler.now_ns()
         store = await open_store(account, config)
-        await store.expire(now_ns)
+        if not config.subject_delete_marker_ttl:  # else it sees to it when it takes messages
+            await store.expire(now_ns)
         stream = cls(account, config, created_ns, store)
         try:
             await lifecycle.recover_all(stream)
@@ -193,7 +201,7 @@ class Stream:
         self.core.set_retention(self.config.retention.value)
         if self.config.retention is not Retention.LIMITS:
             self.core.recheck_soon()
-        self._expiry.begin()
+        self._begin_expiry()
         self._subscribe(self.config.subjects)
         if self.config.allow_direct:
             self._direct.open()
@@ -255,9 +263,13 @@ class Stream:
         if isinstance(error, StoreFull):
             server_out_of_storage(self.jetstream, self.name)
 
-    def _mark_expired(self, expired: list[tuple[bytes, bytes]]) -> None:
-        if lifetime_ns := self.config.subject_delete_marker_ttl:
-            place_markers(self.ingest, self.store, expired, lifetime_ns)
+    def _begin_expiry(self) -> None:
+        self._expiry.begin(self._replace_expired if self.leaves_markers else None)
+
+    def _replace_expired(self, due: list[tuple[int, bytes, bytes]]) -> None:
+        if not self.ingest.is_paused:
+            lifetime_ns = self.config.subject_delete_marker_ttl
+            replace_expired(self.ingest, self.store, due, lifetime_ns)
 
     async def _end_transfers(self) -> None:
         for transfer in self.transfers:
@@ -302,7 +314,9 @@ class Stream:
             self.scheduled.begin()
         self._subscribe(config.subjects)
         self.ingest.configure(ingest_settings(config, self.jetstream.options))
-        self.store.update_limits(store_limits(config), self.jetstream.scheduler.now_ns())
+        take_batches(self)
+        expired_ns = 0 if self.leaves_markers else self.jetstream.scheduler.now_ns()
+        self.store.update_limits(store_limits(config), expired_ns)
         if isinstance(self.store, FileStore):
             self.store.set_compression(is_compressed(config))
         if config.retention is not before.retention:
@@ -311,7 +325,7 @@ class Stream:
             self._direct.open()
         else:
             self._direct.close()
-        self._expiry.begin()
+        self._begin_expiry()
 
     # Messages
 

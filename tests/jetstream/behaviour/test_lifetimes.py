@@ -103,6 +103,80 @@ class TestMarkers:
             pass
         assert (await api.stream_state("S"))["messages"] == 1
 
+    @pytest.mark.parametrize(
+        ("headers", "stored"),
+        [
+            ({"Nats-TTL": "1", "A": "b"}, {"A": "b", "Nats-TTL": "60"}),
+            ({"Nats-TTL": "2m"}, {"Nats-TTL": "2m"}),
+            ({"Nats-TTL": "never"}, {"Nats-TTL": "never"}),
+        ],
+    )
+    async def test_no_message_goes_before_a_marker_that_was_there(
+        self, api: Api, headers: dict[str, str], stored: dict[str, str]
+    ) -> None:
+        """A lifetime that is shorter than that of markers is raised to it, in the headers too."""
+        await api.create_stream("S", subject_delete_marker_ttl=60 * SECOND)
+        await api.nc.request("s", b"x", headers=headers)
+        message = await api.nc.jetstream().get_msg("S", 1)
+        assert message.headers == stored
+
+    async def test_where_a_subject_has_one_message_its_lifetime_stays(self, api: Api) -> None:
+        await api.create_stream("S", subject_delete_marker_ttl=60 * SECOND, max_msgs_per_subject=1)
+        await api.publish("s", b"x", Nats_TTL="1")
+        while (await api.ok("STREAM.MSG.GET.S", {"last_by_subj": "s"}))["message"]["seq"] < 2:
+            pass
+        marker = await api.nc.jetstream().get_msg("S", 2)
+        assert marker.headers is not None
+        assert marker.headers["Nats-Marker-Reason"] == "MaxAge"
+
+    @STORAGE
+    async def test_who_removes_a_message_needs_no_marker(self, api: Api, storage: str) -> None:
+        await api.create_stream(
+            "S", subjects=["s.*"], storage=storage, subject_delete_marker_ttl=SECOND
+        )
+        for subject in ("s.deleted", "s.purged", "s.rolled"):
+            await api.publish(subject)
+        await api.ok("STREAM.MSG.DELETE.S", {"seq": 1})
+        await api.ok("STREAM.PURGE.S", {"filter": "s.purged"})
+        await api.publish("s.rolled", Nats_Rollup="sub")
+        await api.publish("s.later")
+        state = await api.stream_state("S", subjects_filter=">")
+        assert state["subjects"] == {"s.rolled": 1, "s.later": 1}
+        assert state["last_seq"] == 5
+
+    async def test_a_purged_key_leaves_none(self, api: Api) -> None:
+        """The client's own marker is one."""
+        await api.create_stream("S", subjects=["s.*"], subject_delete_marker_ttl=SECOND)
+        purge = {"KV-Operation": "PURGE", "Nats-TTL": "1", "Nats-Rollup": "sub"}
+        await api.nc.request("s.a", b"", headers=purge)
+        await api.publish("s.b", Nats_TTL="1")
+        listener = await api.nc.jetstream().subscribe("s.b", ordered_consumer=True)
+        messages = [await listener.next_msg(5) for _ in range(2)]
+        assert messages[1].metadata.sequence.stream == 3
+        state = await api.until_messages("S", 0)
+        assert state["last_seq"] == 3
+        await listener.unsubscribe()
+
+    async def test_placed_for_what_expired_while_the_server_was_down(
+        self, start_jetstream: StartJetStream, connect: Connect
+    ) -> None:
+        api = Api(await connect(await start_jetstream()))
+        await api.create_stream(
+            "S", subjects=["s.*"], storage="file", subject_delete_marker_ttl=SECOND
+        )
+        for number in range(5):
+            await api.publish(f"s.{number % 2}", Nats_TTL="1")
+        server = await start_jetstream()
+        api = Api(await connect(server))
+        listener = await api.nc.jetstream().subscribe("s.*", ordered_consumer=True)
+        marked: list[str] = []
+        while len(marked) < 2:
+            message = await listener.next_msg(5)
+            if message.headers and "Nats-Marker-Reason" in message.headers:
+                marked.append(message.subject)
+        assert sorted(marked) == ["s.0", "s.1"]
+        await listener.unsubscribe()
+
     async def test_rules(self, api: Api) -> None:
         await api.refuses_stream("S", 10052, subject_delete_marker_ttl=1000)
         await api.refuses_stream("S", 10052, subject_delete_marker_ttl=-1)

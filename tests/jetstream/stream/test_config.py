@@ -19,7 +19,6 @@ from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig, StreamInfo, StreamState
 from natsd.jetstream.stream.config import (
-    LATER,
     ConfigRules,
     check_change,
     check_config,
@@ -275,22 +274,6 @@ def test_the_accounts_limits_on_bytes() -> None:
         with pytest.raises(ApiError) as raised:
             complete(rules, **fields)
         assert raised.value.error_id is error_id
-
-
-SETTINGS_FOR_LATER = {
-    "mirror": {"name": "X"},
-    "sources": [{"name": "X"}],
-    "allow_atomic": True,
-    "allow_batched": True,
-}
-
-
-@pytest.mark.parametrize(("field", "error_id", "text"), LATER)
-def test_what_is_not_served_yet_is_refused(field: str, error_id: ErrorId, text: str) -> None:
-    with pytest.raises(ApiError) as raised:
-        complete(**{field: SETTINGS_FOR_LATER[field]})
-    assert raised.value.error_id is error_id
-    assert text in raised.value.description
 
 
 CHANGE = "stream configuration update can not"

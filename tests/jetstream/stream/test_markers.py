@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from natsd.jetstream.stream.markers import is_marker, marker_headers, place_markers
+from natsd.jetstream.stream.lifetimes import with_lifetime
+from natsd.jetstream.stream.markers import is_marker, marker_headers, replace_expired
 from natsd.store.mem_store import MemStore
 
 
@@ -28,18 +29,38 @@ def test_lifetime_in_whole_seconds() -> None:
     assert b"\r\nNats-TTL: 1m30s\r\n" in marker_headers(90_999_999_999)
 
 
-async def test_only_where_nothing_is() -> None:
-    """A message that came meanwhile, and a marker that expired, need none."""
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n", b"NATS/1.0\r\nNats-TTL: 9\r\n\r\n"),
+        (
+            b"NATS/1.0\r\nNats-TTL:1\r\nA: Nats-TTL: 1\r\n\r\n",
+            b"NATS/1.0\r\nA: Nats-TTL: 1\r\nNats-TTL: 9\r\n\r\n",
+        ),
+    ],
+)
+def test_a_lifetime_that_is_raised(headers: bytes, expected: bytes) -> None:
+    assert with_lifetime(headers, 9) == expected
 
-    class Placed:
-        def __init__(self) -> None:
-            self.subjects: list[bytes] = []
 
-        def publish_internal(self, subject: bytes, headers: bytes, data: bytes) -> None:
-            self.subjects.append(subject)
+class Full:
+    """What takes no message."""
 
-    store, placed = MemStore(), Placed()
-    store.append("came", None, b"", 1)
-    expired = [(b"gone", b""), (b"came", b""), (b"marked", marker_headers(1_000_000_000))]
-    place_markers(placed, store, expired, 1_000_000_000)  # type: ignore[arg-type]  # a fake
-    assert placed.subjects == [b"gone"]
+    def publish_internal(self, subject: bytes, headers: bytes, data: bytes) -> None:
+        """It is refused."""
+
+
+async def test_what_cannot_be_replaced_stays() -> None:
+    """And is due again; a marker just goes."""
+    store = MemStore()
+    block = marker_headers(1_000_000_000)
+    store.append("s.a", None, b"", 1, expires_ns=5)
+    store.append("s.b", block, b"", 1, expires_ns=5)
+
+    def replace(due: list[tuple[int, bytes, bytes]]) -> None:
+        replace_expired(Full(), store, due, 1_000_000_000)  # type: ignore[arg-type]  # a fake
+
+    assert await store.expire(5, replace) == 1
+    assert store.log.has(1) and not store.log.has(2)
+    assert store.next_expiry_ns() == 5
+    assert await store.expire(5) == 1

@@ -12,7 +12,6 @@ import pytest
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import StreamConfig, StreamSource
-from natsd.jetstream.stream import config as stream_config
 from natsd.jetstream.stream.config import ConfigRules, check_change, check_config
 from natsd.jetstream.stream.source_config import check_filters, check_sourcing, identity
 
@@ -276,9 +275,8 @@ def test_sources_are_told_apart_by_what_they_bring() -> None:
     assert len(set(different)) == len(different)
 
 
-def test_neither_a_subject_nor_a_window_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_a_subject_nor_a_window_is_filled_in() -> None:
     """What they bring was told apart where it comes from."""
-    monkeypatch.setattr(stream_config, "LATER", ())
     for fields in (mirror(), sources({})):
         config = check_config(stream("S", **fields), ConfigRules(AccountLimits()))
         assert (config.subjects, config.duplicate_window) == ([], 0)

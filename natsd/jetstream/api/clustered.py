@@ -1,7 +1,4 @@
-"""Requests for what one server does not do, or does not do yet: refused as documented.
-
-- What only a cluster can do is answered as a server without one answers: 10010.
-- What is not served yet is refused behind the checks that decide whether it could be served.
+"""Requests for what only a cluster can do: answered as a server without one answers, 10010.
 
 Source: reference §6.2, §6.13; nats-server 2.14, tried.
 """

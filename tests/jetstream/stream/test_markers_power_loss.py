@@ -1,0 +1,92 @@
+"""The power fails while messages expire and markers take their places: there is one of the two for
+each subject, whenever it was ("Durability" of the design; reference §6.7 Nats-Marker-Reason)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from natsd.accounts import Account
+from natsd.jetstream.jetstream import JetStream
+from natsd.jetstream.stream.stream import Stream
+from tests.jetstream.clock import SECOND_NS, Clock
+from tests.jetstream.serving import ACCOUNT, DEADLINE_S, account_of, build, create, publish, serving
+from tests.store.crash import TORTURE
+from tests.store.faulty_disk import FaultyDisk
+from tests.store.test_file_store_model import end_other_tasks
+
+ROOT = Path("/data")
+CALLS = range(70, 76)
+"""Of the disk: around those that make the markers durable, which are the program's last ones."""
+SUBJECTS = 8
+LIFETIME = b"NATS/1.0\r\nNats-TTL: 5\r\n\r\n"
+
+
+class Program:
+    """Publishes to many subjects, and lets all of it expire."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.stored: set[str] = set()
+
+    async def run(self, jetstream: JetStream) -> None:
+        stream = await create(
+            jetstream, "S", subjects=["s.*"], subject_delete_marker_ttl=3600 * SECOND_NS
+        )
+        for number in range(2 * SUBJECTS):
+            subject = f"s.{number % SUBJECTS}"
+            if "error" not in await publish(jetstream, subject, b"x", LIFETIME):
+                self.stored.add(subject)
+        self.clock.now_ns += 3605 * SECOND_NS
+        last = 3 * SUBJECTS
+        while stream.core.visible < last:
+            jetstream.scheduler._timer_over()  # type: ignore[attr-defined]  # the loop's timer
+            await asyncio.sleep(0)
+
+
+async def run_until_off(disk: FaultyDisk, program: Program) -> None:
+    jetstream = build(ROOT, disk=disk, clock=program.clock)
+
+    async def run() -> None:
+        await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
+        await program.run(jetstream)
+
+    running = asyncio.ensure_future(run())
+    while not running.done() and not disk.is_off:  # noqa: ASYNC110 - a disk that is off tells nobody
+        await asyncio.sleep(0)
+    await end_other_tasks()
+    jetstream.scheduler.close()
+    jetstream.reactor.close()
+
+
+@pytest.mark.parametrize("number", CALLS)
+@pytest.mark.parametrize("seed", range(4 * TORTURE))
+def test_a_message_or_its_marker(number: int, seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    disk, program = FaultyDisk(seed=seed), Program()
+    disk.power_fails_at = number
+    with caplog.at_level(logging.CRITICAL):  # losses are logged as the failures that they are
+        asyncio.run(run_until_off(disk, program))
+    assert len(program.stored) == SUBJECTS
+    asyncio.run(look(disk.crash(seed=seed), program))
+
+
+async def look(disk: FaultyDisk, program: Program) -> None:
+    """First by the clock of before, so that nothing expires; then what is there does."""
+    program.clock.now_ns = Clock().now_ns
+    async with serving(ROOT, disk=disk, clock=program.clock) as jetstream:
+        stream = account_of(jetstream).stream("S")
+        found = await stream.store.subject_totals("s.*")
+        assert set(found) == program.stored
+        program.clock.now_ns += 3605 * SECOND_NS
+        async with asyncio.timeout(DEADLINE_S):
+            while not all([await is_marked(stream, subject) for subject in found]):
+                jetstream.scheduler._timer_over()  # type: ignore[attr-defined]  # the loop's timer
+                await asyncio.sleep(0)
+
+
+async def is_marked(stream: Stream, subject: str) -> bool:
+    last = await stream.store.load_last(subject)
+    return b"Nats-Marker-Reason" in (last.headers or b"")
