@@ -58,6 +58,22 @@ CIPHERS: Final = {"chachapoly": "chachapoly", "chacha": "chachapoly", "aes": "ae
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """Bounds on batches that are being published. An inflight limit of 0 is 50 atomic and 1,000
+    fast batches of a stream, 1,000 and 50,000 of the server."""
+
+    max_inflight_per_stream: int = whole(0, 0, INT32_MAX, "batches that a stream has under way")
+    max_inflight_total: int = whole(0, 0, INT32_MAX, "batches that the server has under way")
+    max_msgs: int = whole(1_000, 1, INT32_MAX, "messages of an atomic batch", zero_is_default=True)
+    timeout: timedelta = duration(
+        timedelta(seconds=10), "how long a batch may be without a message"
+    )
+
+    def __post_init__(self) -> None:
+        read_all(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JetStreamLimits:
     """Bounds on what clients may ask of streams and consumers; 0 (or below): none."""
 
@@ -65,6 +81,9 @@ class JetStreamLimits:
     max_ha_assets: int = whole(0, -1, INT32_MAX, "replicated streams and consumers of a server")
     max_request_batch: int = whole(0, -1, INT32_MAX, "most messages one pull may ask for")
     duplicate_window: timedelta = duration(timedelta(0), "longest duplicate window of a stream")
+    batch: BatchLimits = section(
+        BatchLimits(), partial(section_of, BatchLimits), "bounds on batches under way"
+    )
 
     def __post_init__(self) -> None:
         read_all(self)

@@ -7,11 +7,25 @@ Source: reference §6.1, §6.7, §6.9.
 
 from typing import Final
 
+from natsd.jetstream.names import API_LEVEL
+
 REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 
 # Of a consumer's idle heartbeats.
 LAST_CONSUMER: Final = "Nats-Last-Consumer"
 LAST_STREAM: Final = "Nats-Last-Stream"
+
+
+# Digits that a level may have.
+_LEVEL_DIGITS_MAX: Final = 9
+
+
+def demands_too_much(block: bytes) -> bool:
+    """Whether these headers require an API level that this server does not have."""
+    level = header_value(block, REQUIRED_API_LEVEL)
+    if not level:
+        return False
+    return not level.isdigit() or len(level) > _LEVEL_DIGITS_MAX or int(level) > API_LEVEL
 
 
 def header_value(block: bytes, name: str) -> bytes | None:

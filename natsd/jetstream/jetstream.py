@@ -36,6 +36,7 @@ from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import recover_account
 from natsd.jetstream.scheduler import Alarm, Scheduler
 from natsd.jetstream.side_by_side import side_by_side
+from natsd.jetstream.stream.batches import atomic_batches, fast_batches
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.usage import Usage
 from natsd.store.disk import Disk, RealDisk
@@ -81,6 +82,8 @@ class JetStream:
             random_bytes=self.random_bytes,
         )
         self.usage = Usage(memory_limit=options.max_memory_store, file_limit=options.max_file_store)
+        self.atomic_batches = atomic_batches(options.limits.batch)
+        self.fast_batches = fast_batches(options.limits.batch)
         self.accounts: dict[str, JetStreamAccount] = {}
         self.system_account: Account | None = None
         self.api_counters = ApiCounters()

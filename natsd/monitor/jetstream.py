@@ -6,7 +6,7 @@ Source: nats-server 2.14 reference 8; fields and their order are its structs'.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from natsd.config.jetstream_options import JetStreamOptions
+from natsd.config.jetstream_options import BatchLimits, JetStreamOptions
 from natsd.version import API_LEVEL
 
 if TYPE_CHECKING:
@@ -60,8 +60,20 @@ def limits(options: JetStreamOptions) -> dict[str, Any]:
         "max_ack_pending": options.limits.max_ack_pending,
         "max_ha_assets": options.limits.max_ha_assets,
         "max_duplicate_window": nanoseconds(options.limits.duplicate_window),
+        **_batch_limits(options.limits.batch),
     }
     return {name: value for name, value in shown.items() if value}
+
+
+def _batch_limits(limits: BatchLimits) -> dict[str, int]:
+    shown = {} if limits.max_msgs == BatchLimits().max_msgs else {"max_batch_size": limits.max_msgs}
+    if limits.timeout != BatchLimits().timeout:
+        shown["max_batch_timeout"] = nanoseconds(limits.timeout)
+    return {
+        "max_batch_inflight_per_stream": limits.max_inflight_per_stream,
+        "max_batch_inflight_total": limits.max_inflight_total,
+        **shown,
+    }
 
 
 def stats(engine: "JetStream") -> dict[str, Any]:

@@ -76,8 +76,8 @@ cdef class MessageLog(ReadableLog):
         int64_t expires_ns, bint is_checked,
     ) except -1
     # What is appended between these two is a batch: after a crash all of it is there, or nothing.
-    # `size`: of its records. What is not refused by `check_append` fits then.
-    cdef int begin_together(self, uint64_t size) except -1
+    # `size`: of its `count` records. What is not refused by `check_append` fits then.
+    cdef int begin_together(self, uint64_t count, uint64_t size) except -1
     cdef int end_together(self) except -1
     cdef int check_append(self, uint64_t size, uint64_t payload) except -1
     cdef int refuse(self, int64_t slot, uint64_t size) except -1

@@ -152,7 +152,7 @@ cdef class MessageLog:
             size = record_size(len(subject), len(headers), len(data), False)
             self.check_append(size, <uint64_t> (len(headers) + len(data)))
             total += size
-        self.begin_together(total)
+        self.begin_together(len(batch), total)
         try:
             for subject, headers, data in batch:
                 self.append_object(subject, headers, data, time_ns, 0, 0, False)
@@ -248,9 +248,12 @@ cdef class MessageLog:
             raise MaximumBytesExceeded()
         return 0
 
-    cdef int begin_together(self, uint64_t size) except -1:
-        cdef MsgBlock block = self.block_for(self.edges.last + 1, size)
+    cdef int begin_together(self, uint64_t count, uint64_t size) except -1:
+        cdef MsgBlock block
         assert not self.is_together
+        if count > SEQUENCE_LAST - self.edges.last:
+            raise SequenceMismatch()
+        block = self.block_for(self.edges.last + 1, size)
         block.reserve(self.edges.last + 1, size)
         block.message_flags = TOGETHER
         self.is_together = True

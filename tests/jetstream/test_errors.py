@@ -212,10 +212,6 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         ErrorId.JSMessageSchedulesSchedulerInvalidErr,
         [stream(), publish(Nats_Scheduler="a b")],
     ),
-    (
-        ErrorId.JSAtomicPublishDisabledErr,
-        [stream(), publish(Nats_Batch_Id="b", Nats_Batch_Sequence="1")],
-    ),
 ]
 
 PROVEN_ELSEWHERE = {
@@ -224,7 +220,15 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSStreamGeneralErrorF: "api/test_router.py: a handler that fails",
     ErrorId.JSInsufficientResourcesErr: "stream/test_publish.py: the server has no room",
     ErrorId.JSStreamTooManyRequests: "stream/test_backlog.py: the disk does not keep up",
-    ErrorId.JSBatchPublishDisabledErr: "stream/test_publish.py: it is said in the reply subject",
+    **dict.fromkeys(
+        (each for each in ErrorId if each.name.startswith("JSAtomicPublish")),
+        "behaviour/test_atomic_batches.py: a batch is several messages",
+    ),
+    **dict.fromkeys(
+        (each for each in ErrorId if each.name.startswith("JSBatchPublish")),
+        "behaviour/test_fast_batches.py: it is said in the reply subject",
+    ),
+    ErrorId.JSStreamWrongLastSequenceConstantErr: "behaviour/test_atomic_batches.py: in a batch",
     ErrorId.JSStreamMaxBytesRequired: "stream/test_config.py: an account's limits",
     ErrorId.JSConsumerInactiveThresholdExcess: "consumer/test_config.py: a stream's limits",
     ErrorId.JSStreamOfflineReasonErrF: "test_recovery.py: a damaged stream",
@@ -239,9 +243,8 @@ PROVEN_ELSEWHERE = {
 NOT_RAISED: dict[str, str] = {
     "mirrors and sources: the next issue": """
         JSMirrorConsumerRequiresAckFCErr JSSourceConsumerRequiresAckFCErr""",
-    "batches, schedules: the next issue": """
-        JSMessageSchedules* JSAtomicPublish* JSBatchPublish*
-        JSStreamWrongLastSequenceConstantErr""",
+    "schedules: the next issue": """
+        JSMessageSchedules*""",
     "replicas: a later issue": """
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSStreamReconfigureNotInProgressErr

@@ -42,6 +42,28 @@ def ack_prefix(stream: str, domain: str) -> bytes:
     return f'{{"stream":{_quoted(stream)},{within}"seq":'.encode()
 
 
+def batch_tail(batch_id: bytes, count: int) -> bytes:
+    """How the PubAck of a batch ends, behind its sequence: all but the `}`."""
+    text = _quoted(batch_id.decode("utf-8", "surrogateescape"))
+    return f',"batch":{text},"count":{count}'.encode()
+
+
+def duplicate_tail(batch_id: bytes, count: int) -> bytes:
+    """`batch_tail`, where all of the batch is a message that was there already."""
+    return b',"duplicate": true' + batch_tail(batch_id, count)
+
+
+def flow_error(refused: bytes, sequence: int) -> bytes:
+    """A refusal as it is told within a fast batch."""
+    error = refused[: refused.rindex(b',"stream":')].removeprefix(b"{")
+    return b'{"type":"err","seq":%d,%b}' % (sequence, error)
+
+
+def flow_gap(expected: int, sequence: int) -> bytes:
+    """What a fast batch is told when messages from `expected` up to `sequence` did not come."""
+    return b'{"type":"gap","last_seq":%d,"seq":%d}' % (expected, sequence)
+
+
 def store_error(error: StoreError) -> ApiError:
     """What a publisher is told when the store did not take, or did not keep, the message."""
     if isinstance(error, StoreFull):

@@ -72,8 +72,6 @@ _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 LATER: Final = (
     ("mirror", ErrorId.JSMirrorConsumerSetupFailedErrF, "mirrors are not supported"),
     ("sources", ErrorId.JSSourceConsumerSetupFailedErrF, "sources are not supported"),
-    ("allow_atomic", ErrorId.JSAtomicPublishDisabledErr, ""),
-    ("allow_batched", ErrorId.JSBatchPublishDisabledErr, ""),
     ("allow_msg_schedules", ErrorId.JSMessageSchedulesDisabledErr, ""),
 )
 """Settings of features that are not served yet, and what a request for one is answered."""

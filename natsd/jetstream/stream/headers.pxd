@@ -2,6 +2,8 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from natsd.jetstream.stream.entry cimport NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Rollup
+
 
 cdef enum HeaderName:           # an index into PublishHeaders.values
     MESSAGE_ID = 0
@@ -39,13 +41,22 @@ cdef inline bint header_given(PublishHeaders* headers, HeaderName name) noexcept
     """Is it there, with a value that is not empty?"""
     return headers.found >> <int> name & 1 and headers.values[<int> name].length > 0
 
+cdef inline Rollup rollup_of(PublishHeaders* headers) noexcept nogil:
+    """`sub` or `all`, in any case; that it is one of them was checked."""
+    if not header_given(headers, ROLLUP):
+        return NO_ROLLUP
+    return ROLLUP_SUBJECT if headers.values[<int> ROLLUP].at[0] | 0x20 == c's' else ROLLUP_ALL
+
 # A decimal number; what is none is 2^64 - 1, as for nats-server.
 cdef uint64_t header_number(HeaderValue* value) noexcept nogil
 
-# Of any name. False: it is not there, and its value is empty.
+# The first header of that name, spelled out; its value may be empty.
 cdef bint find_header(
     const char* block, Py_ssize_t length, const char* name, Py_ssize_t name_len, HeaderValue* out
 ) noexcept nogil
+
+# The block without the line in which that value stands; the length.
+cdef Py_ssize_t cut_header(char* block, Py_ssize_t length, HeaderValue* value) noexcept nogil
 
 # The block without its status and without Nats-Request-Info, as it is stored; `out` has room for
 # it. The length, 0 if nothing is left.

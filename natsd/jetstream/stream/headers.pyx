@@ -11,7 +11,7 @@ Source: nats-server 2.14 reference 6.7; what counts as a line: nats-server, trie
 """
 
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
 from natsd.core.subject cimport wire_bytes
 
@@ -95,19 +95,29 @@ cdef bint find_header(
     cdef const char* end = block + length
     cdef const char* line = end_of_line(block, end) + 2
     cdef const char* line_end
-    out.length = 0
     while line < end:
         line_end = end_of_line(line, end)
-        if line_end - line > name_len and memcmp(line, name, name_len) == 0:
-            if line[name_len] == c':' and line_end < end:
-                line += name_len + 1
-                while line < line_end and line[0] == c' ':
-                    line += 1
-                out.at = line
-                out.length = line_end - line
-                return True
+        if (
+            line_end < end and line_end - line > name_len and line[name_len] == c':'
+            and memcmp(line, name, name_len) == 0
+        ):
+            line += name_len + 1
+            while line < line_end and line[0] == c' ':
+                line += 1
+            out.at = line
+            out.length = line_end - line
+            return True
         line = line_end + 2
     return False
+
+
+cdef Py_ssize_t cut_header(char* block, Py_ssize_t length, HeaderValue* value) noexcept nogil:
+    cdef Py_ssize_t start = value.at - block
+    cdef Py_ssize_t end = start + value.length + 2
+    while block[start - 1] != c'\n':
+        start -= 1
+    memmove(block + start, block + end, length - end)
+    return length - (end - start)
 
 
 cdef uint64_t header_number(HeaderValue* value) noexcept nogil:

@@ -36,6 +36,7 @@ cdef class Preconditions:
     cdef bytes refuse(self, object error_id)
     cdef int fetch(self, object block) except -1
 
+    cdef bytes check_stream(self, PublishHeaders* headers)
     cdef bytes check_increment(self, PublishHeaders* headers)
     cdef bytes check_schedule(
         self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
@@ -44,6 +45,7 @@ cdef class Preconditions:
         self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
     )
     cdef Lifetime lifetime_of(self, PublishHeaders* headers) except? BAD_LIFETIME
+    cdef bytes check_rollup(self, PublishHeaders* headers)
     cdef bytes rollup_failed(self, str text)
     cdef bytes wrong_sequence(self, uint64_t sequence)
     # DONE with the last sequence, GONE: none; NEEDS_BLOCK: it cannot be told now.

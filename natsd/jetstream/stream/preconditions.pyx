@@ -99,10 +99,9 @@ cdef class Preconditions:
         cdef bytes answer = None
         if header_given(headers, INCREMENT) and not self.counts:
             return self.check_increment(headers)
-        if header_given(headers, EXPECTED_STREAM):
-            value = &headers.values[<int> EXPECTED_STREAM]
-            if not equals(value, self.name, len(self.name)):
-                return self.refuse(ErrorId.JSStreamNotMatchErr)
+        answer = self.check_stream(headers)
+        if answer is not None:
+            return answer
         if header_given(headers, TTL) and not self.allows_lifetimes:
             if self.lifetime_of(headers) == LIFETIME:
                 return self.refuse(ErrorId.JSMessageTTLDisabledErr)
@@ -117,6 +116,12 @@ cdef class Preconditions:
             if header_number(value) != self.stream.log.edges.last:
                 return self.wrong_sequence(self.stream.log.edges.last)
         return self.check_schedule(headers, subject, subject_len)
+
+    cdef bytes check_stream(self, PublishHeaders* headers):
+        if header_given(headers, EXPECTED_STREAM):
+            if not equals(&headers.values[<int> EXPECTED_STREAM], self.name, len(self.name)):
+                return self.refuse(ErrorId.JSStreamNotMatchErr)
+        return None
 
     cdef bytes check_increment(self, PublishHeaders* headers):
         """A counter's increment: this stream has no counters."""
@@ -174,7 +179,7 @@ cdef class Preconditions:
         return None
 
     cdef bytes check_late(self, PublishHeaders* headers, const char* last_id, size_t last_id_len):
-        cdef bytes rollup, last
+        cdef bytes last
         if header_given(headers, EXPECTED_LAST_MESSAGE_ID):
             if not equals(&headers.values[<int> EXPECTED_LAST_MESSAGE_ID], last_id, last_id_len):
                 last = last_id[:last_id_len]
@@ -182,8 +187,10 @@ cdef class Preconditions:
                     self.stream.name,
                     api_error(ErrorId.JSStreamWrongLastMsgIDErrF, id=shown(last)),
                 )
-        if not header_given(headers, ROLLUP):
-            return None
+        return self.check_rollup(headers) if header_given(headers, ROLLUP) else None
+
+    cdef bytes check_rollup(self, PublishHeaders* headers):
+        cdef bytes rollup
         if not self.allows_rollup:
             return self.rollup_failed("rollup not permitted")
         rollup = text_of(&headers.values[<int> ROLLUP]).lower()

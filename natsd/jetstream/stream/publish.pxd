@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport AckQueue, Answer, AnswerKind
+from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.backlog cimport Backlog
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.counters cimport Counters
@@ -30,12 +31,15 @@ cdef class Ingest(Actor):
     cdef bint no_ack
     cdef bint is_sealed
     cdef int64_t max_msg_size           # -1: no limit
+    cdef int64_t staged_bytes_max       # of batches that are not committed
     cdef Preconditions preconditions
     cdef readonly Counters counters     # None: the stream has none
     cdef SubjectTransform transform     # None: subjects stay as they are
     cdef Republisher republisher        # None: nothing is republished
     cdef bytes prefix                   # of every ack
     cdef public object expiring         # told when a message with a lifetime goes; or None
+    cdef public Admission atomic_batches    # None: the stream takes no such batches
+    cdef public Admission fast_batches
     cdef readonly bint is_paused        # nothing is taken: the stream is not ready, or going away
 
     # State
@@ -45,6 +49,7 @@ cdef class Ingest(Actor):
     cdef AckQueue acks                  # in the order of their messages
     cdef AckQueue busy                  # who is told 429, at once
     cdef char* text                     # prefix of an ack, and room for the rest
+    cdef Py_ssize_t tail_room           # so much
     cdef char* stripped                 # headers without what is not stored
     cdef Py_ssize_t stripped_room
     cdef bint is_rolling                # the entry just applied has one
@@ -62,18 +67,20 @@ cdef class Ingest(Actor):
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
     ) except -1
-    cdef bytes check(
-        self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len,
-        uint64_t* original,
-    )
+    cdef bint take_level(self, Entry* entry, PublishHeaders* headers) except -1
+    cdef int admit_batched(
+        self, Admission batches, object disabled, Entry* entry, PublishHeaders* headers,
+        const char* reply, Py_ssize_t reply_len,
+    ) except -1
+    cdef bytes check(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_counted(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
-    cdef bytes check_batch(self, Entry* entry, object error_id)
+    cdef bytes check_batched(self, Entry* entry)
     cdef bint is_too_large(self, Entry* entry) noexcept
     cdef bytes check_size(self, Entry* entry)
     cdef bytes check_usage(self, Entry* entry)
     cdef bytes check_server(self)
-    cdef bytes check_account(self, Entry* entry)
+    cdef bytes check_account(self, uint64_t size)
     cdef bytes check_resources(self, Entry* entry, PublishHeaders* headers)
     cdef bytes check_room(self, Entry* entry, bint is_rollup)
     cdef bytes store_failed(self, str text)
@@ -85,7 +92,13 @@ cdef class Ingest(Actor):
         self, AnswerKind kind, uint64_t wait, uint64_t value, const char* reply,
         Py_ssize_t reply_len, bytes text,
     ) except -1
+    # The PubAck of a batch of `count` messages, once all up to `wait` is durable.
+    cdef int answer_batch(
+        self, uint64_t wait, uint64_t sequence, bytes batch_id, uint64_t count, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1
     cdef int send_busy(self) except -1
     cdef bint send_acks(self) except -1
     cdef int send(self, Answer* answer) except -1
+    cdef int reserve(self, Py_ssize_t tail) except -1

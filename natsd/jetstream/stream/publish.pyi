@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
 from natsd.jetstream.scheduler import Actor
+from natsd.jetstream.stream.admission import Admission
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.counters import Counters
 from natsd.jetstream.stream.message_ids import MessageIds
@@ -10,6 +11,8 @@ from natsd.jetstream.usage import Usage
 class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
+    atomic_batches: Admission | None
+    fast_batches: Admission | None
     message_ids: MessageIds
     counters: Counters | None
     expiring: Callable[[int], None] | None

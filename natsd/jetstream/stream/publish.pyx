@@ -25,23 +25,25 @@ Source: nats-server 2.14 reference 6.7; "Durability" of the design.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
-from natsd.core.decimal cimport put_decimal
+from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.match_result cimport MatchResult
 from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
-    COUNTED, DUPLICATE, STORED, TEXT, AckQueue, Answer, AnswerKind,
+    DUPLICATE, STORED, STORED_TEXT, STORED_WITH, TEXT, AckQueue, Answer, AnswerKind,
 )
+from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
 from natsd.jetstream.stream.core cimport INTEREST, StreamCore
 from natsd.jetstream.stream.counters cimport Counters
-from natsd.jetstream.stream.entry cimport NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Entry
+from natsd.jetstream.stream.entry cimport NO_ROLLUP, Entry
+from natsd.jetstream.stream.fast_reply cimport is_fast_reply
 from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, HeaderValue, PublishHeaders, find_publish_headers,
-    has_status, header_given, strip_headers,
+    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, HeaderValue, PublishHeaders, cut_header,
+    find_header, find_publish_headers, has_status, header_given, rollup_of, strip_headers,
 )
 from natsd.jetstream.stream.message_ids cimport MessageIds
 from natsd.jetstream.stream.preconditions cimport Preconditions
@@ -53,7 +55,10 @@ from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
 from natsd.store.subject_index cimport is_exact
 
 from natsd.jetstream.errors import ErrorId, api_error
-from natsd.jetstream.stream.answers import BUSY_HEADERS, ack_prefix, refusal, store_error
+from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much
+from natsd.jetstream.stream.answers import (
+    BUSY_HEADERS, ack_prefix, batch_tail, refusal, store_error,
+)
 from natsd.store.errors import ColdBlock, LimitExceeded, StoreError
 
 cdef enum:
@@ -61,13 +66,11 @@ cdef enum:
     HEADERS_MAX = 65_535
     ACKS_PER_SLICE = 512
     BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
-    TAIL_BYTES = 64             # of an ack, behind its prefix
+    TAIL_BYTES = 512            # of an ack, behind its prefix: a sequence, and what a batch adds
+
+cdef bytes LEVEL_HEADER = REQUIRED_API_LEVEL.encode()
 
 TOO_LARGE = "message too large"
-
-
-cdef inline bint is_fast_batch(const char* reply, Py_ssize_t length) noexcept:
-    return length > 4 and memcmp(reply + length - 4, b".$FI", 4) == 0
 
 
 cdef class Ingest(Actor):
@@ -94,7 +97,6 @@ cdef class Ingest(Actor):
         cdef StreamCore stream = self.stream
         cdef SubjectTransform transform = None
         cdef Republisher republisher = None
-        cdef char* text
         if settings.subject_transform is not None:
             transform = SubjectTransform(settings.subject_transform)
         if settings.republish is not None:
@@ -102,11 +104,7 @@ cdef class Ingest(Actor):
             if republisher is None or republisher.settings != settings.republish:
                 republisher = Republisher(stream, settings.republish)
         self.prefix = ack_prefix(settings.name, settings.domain)
-        text = <char*> realloc(self.text, len(self.prefix) + TAIL_BYTES)
-        if text == NULL:
-            raise MemoryError()
-        self.text = text
-        memcpy(text, PyBytes_AS_STRING(self.prefix), len(self.prefix))
+        self.reserve(TAIL_BYTES)
         self.settings = settings
         self.transform = transform
         self.republisher = republisher
@@ -121,11 +119,23 @@ cdef class Ingest(Actor):
         self.no_ack = settings.no_ack
         self.is_sealed = settings.sealed
         self.max_msg_size = settings.max_msg_size
+        self.staged_bytes_max = settings.buffered_bytes_max
         self.message_ids.set_window(settings.duplicate_window_ns)
         self.backlog = Backlog(
             stream.scheduler.reactor, settings.buffered_msgs_max, settings.buffered_bytes_max,
             self.log.edges.last, self.acks, republisher,
         )
+
+    cdef int reserve(self, Py_ssize_t tail) except -1:
+        """Have the prefix of an ack, and so much room behind it."""
+        cdef Py_ssize_t head = PyBytes_GET_SIZE(self.prefix)
+        cdef char* text = <char*> realloc(self.text, head + tail)
+        if text == NULL:
+            raise MemoryError()
+        self.text = text
+        self.tail_room = tail
+        memcpy(text, PyBytes_AS_STRING(self.prefix), head)
+        return 0
 
     def pause(self) -> None:
         """Take nothing from now on: the stream ends."""
@@ -150,6 +160,10 @@ cdef class Ingest(Actor):
         self.backlog.acks = self.acks
         self.message_ids.close()
         self.rollups.close()
+        for batches in (self.atomic_batches, self.fast_batches):
+            if batches is not None:
+                batches.close()
+        self.atomic_batches = self.fast_batches = None
         if self.republisher is not None:
             self.republisher.close()
 
@@ -237,10 +251,21 @@ cdef class Ingest(Actor):
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
     ) except -1:
-        """Check, propose, and answer."""
+        """Check, propose, and answer; but a message of a batch is for its batches."""
         cdef uint64_t original = 0
         cdef uint64_t wait = self.log.edges.last
-        cdef bytes refused = self.check(entry, headers, reply, reply_len, &original)
+        cdef bytes refused
+        if is_fast_reply(reply, reply_len):
+            return self.admit_batched(
+                self.fast_batches, ErrorId.JSBatchPublishDisabledErr, entry, headers, reply,
+                reply_len,
+            )
+        if header_given(headers, BATCH_ID):
+            return self.admit_batched(
+                self.atomic_batches, ErrorId.JSAtomicPublishDisabledErr, entry, headers, reply,
+                reply_len,
+            )
+        refused = self.check(entry, headers, &original)
         if original:
             return self.answer(DUPLICATE, original, original, reply, reply_len, None)
         if refused is None:
@@ -248,8 +273,8 @@ cdef class Ingest(Actor):
                 self.propose(entry)
                 if self.counters is not None:
                     return self.answer(
-                        COUNTED, entry.sequence, entry.sequence, reply, reply_len,
-                        self.counters.total.at[:self.counters.total.length],
+                        STORED_WITH, entry.sequence, entry.sequence, reply, reply_len,
+                        self.counters.tail(),
                     )
                 return self.answer(
                     STORED, entry.sequence, entry.sequence, reply, reply_len, None
@@ -258,19 +283,39 @@ cdef class Ingest(Actor):
                 refused = refusal(self.settings.name, store_error(error))
         return self.answer(TEXT, wait, 0, reply, reply_len, refused)
 
+    cdef int admit_batched(
+        self, Admission batches, object disabled, Entry* entry, PublishHeaders* headers,
+        const char* reply, Py_ssize_t reply_len,
+    ) except -1:
+        cdef bytes refused = self.check_batched(entry)
+        if refused is None and batches is None:
+            refused = self.preconditions.refuse(disabled)
+        if refused is None:
+            return batches.admit(entry, headers, reply, reply_len)
+        return self.answer(TEXT, self.log.edges.last, 0, reply, reply_len, refused)
+
+    cdef bint take_level(self, Entry* entry, PublishHeaders* headers) except -1:
+        """False: a message of a batch needs a higher API level than there is. It is not stored."""
+        cdef HeaderValue level
+        if not find_header(
+            entry.headers, entry.headers_len, LEVEL_HEADER, len(LEVEL_HEADER), &level
+        ) or level.length == 0:
+            return True
+        if demands_too_much(entry.headers[:entry.headers_len]):
+            return False
+        if entry.headers != self.stripped:
+            self.strip(entry)
+        find_header(entry.headers, entry.headers_len, LEVEL_HEADER, len(LEVEL_HEADER), &level)
+        entry.headers_len = cut_header(self.stripped, entry.headers_len, &level)
+        find_publish_headers(entry.headers, entry.headers_len, headers)
+        return True
+
     # Check
 
-    cdef bytes check(
-        self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len,
-        uint64_t* original,
-    ):
+    cdef bytes check(self, Entry* entry, PublishHeaders* headers, uint64_t* original):
         """The answer to a publish that is refused, else None: then the entry is complete, or
         `original` is the sequence of the message that it is a duplicate of."""
         cdef bytes refused
-        if is_fast_batch(reply, reply_len):
-            return self.check_batch(entry, ErrorId.JSBatchPublishDisabledErr)
-        if header_given(headers, BATCH_ID):
-            return self.check_batch(entry, ErrorId.JSAtomicPublishDisabledErr)
         if self.transform is not None:
             self.transform.apply(
                 entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
@@ -321,23 +366,19 @@ cdef class Ingest(Actor):
         refused = self.preconditions.check_late(
             headers, self.message_ids.last_id, self.message_ids.last_id_len
         )
-        if refused is None and header_given(headers, ROLLUP):
-            # `sub` or `all`, in any case.
-            entry.rollup = (
-                ROLLUP_SUBJECT if headers.values[<int> ROLLUP].at[0] | 0x20 == c's'
-                else ROLLUP_ALL
-            )
+        if refused is None:
+            entry.rollup = rollup_of(headers)
         return refused
 
-    cdef bytes check_batch(self, Entry* entry, error_id):
-        """A message of a batch, on a stream that takes none."""
+    cdef bytes check_batched(self, Entry* entry):
+        """What any message of a batch has to keep to, before it is asked of which."""
         cdef bytes refused
         if self.is_sealed:
             return self.preconditions.refuse(ErrorId.JSStreamSealedErr)
         refused = self.check_usage(entry)
         if refused is None and self.is_too_large(entry):
             refused = self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
-        return self.preconditions.refuse(error_id) if refused is None else refused
+        return refused
 
     cdef bint is_too_large(self, Entry* entry) noexcept:
         return 0 <= self.max_msg_size < entry.headers_len + entry.data_len
@@ -351,7 +392,7 @@ cdef class Ingest(Actor):
 
     cdef bytes check_usage(self, Entry* entry):
         cdef bytes refused = self.check_server()
-        return self.check_account(entry) if refused is None else refused
+        return self.check_account(self.size_of(entry)) if refused is None else refused
 
     cdef bytes check_server(self):
         cdef Usage server = self.usage.server
@@ -361,11 +402,12 @@ cdef class Ingest(Actor):
                 return self.preconditions.refuse(ErrorId.JSInsufficientResourcesErr)
         return None
 
-    cdef bytes check_account(self, Entry* entry):
-        cdef int64_t size = <int64_t> (self.size_of(entry) - self.log.limit.uncounted_bytes)
-        if self.usage.exceeds(self.is_memory, size):
+    cdef bytes check_account(self, uint64_t size):
+        """Is there room for a record of that size?"""
+        cdef int64_t counted = <int64_t> (size - self.log.limit.uncounted_bytes)
+        if self.usage.exceeds(self.is_memory, counted):
             self.count_bytes()
-            if self.usage.exceeds(self.is_memory, size):
+            if self.usage.exceeds(self.is_memory, counted):
                 return self.preconditions.refuse(ErrorId.JSAccountResourcesExceededErr)
         return None
 
@@ -378,7 +420,7 @@ cdef class Ingest(Actor):
             if not self.stream.is_wanted(entry.subject, entry.subject_len):
                 entry.is_skipped = True
                 return None
-        refused = self.check_account(entry)
+        refused = self.check_account(self.size_of(entry))
         if refused is None and headers.found:
             refused = self.preconditions.check_lifetime(headers)
             if refused is None:
@@ -487,6 +529,17 @@ cdef class Ingest(Actor):
             self.acks.hold_last()
         return 0
 
+    cdef int answer_batch(
+        self, uint64_t wait, uint64_t sequence, bytes batch_id, uint64_t count, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        if reply_len == 0 or self.no_ack:
+            return 0
+        self.answer(
+            STORED_WITH, wait, sequence, reply, reply_len, batch_tail(batch_id, count)
+        )
+        return self.rollups.hold_answer(sequence)
+
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1:
         """Nothing is taken: say so, unless even that is too much."""
         if reply_len and not self.no_ack and self.busy.size() < BUSY_BYTES_MAX:
@@ -520,24 +573,22 @@ cdef class Ingest(Actor):
 
     cdef int send(self, Answer* answer) except -1:
         cdef MatchResult to = self.stream.outlet.resolve(answer.reply, answer.reply_len)
-        cdef HeaderValue text
         cdef char* end
-        if answer.kind == TEXT:
+        if answer.kind == TEXT or answer.kind == STORED_TEXT:
             self.stream.outlet.send(
                 to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, answer.text,
                 answer.text_len,
             )
             return 0
-        if answer.kind == COUNTED:
-            text = self.counters.ack(self.prefix, answer)
-            self.stream.outlet.send(
-                to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, text.at, text.length
-            )
-            return 0
+        if answer.kind == STORED_WITH and answer.text_len + DECIMAL_BYTES_MAX >= self.tail_room:
+            self.reserve(answer.text_len + DECIMAL_BYTES_MAX + 1)
         end = put_decimal(self.text + PyBytes_GET_SIZE(self.prefix), answer.value)
         if answer.kind == DUPLICATE:
             memcpy(end, b",\"duplicate\": true", 18)
             end += 18
+        elif answer.kind == STORED_WITH:
+            memcpy(end, answer.text, answer.text_len)
+            end += answer.text_len
         end[0] = c'}'
         self.stream.outlet.send(
             to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, self.text, end + 1 - self.text
@@ -571,6 +622,8 @@ cdef class Ingest(Actor):
         if self.republisher is not None:
             self.republisher.forget_above(durable)
         self.backlog.roll_back(durable)
+        if self.fast_batches is not None:
+            self.fast_batches.forget_above(durable)
         self.stream.scheduler.submit(self)
 
     @property

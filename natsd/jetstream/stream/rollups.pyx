@@ -22,6 +22,9 @@ from natsd.store.log cimport DONE
 
 from natsd.store.errors import StoreError
 
+EVERYTHING = None
+NOTHING = b""       # only an answer waits
+
 cdef enum:
     ROLLED_MAX = 64             # removals of a rollup before it is left to a task
 
@@ -52,12 +55,18 @@ cdef class Rollups:
                 self.log.tell()
             return False
         self.waiting.append((
-            None if entry.rollup == ROLLUP_ALL else entry.subject[:entry.subject_len],
+            EVERYTHING if entry.rollup == ROLLUP_ALL else entry.subject[:entry.subject_len],
             entry.sequence,
         ))
         if self.rolling is None:
             self.rolling = self.stream.scheduler.reactor.loop.create_task(self._roll())
         return True
+
+    cdef int hold_answer(self, uint64_t sequence) except -1:
+        if self.rolling is not None:
+            self.acks.hold_last()
+            self.waiting.append((NOTHING, sequence))
+        return 0
 
     cdef bint remove_before(self, Entry* entry) except -1:
         """What this message replaces. False: that is more than may be done at once."""
@@ -97,9 +106,9 @@ cdef class Rollups:
     async def _remove_all_before(self, subject, sequence) -> None:
         store = self.stream.store
         try:
-            if subject is None:
+            if subject is EVERYTHING:
                 await store.compact(sequence)
-            else:
+            elif subject:
                 await store.purge(
                     pattern=subject.decode("utf-8", "surrogateescape"), up_to_sequence=sequence
                 )

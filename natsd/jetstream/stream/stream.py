@@ -36,6 +36,7 @@ from natsd.jetstream.models.stream import (
     StreamConfig,
     StreamInfo,
 )
+from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.duplicates_file import leave_duplicates, take_duplicates
@@ -89,6 +90,7 @@ class Stream:
         self.ingest = Ingest(self.core, settings, account.usage)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
+        take_batches(self)
         self._direct = DirectGets(self)
         self._subscriptions: dict[str, Subscription] = {}
         self._changing = Changing()
@@ -239,6 +241,7 @@ class Stream:
         before, self.config = self.config, config
         self._subscribe(config.subjects)
         self.ingest.configure(ingest_settings(config, self.jetstream.options))
+        take_batches(self)
         expired_ns = 0 if self.leaves_markers else self.jetstream.scheduler.now_ns()
         self.store.update_limits(store_limits(config), expired_ns)
         if isinstance(self.store, FileStore):

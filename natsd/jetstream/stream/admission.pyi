@@ -1,0 +1,4 @@
+from natsd.jetstream.scheduler import Actor
+
+class Admission(Actor):
+    def close(self) -> None: ...

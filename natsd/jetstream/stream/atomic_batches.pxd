@@ -1,0 +1,66 @@
+"""The atomic batches of a stream, for compiled callers."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.jetstream.stream.admission cimport Admission
+from natsd.jetstream.stream.atomic_batch cimport AtomicBatch
+from natsd.jetstream.stream.entry cimport Entry
+from natsd.jetstream.stream.headers cimport PublishHeaders
+from natsd.jetstream.stream.inflight_batches cimport InflightBatches
+from natsd.jetstream.stream.publish cimport Ingest
+
+
+cdef enum BatchCommit:
+    NO_COMMIT = 0
+    COMMIT = 1                  # this is the last message
+    COMMIT_BEFORE = 2           # the one before was: "eob"
+    BAD_COMMIT = 3
+
+
+cdef class SoFar:               # what a batch does, of which a part was checked
+    cdef set message_ids
+    cdef dict subjects          # those it writes to -> how many messages
+    cdef uint64_t count
+    cdef uint64_t bytes         # of records
+
+
+cdef class AtomicBatches(Admission):
+    cdef Ingest ingest
+    cdef InflightBatches inflight
+    cdef object abandoned       # called with a batch's id and the reason
+    cdef dict batches           # id -> AtomicBatch
+    cdef list untold            # (id, reason) of those given up
+    cdef int64_t staged_bytes
+
+    cdef int take(
+        self, bytes id, uint64_t number, BatchCommit commit, Entry* entry, PublishHeaders* headers,
+        const char* reply, Py_ssize_t reply_len,
+    ) except -1
+    cdef bytes refuse_to_begin(self, uint64_t number, uint64_t size)
+    cdef bytes too_many(self)
+    cdef bytes check_message(
+        self, AtomicBatch batch, uint64_t number, uint64_t size, BatchCommit commit, Entry* entry,
+        PublishHeaders* headers,
+    )
+    cdef AtomicBatch begin(self, bytes id)
+    cdef bint stage(self, AtomicBatch batch, Entry* entry) except -1
+    cdef int end(self, AtomicBatch batch) except -1
+    cdef int abandon(self, AtomicBatch batch, str reason) except -1
+    cdef int answer(self, bytes refused, const char* reply, Py_ssize_t reply_len) except -1
+
+    cdef int commit(self, AtomicBatch batch, const char* reply, Py_ssize_t reply_len) except -1
+    cdef bytes check_all(self, AtomicBatch batch, SoFar so_far)
+    cdef bytes check(self, AtomicBatch batch, SoFar so_far)
+    cdef int load(
+        self, AtomicBatch batch, uint64_t number, Entry* entry, PublishHeaders* headers
+    ) except -1
+    cdef bytes check_one(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
+    cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
+    cdef bytes become(self, Entry* entry, PublishHeaders* headers)
+    cdef int note_id(self, Entry* entry, PublishHeaders* headers) except -1
+    cdef bytes check_sequences(
+        self, Entry* entry, PublishHeaders* headers, bytes subject, SoFar so_far
+    )
+    cdef bytes check_rollup(self, bytes subject, PublishHeaders* headers, SoFar so_far)
+    cdef bytes check_room(self, bytes subject, bint is_rollup, SoFar so_far)
+    cdef int apply(self, AtomicBatch batch, SoFar so_far) except -1

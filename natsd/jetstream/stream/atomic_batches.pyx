@@ -1,0 +1,461 @@
+"""AtomicBatches: messages that a publisher sends one by one and that are stored together, or not.
+
+    message ─▶ staged, answered with an empty message
+    commit  ─▶ check: all of them, as if each followed the one before ─┬─ refused: nothing is stored
+                                                                      └─ apply: one after another
+               the last one is answered with a PubAck, when all of them are durable
+
+Promise
+- All or nothing: nothing is applied before everything was checked; what is applied is one batch of
+  the log, of which a crash leaves all or nothing; readers see what is durable, so all or nothing.
+- Memory is bounded: by the number of batches and of their messages, and in bytes by what a stream
+  may buffer and by what all batches of the server may hold. What is past that is told 429.
+- A batch that goes wrong is forgotten: a gap, too many messages, no message for a while. Whoever
+  listens is told so, in a turn of its own.
+
+Source: ADR-50; nats-server 2.14 reference 6.7, 6.17; order of checks: nats-server 2.14.5, tried.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcmp
+
+from natsd.jetstream.stream.ack_queue cimport TEXT
+from natsd.jetstream.stream.admission cimport Admission
+from natsd.jetstream.stream.atomic_batch cimport AtomicBatch
+from natsd.jetstream.stream.core cimport INTEREST
+from natsd.jetstream.stream.counters cimport Counters
+from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT, Entry
+from natsd.jetstream.stream.headers cimport (
+    BATCH_ID, EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, INCREMENT, MESSAGE_ID, ROLLUP, TTL, HeaderValue,
+    PublishHeaders, find_header, find_publish_headers, header_given, header_number, rollup_of,
+)
+from natsd.jetstream.stream.inflight_batches cimport InflightBatches
+from natsd.jetstream.stream.preconditions cimport (
+    BAD_LIFETIME, NO_LIFETIME, Lifetime, Preconditions,
+)
+from natsd.jetstream.stream.publish cimport Ingest
+from natsd.store.log cimport LogLimits, MessageLog
+from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
+
+from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.stream.answers import refusal, store_error
+from natsd.store.errors import (
+    MaximumBytesExceeded, MaximumMessagesExceeded, MaximumMessagesPerSubjectExceeded, StoreError,
+)
+
+cdef enum:
+    ID_BYTES_MAX = 64
+    HEADERS_MAX = 65_535
+
+cdef bytes SEQUENCE_HEADER = b"Nats-Batch-Sequence"
+cdef bytes COMMIT_HEADER = b"Nats-Batch-Commit"
+cdef bytes COMMITS = b"Nats-Batch-Commit: 1\r\n"
+
+TOO_LARGE = "message too large"
+
+
+cdef BatchCommit commit_of(Entry* entry) noexcept:
+    cdef HeaderValue value
+    if not find_header(
+        entry.headers, entry.headers_len, COMMIT_HEADER, len(COMMIT_HEADER), &value
+    ):
+        return NO_COMMIT
+    if value.length == 1 and value.at[0] == c'1':
+        return COMMIT
+    if value.length == 3 and memcmp(value.at, b"eob", 3) == 0:
+        return COMMIT_BEFORE
+    return BAD_COMMIT
+
+
+cdef class SoFar:
+    def __cinit__(self):
+        self.message_ids = set()
+        self.subjects = {}
+
+
+cdef class AtomicBatches(Admission):
+    def __init__(self, Ingest ingest not None, InflightBatches inflight not None, abandoned):
+        """`abandoned(id, reason)` is called for each batch that is given up, outside a deliver."""
+        self.ingest = ingest
+        self.inflight = inflight
+        self.abandoned = abandoned
+        self.batches = {}
+        self.untold = []
+
+    def __len__(self):
+        return len(self.batches)
+
+    def close(self) -> None:
+        """Forget all batches, and take no more."""
+        for batch in list(self.batches.values()):
+            self.end(batch)
+        self.ingest.stream.scheduler.set_deadline(self, 0)
+
+    # A message
+
+    cdef int admit(
+        self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
+    ) except -1:
+        cdef HeaderValue* id = &headers.values[<int> BATCH_ID]
+        cdef HeaderValue sequence
+        cdef uint64_t number = <uint64_t> -1
+        if id.length > ID_BYTES_MAX:
+            return self.answer(
+                self.ingest.preconditions.refuse(ErrorId.JSAtomicPublishInvalidBatchIDErr), reply,
+                reply_len,
+            )
+        if find_header(
+            entry.headers, entry.headers_len, SEQUENCE_HEADER, len(SEQUENCE_HEADER), &sequence
+        ):
+            number = header_number(&sequence)
+        if number == <uint64_t> -1:
+            return self.answer(
+                self.ingest.preconditions.refuse(ErrorId.JSAtomicPublishMissingSeqErr), reply,
+                reply_len,
+            )
+        return self.take(
+            id.at[:id.length], number, commit_of(entry), entry, headers, reply, reply_len
+        )
+
+    cdef int take(
+        self, bytes id, uint64_t number, BatchCommit commit, Entry* entry, PublishHeaders* headers,
+        const char* reply, Py_ssize_t reply_len,
+    ) except -1:
+        cdef AtomicBatch batch = self.batches.get(id)
+        cdef uint64_t size = number - 1 if commit == COMMIT_BEFORE and number else number
+        cdef bytes refused
+        if batch is None:
+            refused = self.refuse_to_begin(number, size)
+            if refused is not None:
+                return self.answer(refused, reply, reply_len)
+            batch = self.begin(id)
+        refused = self.check_message(batch, number, size, commit, entry, headers)
+        if refused is not None:
+            return self.answer(refused, reply, reply_len)
+        if commit != COMMIT_BEFORE and not self.stage(batch, entry):
+            return self.ingest.answer_busy(reply, reply_len)
+        if commit == NO_COMMIT:
+            return self.ingest.answer(TEXT, 0, 0, reply, reply_len, b"")
+        self.end(batch)
+        if commit == COMMIT_BEFORE:
+            batch.add_header(COMMITS, len(COMMITS))
+        return self.commit(batch, reply, reply_len)
+
+    cdef bytes refuse_to_begin(self, uint64_t number, uint64_t size):
+        """Nothing is known of the batch: is this its first message, and is there room?"""
+        if number == 1:
+            if self.inflight.is_full(len(self.batches)):
+                return self.ingest.preconditions.refuse(ErrorId.JSAtomicPublishTooManyInflight)
+            return None
+        if size > <uint64_t> self.inflight.msgs_max:
+            return self.too_many()
+        return self.ingest.preconditions.refuse(ErrorId.JSAtomicPublishIncompleteBatchErr)
+
+    cdef bytes too_many(self):
+        return refusal(
+            self.ingest.settings.name,
+            api_error(ErrorId.JSAtomicPublishTooLargeBatchErrF, size=self.inflight.msgs_max),
+        )
+
+    cdef bytes check_message(
+        self, AtomicBatch batch, uint64_t number, uint64_t size, BatchCommit commit, Entry* entry,
+        PublishHeaders* headers,
+    ):
+        """What ends a batch before it is committed."""
+        if commit == BAD_COMMIT:
+            self.end(batch)
+            return self.ingest.preconditions.refuse(ErrorId.JSAtomicPublishInvalidBatchCommitErr)
+        if not self.ingest.take_level(entry, headers):
+            self.abandon(batch, "unsupported")
+            return self.ingest.preconditions.refuse(ErrorId.JSRequiredApiLevelErr)
+        if number != batch.count + 1 or (number == 1 and commit == COMMIT_BEFORE):
+            self.abandon(batch, "incomplete")
+            return self.ingest.preconditions.refuse(ErrorId.JSAtomicPublishIncompleteBatchErr)
+        if size > <uint64_t> self.inflight.msgs_max:
+            self.abandon(batch, "large")
+            return self.too_many()
+        return None
+
+    # Batches
+
+    cdef AtomicBatch begin(self, bytes id):
+        cdef AtomicBatch batch = AtomicBatch()
+        batch.id = id
+        self.batches[id] = batch
+        self.inflight.count += 1
+        return batch
+
+    cdef bint stage(self, AtomicBatch batch, Entry* entry) except -1:
+        """False: there is no room for it, and the batch is given up."""
+        cdef int64_t before = <int64_t> batch.memory_bytes()
+        cdef int64_t now_ns = self.ingest.stream.scheduler.now()
+        batch.add(entry)
+        batch.active_ns = now_ns
+        self.staged_bytes += <int64_t> batch.memory_bytes() - before
+        self.inflight.staged_bytes += <int64_t> batch.memory_bytes() - before
+        if self.due_ns == 0:
+            self.ingest.stream.scheduler.set_deadline(self, now_ns + self.inflight.timeout_ns)
+        if (
+            self.staged_bytes <= self.ingest.staged_bytes_max
+            and self.inflight.staged_bytes <= self.inflight.staged_bytes_max
+        ):
+            return True
+        self.abandon(batch, "large")
+        return False
+
+    cdef int end(self, AtomicBatch batch) except -1:
+        """It is no longer under way; what it holds goes with it."""
+        del self.batches[batch.id]
+        self.inflight.count -= 1
+        self.staged_bytes -= <int64_t> batch.memory_bytes()
+        self.inflight.staged_bytes -= <int64_t> batch.memory_bytes()
+        return 0
+
+    cdef int abandon(self, AtomicBatch batch, str reason) except -1:
+        self.end(batch)
+        self.untold.append((batch.id, reason))
+        return self.ingest.stream.scheduler.submit(self)
+
+    cdef bint run(self, int64_t now_ns) except? -1:
+        cdef list untold = self.untold
+        self.untold = []
+        for id, reason in untold:
+            self.abandoned(id.decode("utf-8", "surrogateescape"), reason)
+        return False
+
+    cdef int expired(self, int64_t now_ns) except -1:
+        """Perhaps a batch got no message for too long."""
+        cdef AtomicBatch batch
+        cdef int64_t next_ns = 0
+        for batch in list(self.batches.values()):
+            if batch.active_ns + self.inflight.timeout_ns <= now_ns:
+                self.abandon(batch, "timeout")
+            elif next_ns == 0 or batch.active_ns + self.inflight.timeout_ns < next_ns:
+                next_ns = batch.active_ns + self.inflight.timeout_ns
+        return self.ingest.stream.scheduler.set_deadline(self, next_ns)
+
+    cdef int answer(self, bytes refused, const char* reply, Py_ssize_t reply_len) except -1:
+        return self.ingest.answer(
+            TEXT, self.ingest.log.edges.last, 0, reply, reply_len, refused
+        )
+
+    # Commit
+
+    cdef int commit(self, AtomicBatch batch, const char* reply, Py_ssize_t reply_len) except -1:
+        """Of a batch that was ended."""
+        cdef SoFar so_far = SoFar()
+        cdef bytes refused
+        cdef uint64_t last
+        try:
+            refused = self.check_all(batch, so_far)
+            if refused is None:
+                self.apply(batch, so_far)
+        except StoreError as error:
+            refused = refusal(self.ingest.settings.name, store_error(error))
+        if refused is not None:
+            return self.answer(refused, reply, reply_len)
+        last = self.ingest.log.edges.last
+        return self.ingest.answer_batch(last, last, batch.id, batch.count, reply, reply_len)
+
+    cdef bytes check_all(self, AtomicBatch batch, SoFar so_far):
+        """The same, with counters: each increment counts for those behind it."""
+        cdef Counters counters = self.ingest.counters
+        if counters is None:
+            return self.check(batch, so_far)
+        counters.begin_batch()
+        try:
+            return self.check(batch, so_far)
+        finally:
+            counters.end_batch()
+
+    cdef bytes check(self, AtomicBatch batch, SoFar so_far):
+        """The answer to a batch that is refused, else None. Raises StoreError."""
+        cdef PublishHeaders headers
+        cdef Entry entry
+        cdef bytes refused
+        cdef uint64_t number
+        for number in range(1, batch.count + 1):
+            self.load(batch, number, &entry, &headers)
+            refused = self.check_one(&entry, &headers, so_far)
+            if refused is not None:
+                return refused
+        return self.ingest.check_account(
+            so_far.bytes - (batch.count - 1) * self.ingest.log.limit.uncounted_bytes
+        )
+
+    cdef int load(
+        self, AtomicBatch batch, uint64_t number, Entry* entry, PublishHeaders* headers
+    ) except -1:
+        """A staged message, as it is stored."""
+        batch.get(number, entry)
+        find_publish_headers(entry.headers, entry.headers_len, headers)
+        if self.ingest.transform is not None:
+            self.ingest.transform.apply(
+                entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
+            )
+        return 0
+
+    cdef bytes check_one(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
+        cdef bytes subject = entry.subject[:entry.subject_len]
+        cdef bytes refused
+        cdef uint64_t size = self.ingest.size_of(entry)
+        entry.time_ns = self.ingest.stream.scheduler.now()
+        if header_given(headers, EXPECTED_LAST_MESSAGE_ID):
+            return refusal(
+                self.ingest.settings.name,
+                api_error(
+                    ErrorId.JSAtomicPublishUnsupportedHeaderBatchErr,
+                    header="Nats-Expected-Last-Msg-Id",
+                ),
+            )
+        if entry.subject_len > SUBJECT_BYTES_MAX or size > RECORD_BYTES_MAX:
+            return self.ingest.store_failed(TOO_LARGE)
+        refused = self.check_headers(entry, headers, so_far)
+        if refused is None:
+            refused = self.become(entry, headers)
+        if refused is None and entry.headers_len > HEADERS_MAX:
+            refused = self.ingest.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
+        if refused is None:
+            refused = self.check_sequences(entry, headers, subject, so_far)
+        if refused is None:
+            refused = self.ingest.preconditions.check_schedule(
+                headers, entry.subject, entry.subject_len
+            )
+        if refused is None and header_given(headers, ROLLUP):
+            refused = self.check_rollup(subject, headers, so_far)
+        if refused is not None:
+            return refused
+        size = record_size(
+            entry.subject_len, entry.headers_len, entry.data_len, entry.expires_ns != 0
+        )
+        self.ingest.log.check_append(size, <uint64_t> (entry.headers_len + entry.data_len))
+        so_far.count += 1
+        so_far.bytes += size
+        so_far.subjects[subject] = so_far.subjects.get(subject, 0) + 1
+        if self.ingest.log.limit.discard_new:
+            return self.check_room(subject, header_given(headers, ROLLUP), so_far)
+        return None
+
+    cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
+        """What is asked of the message alone, and that it is nobody's duplicate."""
+        cdef Preconditions preconditions = self.ingest.preconditions
+        cdef bytes refused, id
+        cdef Lifetime lifetime
+        if self.ingest.counters is not None:
+            refused = self.ingest.counters.check(entry, headers)
+            if refused is not None:
+                return refused
+        elif header_given(headers, INCREMENT):
+            return preconditions.check_increment(headers)
+        refused = preconditions.check_stream(headers)
+        if refused is not None:
+            return refused
+        if header_given(headers, TTL):
+            lifetime = preconditions.lifetime_of(headers)
+            if lifetime != NO_LIFETIME and not preconditions.allows_lifetimes:
+                return preconditions.refuse(ErrorId.JSMessageTTLDisabledErr)
+            if lifetime == BAD_LIFETIME:
+                return preconditions.refuse(ErrorId.JSMessageTTLInvalidErr)
+        if header_given(headers, MESSAGE_ID):
+            self.note_id(entry, headers)
+            id = entry.message_id[:entry.message_id_len]
+            if id in so_far.message_ids or self.ingest.message_ids.find(entry):
+                return preconditions.refuse(ErrorId.JSAtomicPublishContainsDuplicateMessageErr)
+            so_far.message_ids.add(id)
+        return None
+
+    cdef bytes become(self, Entry* entry, PublishHeaders* headers):
+        """What is stored of it: a total instead of an increment, no lifetime that is too short."""
+        cdef bytes refused = None
+        self.ingest.preconditions.expire(entry, headers)
+        if self.ingest.counters is not None:
+            refused = self.ingest.counters.count(entry, headers)
+        return refused
+
+    cdef int note_id(self, Entry* entry, PublishHeaders* headers) except -1:
+        entry.message_id = headers.values[<int> MESSAGE_ID].at
+        entry.message_id_len = headers.values[<int> MESSAGE_ID].length
+        return 0
+
+    cdef bytes check_sequences(
+        self, Entry* entry, PublishHeaders* headers, bytes subject, SoFar so_far
+    ):
+        """Expectations are about what is there before the batch."""
+        cdef Preconditions preconditions = self.ingest.preconditions
+        cdef HeaderValue* other = &headers.values[<int> EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT]
+        cdef uint64_t last = self.ingest.log.edges.last + so_far.count
+        if header_given(headers, EXPECTED_LAST_SEQUENCE):
+            if header_number(&headers.values[<int> EXPECTED_LAST_SEQUENCE]) != last:
+                return preconditions.wrong_sequence(last)
+            if so_far.count:
+                return preconditions.refuse(ErrorId.JSStreamWrongLastSequenceConstantErr)
+        if not header_given(headers, EXPECTED_LAST_SUBJECT_SEQUENCE):
+            if header_given(headers, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT):
+                return preconditions.refuse(ErrorId.JSStreamExpectedLastSeqPerSubjectInvalid)
+            return None
+        if header_given(headers, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT):
+            subject = other.at[:other.length]
+        if subject in so_far.subjects:
+            return preconditions.refuse(ErrorId.JSStreamWrongLastSequenceConstantErr)
+        return preconditions.check_subject_sequence(headers, entry.subject, entry.subject_len)
+
+    cdef bytes check_rollup(self, bytes subject, PublishHeaders* headers, SoFar so_far):
+        """It may replace what is there before the batch, and nothing of the batch."""
+        cdef Preconditions preconditions = self.ingest.preconditions
+        cdef bytes refused = preconditions.check_rollup(headers)
+        if refused is not None:
+            return refused
+        if rollup_of(headers) == ROLLUP_ALL and so_far.count:
+            return preconditions.rollup_failed("batch rollup all invalid")
+        if rollup_of(headers) == ROLLUP_SUBJECT and subject in so_far.subjects:
+            return preconditions.rollup_failed("batch rollup sub invalid")
+        return None
+
+    cdef bytes check_room(self, bytes subject, bint is_rollup, SoFar so_far):
+        """Discard new, with the batch as far as it was checked."""
+        cdef MessageLog log = self.ingest.log
+        cdef LogLimits* limit = &log.limit
+        cdef uint64_t bytes_more = so_far.bytes - so_far.count * limit.uncounted_bytes
+        cdef int64_t slot
+        cdef uint64_t count = so_far.subjects[subject]
+        if 0 < limit.max_msgs < log.msgs + so_far.count:
+            return self.ingest.store_failed(MaximumMessagesExceeded.text)
+        if 0 < limit.max_bytes < log.counted_bytes() + bytes_more:
+            return self.ingest.store_failed(MaximumBytesExceeded.text)
+        if limit.discard_new_per_subject and limit.max_msgs_per_subject and not is_rollup:
+            slot = log.subjects.find(subject, len(subject))
+            if slot >= 0:
+                count += log.subjects.record(slot).count
+            if count > limit.max_msgs_per_subject:
+                return self.ingest.store_failed(MaximumMessagesPerSubjectExceeded.text)
+        return None
+
+    cdef int apply(self, AtomicBatch batch, SoFar so_far) except -1:
+        """Nothing of this can be refused any more."""
+        cdef Ingest ingest = self.ingest
+        cdef int64_t now_ns = ingest.stream.scheduler.now()
+        cdef PublishHeaders headers
+        cdef Entry entry
+        cdef uint64_t number
+        cdef bytes refused
+        ingest.log.begin_together(so_far.count, so_far.bytes)
+        try:
+            for number in range(1, batch.count + 1):
+                self.load(batch, number, &entry, &headers)
+                entry.time_ns = now_ns
+                entry.sequence = ingest.log.edges.last + 1
+                entry.message_id_len = 0
+                if header_given(&headers, MESSAGE_ID):
+                    self.note_id(&entry, &headers)
+                refused = self.become(&entry, &headers)
+                assert refused is None
+                entry.rollup = rollup_of(&headers)
+                entry.is_skipped = (
+                    ingest.stream.retention == INTEREST
+                    and not ingest.stream.is_wanted(entry.subject, entry.subject_len)
+                )
+                ingest.propose(&entry)
+        finally:
+            ingest.log.end_together()
+        return 0

@@ -1,0 +1,65 @@
+"""Which batches a stream takes, and what a server's options say of those under way.
+
+Source: nats-server 2.14 reference 2.8, 6.7, 12.
+"""
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from natsd.config.jetstream_options import BatchLimits
+from natsd.jetstream.advisories import batch_abandoned
+from natsd.jetstream.stream.atomic_batches import AtomicBatches
+from natsd.jetstream.stream.fast_batches import FastBatches
+from natsd.jetstream.stream.inflight_batches import InflightBatches
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+
+ATOMIC_PER_STREAM: Final = 50
+ATOMIC_TOTAL: Final = 1_000
+FAST_PER_STREAM: Final = 1_000
+FAST_TOTAL: Final = 50_000
+STAGED_BYTES_MAX: Final = 512 << 20
+"""Of all atomic batches that are not committed."""
+
+
+def atomic_batches(limits: BatchLimits) -> InflightBatches:
+    """The atomic batches of a server."""
+    return InflightBatches(
+        per_stream_max=limits.max_inflight_per_stream or ATOMIC_PER_STREAM,
+        total_max=limits.max_inflight_total or ATOMIC_TOTAL,
+        msgs_max=limits.max_msgs,
+        timeout_ns=_nanoseconds(limits.timeout),
+        staged_bytes_max=STAGED_BYTES_MAX,
+    )
+
+
+def fast_batches(limits: BatchLimits) -> InflightBatches:
+    """The fast batches of a server."""
+    return InflightBatches(
+        per_stream_max=limits.max_inflight_per_stream or FAST_PER_STREAM,
+        total_max=limits.max_inflight_total or FAST_TOTAL,
+        msgs_max=0,
+        timeout_ns=_nanoseconds(limits.timeout),
+    )
+
+
+def take_batches(stream: "Stream") -> None:
+    """As its configuration says; those under way of a kind that it takes no more are forgotten."""
+    config, ingest, jetstream = stream.config, stream.ingest, stream.jetstream
+    if config.allow_atomic and ingest.atomic_batches is None:
+        abandoned = partial(batch_abandoned, stream.account, stream.name)
+        ingest.atomic_batches = AtomicBatches(ingest, jetstream.atomic_batches, abandoned)
+    elif not config.allow_atomic and ingest.atomic_batches is not None:
+        ingest.atomic_batches.close()
+        ingest.atomic_batches = None
+    if config.allow_batched and ingest.fast_batches is None:
+        ingest.fast_batches = FastBatches(ingest, jetstream.fast_batches)
+    elif not config.allow_batched and ingest.fast_batches is not None:
+        ingest.fast_batches.close()
+        ingest.fast_batches = None
+
+
+def _nanoseconds(span: timedelta) -> int:
+    return span // timedelta(microseconds=1) * 1_000

@@ -1,0 +1,287 @@
+"""FastBatches: messages that are stored as they come, and answered every so many.
+
+    message ─▶ in its turn? ─┬─ checked and stored as any other ─▶ every `flow` messages: "ack"
+                             ├─ a gap, which is allowed ─▶ "gap", and as above
+                             └─ a gap, which is not ─▶ "gap", and the batch ends: PubAck
+    commit  ─▶ PubAck of what was stored
+    ping    ─▶ "ack" of what is there; a gap is told and treated as above
+
+Promise
+- A flow message and a PubAck are sent when all they speak of is durable, in the order of what was
+  stored; a publisher hears of a commit of the store that failed as the error, and its batch ends.
+- A publisher alone is told as rarely as it allows, up to every FLOW_MAX messages; several share
+  that, and begin slowly.
+- No object is made for a message that follows one of the same batch.
+- A batch without a message for a while is forgotten; what it stored stays.
+
+Source: nats-server 2.14 reference 6.7 (fast batch), 12; the order of answers: nats-server 2.14.5,
+tried.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from natsd.core.decimal cimport put_decimal
+from natsd.jetstream.stream.ack_queue cimport STORED_TEXT, STORED_WITH, TEXT
+from natsd.jetstream.stream.admission cimport Admission
+from natsd.jetstream.stream.entry cimport Entry
+from natsd.jetstream.stream.fast_reply cimport (
+    FAST_COMMIT, FAST_COMMIT_BEFORE, FAST_PING, FastReply, parse_fast_reply,
+)
+from natsd.jetstream.stream.headers cimport PublishHeaders
+from natsd.jetstream.stream.inflight_batches cimport InflightBatches
+from natsd.jetstream.stream.publish cimport Ingest
+
+from natsd.jetstream.errors import ErrorId
+from natsd.jetstream.stream.answers import (
+    duplicate_tail, flow_error, flow_gap, refusal, store_error,
+)
+from natsd.store.errors import StoreError
+
+cdef enum:
+    ID_BYTES_MAX = 64
+    FLOW_MAX = 500              # of all batches of a stream together
+    FLOW_BYTES = 96             # of a flow message
+
+
+cdef class FastBatch:
+    """See fast_batches.pxd."""
+
+
+cdef class FastBatches(Admission):
+    def __init__(self, Ingest ingest not None, InflightBatches inflight not None):
+        self.ingest = ingest
+        self.inflight = inflight
+        self.batches = {}
+
+    def __len__(self):
+        return len(self.batches)
+
+    def close(self) -> None:
+        """Forget all batches, and take no more."""
+        for batch in list(self.batches.values()):
+            self.end(batch)
+        self.ingest.stream.scheduler.set_deadline(self, 0)
+
+    # A message
+
+    cdef int admit(
+        self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
+    ) except -1:
+        cdef FastReply said
+        cdef FastBatch batch
+        cdef bytes refused = None
+        if not parse_fast_reply(reply, reply_len, &said):
+            refused = self.ingest.preconditions.refuse(ErrorId.JSBatchPublishInvalidPatternErr)
+            return self.refuse(refused, reply, reply_len)
+        batch = self.find(&said)
+        if batch is None:
+            refused = self.refuse_to_begin(&said)
+            if refused is not None:
+                return self.refuse(refused, reply, reply_len)
+            batch = self.begin(&said)
+        if entry.headers_len and not self.ingest.take_level(entry, headers):
+            self.end(batch)
+            refused = self.ingest.preconditions.refuse(ErrorId.JSRequiredApiLevelErr)
+            return self.refuse(refused, reply, reply_len)
+        batch.active_ns = self.ingest.stream.scheduler.now()
+        if self.due_ns == 0:
+            self.ingest.stream.scheduler.set_deadline(
+                self, batch.active_ns + self.inflight.timeout_ns
+            )
+        if said.operation == FAST_PING:
+            return self.ping(batch, said.sequence, reply, reply_len)
+        if not self.follows(batch, said.sequence, reply, reply_len):
+            return 0
+        if said.operation == FAST_COMMIT_BEFORE:
+            batch.last -= 1
+            return self.commit(batch, reply, reply_len)
+        if said.sequence == 1 and said.operation != FAST_COMMIT:
+            self.send_flow(batch, 0, 0, reply, reply_len)
+        return self.store(batch, &said, entry, headers, reply, reply_len)
+
+    cdef int ping(
+        self, FastBatch batch, uint64_t sequence, const char* reply, Py_ssize_t reply_len
+    ) except -1:
+        if sequence > batch.last:
+            self.refuse(flow_gap(batch.last + 1, sequence + 1), reply, reply_len)
+            if not batch.gaps_allowed:
+                return self.commit(batch, reply, reply_len)
+            batch.last = batch.taken = sequence
+            if self.tell_flow(batch, reply, reply_len):
+                return 0
+        return self.send_flow(batch, batch.wait, batch.told, reply, reply_len)
+
+    cdef bint follows(
+        self, FastBatch batch, uint64_t sequence, const char* reply, Py_ssize_t reply_len
+    ) except -1:
+        if sequence == batch.last + 1:
+            batch.last = sequence
+            return True
+        if sequence > batch.last:
+            self.refuse(flow_gap(batch.last + 1, sequence), reply, reply_len)
+            if batch.gaps_allowed:
+                batch.last = sequence
+                return True
+        self.commit(batch, reply, reply_len)
+        return False
+
+    cdef int store(
+        self, FastBatch batch, FastReply* said, Entry* entry, PublishHeaders* headers,
+        const char* reply, Py_ssize_t reply_len,
+    ) except -1:
+        cdef uint64_t original = 0
+        cdef bytes refused = self.ingest.check(entry, headers, &original)
+        if original:
+            return self.duplicate(batch, said, original, reply, reply_len)
+        if refused is None:
+            try:
+                self.ingest.propose(entry)
+            except StoreError as error:
+                refused = refusal(self.ingest.settings.name, store_error(error))
+        if refused is not None:
+            return self.refused(batch, said, refused, reply, reply_len)
+        batch.stored = batch.wait = entry.sequence
+        batch.taken = batch.last
+        if said.operation == FAST_COMMIT:
+            return self.commit(batch, reply, reply_len)
+        self.tell_flow(batch, reply, reply_len)
+        return 0
+
+    cdef int duplicate(
+        self, FastBatch batch, FastReply* said, uint64_t original, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        """It is there already: nothing to say of it, unless it is the whole batch."""
+        batch.taken = said.sequence
+        batch.wait = max(batch.wait, original)
+        self.tell_flow(batch, reply, reply_len)
+        if said.operation != FAST_COMMIT:
+            return 0
+        if batch.last > 1 or batch.gaps_allowed:
+            return self.commit(batch, reply, reply_len)
+        self.end(batch)
+        return self.ingest.answer(
+            STORED_WITH, original, original, reply, reply_len,
+            duplicate_tail(batch.id, said.sequence),
+        )
+
+    cdef int refused(
+        self, FastBatch batch, FastReply* said, bytes refused, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        if batch.last == 1 and not batch.gaps_allowed:
+            self.end(batch)
+            return self.refuse(refused, reply, reply_len)
+        self.refuse(flow_error(refused, said.sequence), reply, reply_len)
+        if batch.gaps_allowed and said.operation != FAST_COMMIT:
+            return 0
+        batch.last -= 1
+        return self.commit(batch, reply, reply_len)
+
+    cdef int commit(self, FastBatch batch, const char* reply, Py_ssize_t reply_len) except -1:
+        """The batch ends: what was stored of it stays."""
+        self.end(batch)
+        return self.ingest.answer_batch(
+            batch.wait, batch.stored, batch.id, batch.last, reply, reply_len
+        )
+
+    cdef int refuse(self, bytes refused, const char* reply, Py_ssize_t reply_len) except -1:
+        return self.ingest.answer(
+            TEXT, self.ingest.log.edges.last, 0, reply, reply_len, refused
+        )
+
+    # Flow
+
+    cdef bint tell_flow(
+        self, FastBatch batch, const char* reply, Py_ssize_t reply_len
+    ) except -1:
+        cdef uint32_t most
+        if batch.taken < batch.told + batch.flow:
+            return False
+        batch.told += (batch.taken - batch.told) // batch.flow * batch.flow
+        most = max(<uint32_t> 1, FLOW_MAX // <uint32_t> len(self.batches))
+        most = min(most, batch.flow_max)
+        if batch.flow < most:
+            batch.flow = min(2 * batch.flow, most)
+        else:
+            batch.flow = max(batch.flow // 2, most)
+        self.send_flow(batch, batch.wait, batch.told, reply, reply_len)
+        return True
+
+    cdef int send_flow(
+        self, FastBatch batch, uint64_t wait, uint64_t sequence, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        cdef char[FLOW_BYTES] text
+        cdef char* end = text
+        if self.ingest.no_ack:
+            return 0
+        memcpy(end, b'{"type":"ack","seq":', 20)
+        end = put_decimal(end + 20, sequence)
+        memcpy(end, b',"msgs":', 8)
+        end = put_decimal(end + 8, batch.flow)
+        end[0] = c'}'
+        return self.ingest.acks.push(
+            STORED_TEXT, wait, wait, reply, reply_len, text, end + 1 - text
+        )
+
+    # Batches
+
+    cdef FastBatch find(self, FastReply* said):
+        cdef FastBatch recent = self.recent
+        if (
+            recent is None or PyBytes_GET_SIZE(recent.id) != said.id_len
+            or memcmp(PyBytes_AS_STRING(recent.id), said.id, said.id_len) != 0
+        ):
+            recent = self.batches.get(said.id[:said.id_len])
+            if recent is not None:
+                self.recent = recent
+        return recent
+
+    cdef bytes refuse_to_begin(self, FastReply* said):
+        if said.id_len > ID_BYTES_MAX:
+            return self.ingest.preconditions.refuse(ErrorId.JSBatchPublishInvalidBatchIDErr)
+        if said.sequence != 1:
+            return self.ingest.preconditions.refuse(ErrorId.JSBatchPublishUnknownBatchIDErr)
+        if self.inflight.is_full(len(self.batches)):
+            return self.ingest.preconditions.refuse(ErrorId.JSBatchPublishTooManyInflight)
+        return None
+
+    cdef FastBatch begin(self, FastReply* said):
+        cdef FastBatch batch = FastBatch()
+        batch.id = said.id[:said.id_len]
+        batch.gaps_allowed = said.gaps_allowed
+        batch.flow_max = said.flow
+        batch.flow = 1 if self.batches else min(<uint32_t> FLOW_MAX, said.flow)
+        self.batches[batch.id] = batch
+        self.inflight.count += 1
+        self.recent = batch
+        return batch
+
+    cdef int end(self, FastBatch batch) except -1:
+        del self.batches[batch.id]
+        self.inflight.count -= 1
+        self.recent = None
+        return 0
+
+    cdef int expired(self, int64_t now_ns) except -1:
+        """Perhaps a batch got no message for too long."""
+        cdef FastBatch batch
+        cdef int64_t next_ns = 0
+        for batch in list(self.batches.values()):
+            if batch.active_ns + self.inflight.timeout_ns <= now_ns:
+                self.end(batch)
+            elif next_ns == 0 or batch.active_ns + self.inflight.timeout_ns < next_ns:
+                next_ns = batch.active_ns + self.inflight.timeout_ns
+        return self.ingest.stream.scheduler.set_deadline(self, next_ns)
+
+    cdef int forget_above(self, uint64_t durable) except -1:
+        """Messages were lost of what was taken: the batch cannot go on."""
+        cdef FastBatch batch
+        for batch in list(self.batches.values()):
+            if batch.wait > durable:
+                self.end(batch)
+        return 0
