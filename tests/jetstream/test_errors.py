@@ -243,8 +243,7 @@ PROVEN_ELSEWHERE = {
 NOT_RAISED: dict[str, str] = {
     "mirrors and sources: the next issue": """
         JSMirrorConsumerRequiresAckFCErr JSSourceConsumerRequiresAckFCErr""",
-    "schedules: the next issue": """
-        JSMessageSchedules*""",
+    "schedules: the next issue": "JSMessageSchedules*",
     "replicas: a later issue": """
         JSCluster* JSRaftGeneralErrF JSPeerRemapErr JSStreamAssignmentErrF JSStreamOfflineErr
         JSStreamMoveAndScaleErr JSStreamMoveInProgressErr JSStreamReconfigureNotInProgressErr

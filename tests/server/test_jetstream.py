@@ -20,7 +20,7 @@ import natsd
 from natsd import Server
 from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.clients.listener import ListenError
-from natsd.config.jetstream_options import JetStreamLimits, JetStreamOptions
+from natsd.config.jetstream_options import BatchLimits, JetStreamLimits, JetStreamOptions
 from natsd.server.banner import friendly_bytes
 from natsd.server.jetstream import JetStreamError
 from tests.server.leftovers import leftovers
@@ -173,11 +173,29 @@ def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
     assert done.stdout == "orders.new two apples\n"
 
 
+async def test_the_example_of_a_batch_works(tmp_path: Path) -> None:
+    section = (ROOT / "docs" / "jetstream.md").read_text().partition("## Batches")[2]
+    match = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert match is not None
+    names: dict[str, Any] = {"json": json}
+    exec(match[1], names)
+    async with local(store_dir=tmp_path) as server:
+        client = await nats.connect(server.client_url)
+        await client.jetstream().add_stream(name="S", subjects=["s"], allow_atomic=True)
+        acked = await names["publish_batch"](client, "s", [b"1", b"2", b"3"], "three")
+        assert acked == {"stream": "S", "seq": 3, "batch": "three", "count": 3}
+        await client.close()
+
+
 def test_the_documentation_names_every_setting() -> None:
     text = (ROOT / "docs" / "jetstream.md").read_text()
-    for settings, prefix in ((JetStreamOptions, ""), (JetStreamLimits, "limits.")):
+    for settings, prefix in (
+        (JetStreamOptions, ""),
+        (JetStreamLimits, "limits."),
+        (BatchLimits, "limits.batch."),
+    ):
         for setting in fields(settings):
-            if setting.name != "limits":
+            if setting.name not in ("limits", "batch"):
                 assert f"`{prefix}{setting.name}`" in text
 
 

@@ -24,8 +24,7 @@ from natsd.jetstream.consumer.ack_message cimport (
 )
 from natsd.jetstream.stream.core cimport Reader
 
-from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, REQUIRED_API_LEVEL, header_value
-from natsd.jetstream.names import API_LEVEL
+from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, demands_too_much, header_value
 
 cdef enum:
     POLICY_FLOW_CONTROL = 3
@@ -102,13 +101,6 @@ cdef class FlowControlSink(Sink):
                 engine.acknowledge_by_flow(message.data[:message.header_len])
             engine.wake()
         return 1
-
-
-cdef bint demands_too_much(bytes headers):
-    level = header_value(headers, REQUIRED_API_LEVEL)
-    if not level:
-        return False
-    return not level.isdigit() or len(level) > 9 or int(level) > API_LEVEL
 
 
 cdef uint64_t sequence_of(bytes headers, str name):

@@ -228,6 +228,22 @@ class TestChecks:
         assert (await batch.commit("s.2", Nats_Msg_Id="b"))["seq"] == 3
         assert (await api.publish("s.2", Nats_Msg_Id="b"))["duplicate"] is True
 
+    async def test_counters(self, api: Api) -> None:
+        """Increments of one batch add up; a batch with one that is none adds nothing."""
+        await create(api, allow_msg_counter=True)
+        await api.publish("s.1", Nats_Incr="10")
+        batch = Batch(api.nc)
+        await batch.put("s.1", Nats_Incr="1")
+        await batch.fails(10169, "s.1")
+        batch = Batch(api.nc)
+        for increment in ("1", "2"):
+            await batch.put("s.1", Nats_Incr=increment)
+        await batch.put("s.2", Nats_Incr="-7")
+        assert (await batch.commit("s.1", Nats_Incr="4"))["count"] == 4
+        js = api.nc.jetstream()
+        totals = [(await js.get_msg("S", sequence)).data for sequence in range(1, 6)]
+        assert totals == [b'{"val":"%d"}' % total for total in (10, 11, 13, -7, 17)]
+
     async def test_expected_last_sequence(self, api: Api) -> None:
         await create(api)
         await api.publish("s.0")
