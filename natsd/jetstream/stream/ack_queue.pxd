@@ -7,9 +7,8 @@ cdef enum AnswerKind:
     STORED = 0                  # `value` is its sequence
     DUPLICATE = 1               # `value` is the sequence of the original
     TEXT = 2                    # the text as it is; what was refused
-    COUNTED = 3                 # as STORED; the text is the counter's total
-    STORED_WITH = 4             # `value` is its sequence, the text what follows that
-    STORED_TEXT = 5             # the text as it is; what was stored
+    STORED_WITH = 3             # `value` is its sequence, the text what follows that
+    STORED_TEXT = 4             # the text as it is; what was stored
 
 cdef struct Answer:             # at the front of the queue; good until that is changed
     uint64_t wait               # goes out once all up to this sequence is durable

@@ -1,6 +1,5 @@
 """A stream's counters, for compiled callers."""
 
-from natsd.jetstream.stream.ack_queue cimport Answer
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.decimal_sum cimport Number
 from natsd.jetstream.stream.entry cimport Entry
@@ -33,7 +32,6 @@ cdef class Counters:
     cdef HeaderValue total      # of the entry that was counted last
     cdef Room body              # of it
     cdef Room headers           # of it
-    cdef Room told              # of the answer
     cdef bytes rewritten        # the headers of a sourced one
     cdef dict staged            # subject -> (total, sources) of a batch that is checked, or None
     cdef list kept              # what the entries of that batch point to
@@ -51,8 +49,7 @@ cdef class Counters:
     cdef bytes count(self, Entry* entry, PublishHeaders* headers)
     # The same of a message that another stream stored: see counters.pyx.
     cdef bytes count_sourced(self, Entry* entry)
-    # What the publisher is told; good until the next one is.
-    cdef HeaderValue ack(self, bytes prefix, Answer* answer) except *
+    cdef bytes tail(self)       # of the publisher's ack
     # While a batch is checked, each of its entries counts for those behind it.
     cdef int begin_batch(self) except -1
     cdef int end_batch(self) except -1

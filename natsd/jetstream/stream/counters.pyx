@@ -29,8 +29,6 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
-from natsd.core.decimal cimport put_decimal
-from natsd.jetstream.stream.ack_queue cimport Answer
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.decimal_sum cimport Number, negated, put_sum, read_number
 from natsd.jetstream.stream.headers cimport (
@@ -55,7 +53,6 @@ cdef enum:
     WAITING_BYTES_MAX = 4 << 20
     WAITING_MSGS_MAX = 16_384
     AGAIN_PER_SLICE = 256
-    DECIMAL_ROOM = 24
 
 cdef const char* OPENING = b"{\"val\":\""
 cdef const char* CLOSING = b"\"}"
@@ -95,7 +92,6 @@ cdef class Counters:
     def __dealloc__(self):
         free(self.body.at)
         free(self.headers.at)
-        free(self.told.at)
 
     def close(self) -> None:
         """The stream goes away: what waits is not taken."""
@@ -284,17 +280,9 @@ cdef class Counters:
         self.add(entry, initial, &change)
         return text
 
-    cdef HeaderValue ack(self, bytes prefix, Answer* answer) except *:
-        cdef char* end
-        make_room(&self.told, PyBytes_GET_SIZE(prefix) + DECIMAL_ROOM + AROUND + answer.text_len)
-        memcpy(self.told.at, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
-        end = put_decimal(self.told.at + PyBytes_GET_SIZE(prefix), answer.value)
-        memcpy(end, b",\"val\":\"", BEFORE)
-        memcpy(end + BEFORE, answer.text, answer.text_len)
-        memcpy(end + BEFORE + answer.text_len, CLOSING, 2)
-        return HeaderValue(
-            at=self.told.at, length=end + BEFORE + answer.text_len + 2 - self.told.at
-        )
+    cdef bytes tail(self):
+        """What a PubAck says of it."""
+        return b",\"val\":\"" + self.total.at[:self.total.length] + b"\""
 
     # Batches
 

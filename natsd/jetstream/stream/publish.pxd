@@ -53,6 +53,7 @@ cdef class Ingest(Actor):
     cdef AckQueue acks                  # in the order of their messages
     cdef AckQueue busy                  # who is told 429, at once
     cdef char* text                     # prefix of an ack, and room for the rest
+    cdef Py_ssize_t tail_room           # so much
     cdef char* stripped                 # headers without what is not stored
     cdef Py_ssize_t stripped_room
     cdef bytes scheduled_headers        # of an entry that has to do with schedules
@@ -113,3 +114,4 @@ cdef class Ingest(Actor):
     cdef int send_busy(self) except -1
     cdef bint send_acks(self) except -1
     cdef int send(self, Answer* answer) except -1
+    cdef int reserve(self, Py_ssize_t tail) except -1

@@ -33,7 +33,7 @@ from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
-    COUNTED, DUPLICATE, STORED, STORED_TEXT, STORED_WITH, TEXT, AckQueue, Answer, AnswerKind,
+    DUPLICATE, STORED, STORED_TEXT, STORED_WITH, TEXT, AckQueue, Answer, AnswerKind,
 )
 from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
@@ -104,7 +104,6 @@ cdef class Ingest(Actor):
         cdef StreamCore stream = self.stream
         cdef SubjectTransform transform = None
         cdef Republisher republisher = None
-        cdef char* text
         if settings.subject_transform is not None:
             transform = SubjectTransform(settings.subject_transform)
         if settings.republish is not None:
@@ -112,11 +111,7 @@ cdef class Ingest(Actor):
             if republisher is None or republisher.settings != settings.republish:
                 republisher = Republisher(stream, settings.republish)
         self.prefix = ack_prefix(settings.name, settings.domain)
-        text = <char*> realloc(self.text, len(self.prefix) + TAIL_BYTES)
-        if text == NULL:
-            raise MemoryError()
-        self.text = text
-        memcpy(text, PyBytes_AS_STRING(self.prefix), len(self.prefix))
+        self.reserve(TAIL_BYTES)
         self.settings = settings
         self.transform = transform
         self.republisher = republisher
@@ -141,6 +136,17 @@ cdef class Ingest(Actor):
             stream.scheduler.reactor, settings.buffered_msgs_max, settings.buffered_bytes_max,
             self.log.edges.last, self.acks, republisher,
         )
+
+    cdef int reserve(self, Py_ssize_t tail) except -1:
+        """Have the prefix of an ack, and so much room behind it."""
+        cdef Py_ssize_t head = PyBytes_GET_SIZE(self.prefix)
+        cdef char* text = <char*> realloc(self.text, head + tail)
+        if text == NULL:
+            raise MemoryError()
+        self.text = text
+        self.tail_room = tail
+        memcpy(text, PyBytes_AS_STRING(self.prefix), head)
+        return 0
 
     def pause(self) -> None:
         """Take nothing from now on: the stream ends."""
@@ -279,8 +285,8 @@ cdef class Ingest(Actor):
                 self.propose(entry)
                 if self.counters is not None:
                     return self.answer(
-                        COUNTED, entry.sequence, entry.sequence, reply, reply_len,
-                        self.counters.total.at[:self.counters.total.length],
+                        STORED_WITH, entry.sequence, entry.sequence, reply, reply_len,
+                        self.counters.tail(),
                     )
                 return self.answer(
                     STORED, entry.sequence, entry.sequence, reply, reply_len, None
@@ -712,7 +718,6 @@ cdef class Ingest(Actor):
 
     cdef int send(self, Answer* answer) except -1:
         cdef MatchResult to = self.stream.outlet.resolve(answer.reply, answer.reply_len)
-        cdef HeaderValue text
         cdef char* end
         if answer.kind == TEXT or answer.kind == STORED_TEXT:
             self.stream.outlet.send(
@@ -720,18 +725,13 @@ cdef class Ingest(Actor):
                 answer.text_len,
             )
             return 0
-        if answer.kind == COUNTED:
-            text = self.counters.ack(self.prefix, answer)
-            self.stream.outlet.send(
-                to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, text.at, text.length
-            )
-            return 0
+        if answer.kind == STORED_WITH and answer.text_len + DECIMAL_BYTES_MAX >= self.tail_room:
+            self.reserve(answer.text_len + DECIMAL_BYTES_MAX + 1)
         end = put_decimal(self.text + PyBytes_GET_SIZE(self.prefix), answer.value)
         if answer.kind == DUPLICATE:
             memcpy(end, b",\"duplicate\": true", 18)
             end += 18
         elif answer.kind == STORED_WITH:
-            assert answer.text_len < TAIL_BYTES - DECIMAL_BYTES_MAX
             memcpy(end, answer.text, answer.text_len)
             end += answer.text_len
         end[0] = c'}'

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from tests.jetstream.behaviour.api import MS, Api
+from tests.jetstream.behaviour.api import MS, Api, Json
 from tests.jetstream.behaviour.conftest import Connect, StartJetStream
 
 STORAGE = pytest.mark.parametrize("storage", ["memory", "file"])
@@ -144,6 +144,41 @@ class TestRefused:
         await api.create_stream("S", subjects=["s.*"])
         await api.refuses_publish("s.a", 10168, Nats_Incr="1")
         await api.refuses_update("S", 10052, subjects=["s.*"], allow_msg_counter=True)
+
+
+class TestBatches:
+    @STORAGE
+    async def test_each_message_counts_for_those_behind_it(self, api: Api, storage: str) -> None:
+        await create(api, storage=storage, allow_atomic=True)
+        await api.publish("s.a", Nats_Incr="5")
+        for number, subject in enumerate(("s.a", "s.b", "s.a"), 1):
+            commit = {"Nats_Batch_Commit": "1"} if number == 3 else {}
+            ack = await self.send(api, subject, "10", number, **commit)
+        assert ack == {"stream": "S", "seq": 4, "batch": "B", "count": 3}
+        assert await total(api, "s.a") == "25"
+        assert await total(api, "s.b") == "10"
+        assert (await api.publish("s.a", Nats_Incr="1"))["val"] == "26"
+
+    @pytest.mark.parametrize(("change", "code"), [("x", 10171), (None, 10169), ("9" * 100, 10054)])
+    async def test_none_counts_if_one_is_refused(
+        self, api: Api, change: str | None, code: int
+    ) -> None:
+        await create(api, allow_atomic=True, max_msg_size=110)
+        await self.send(api, "s.a", "1", 1)
+        ack = await self.send(api, "s.a", change, 2, Nats_Batch_Commit="1")
+        assert ack["error"]["err_code"] == code
+        assert (await api.stream_state("S"))["messages"] == 0
+
+    async def send(
+        self, api: Api, subject: str, change: str | None, number: int, **more: str
+    ) -> Json:
+        headers = {"Nats-Batch-Id": "B", "Nats-Batch-Sequence": str(number)}
+        headers |= {name.replace("_", "-"): value for name, value in more.items()}
+        if change is not None:
+            headers["Nats-Incr"] = change
+        answer = await api.nc.request(subject, b"", 10, headers=headers)
+        response: Json = json.loads(answer.data) if answer.data else {}
+        return response
 
 
 @STORAGE
