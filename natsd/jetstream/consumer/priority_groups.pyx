@@ -38,6 +38,7 @@ cdef extern from *:
     """
     uint64_t GONE_PIN "NATSD_GONE_PIN"  # what a request names that names none there is
 
+cdef int64_t YEARS_NS = 4_000_000_000_000_000_000    # about 127: longer than that is for ever
 cdef str NOT_TOLD = "an event of a consumer could not be told"
 cdef bytes CHARS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -64,7 +65,7 @@ cdef class PriorityGroups:
 
     cdef int configure(self, settings) except -1:
         self.names = tuple(name.encode() for name in settings.priority_groups)
-        self.timeout_ns = settings.priority_timeout_ns
+        self.timeout_ns = min(<int64_t> settings.priority_timeout_ns, YEARS_NS)
         return 0
 
     # Taking
