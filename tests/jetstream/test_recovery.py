@@ -278,10 +278,10 @@ async def test_a_later_versions_consumer_takes_its_stream_offline(
             )
         await publish(jetstream, "s", b"x")
     directory = consumer_directory(directory_of(tmp_path, "S"), "C")
-    asset = read_asset(disk, directory, ConsumerAsset)
+    asset = read_asset(vault_of(tmp_path), directory, ConsumerAsset)
     if later == "level":
         config = asset.config.model_copy(update={"metadata": {"_nats.req.level": "99"}})
-        write_asset(disk, directory, asset.model_copy(update={"config": config}))
+        write_asset(vault_of(tmp_path), directory, asset.model_copy(update={"config": config}))
         reason = "unsupported - required API level: 99, current API level: 4"
     else:
         text = encode(asset)[:-1] + b',"quantum":1}'
@@ -300,7 +300,7 @@ async def test_a_later_versions_consumer_takes_its_stream_offline(
             "description": f"consumer is offline: {reason}",
         }
     assert before == {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-    write_asset(disk, directory, asset)
+    write_asset(vault_of(tmp_path), directory, asset)
     async with serving(tmp_path) as jetstream:
         await take(jetstream, 1)
 
