@@ -21,7 +21,7 @@ Promise
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final
 
@@ -53,12 +53,16 @@ class ArchiveWriter:
 
     def entry(self, name: str, body: bytes) -> bytes:
         """The next entry."""
+        return self.packing(name, body)()
+
+    def packing(self, name: str, body: bytes) -> Callable[[], bytes]:
+        """What gives the next entry, in any thread: entries that follow may be begun meanwhile."""
         assert len(body) <= ENTRY_BYTES_MAX
-        return self._frames.pack(*self._tar_entry(name, body))
+        return self._frames.packing(*self._tar_entry(name, body))
 
     def end(self) -> bytes:
         """What an archive ends with."""
-        return self._frames.pack(*self._tar_entry(END_ENTRY, b""), bytes(2 * _TAR_BYTES))
+        return self._frames.packing(*self._tar_entry(END_ENTRY, b""), bytes(2 * _TAR_BYTES))()
 
     def _tar_entry(self, name: str, body: bytes) -> tuple[bytes, bytes, bytes]:
         """What comes before the body, the body, which is not copied, and what comes behind it."""

@@ -13,6 +13,8 @@ Source: snappy's framing format, revision 2015-04-13.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -38,24 +40,29 @@ class FramePacker:
 
     def __init__(self) -> None:
         self._number = 0
-        self._packed = memoryview(bytearray(len(IDENTIFIER) + _HEADER_BYTES + _FRAME_BYTES_MAX))
 
     def begin(self) -> bytes:
         """What a stream begins with."""
         return IDENTIFIER
 
-    def pack(self, *pieces: bytes) -> bytes:
-        """The frames of the next bytes; each piece begins a new one. May take a while; without the
-        GIL for the most."""
-        frames: list[bytes] = []
-        for piece in pieces:
-            view = memoryview(piece)
-            for at in range(0, len(view), FRAME_BYTES):
-                frames.append(NUMBER.pack(_PADDING, self._number))
-                size = cramjam.snappy.compress_into(view[at : at + FRAME_BYTES], self._packed)
-                frames.append(bytes(self._packed[len(IDENTIFIER) : size]))
-                self._number += 1
-        return b"".join(frames)
+    def packing(self, *pieces: bytes) -> Callable[[], bytes]:
+        """What packs the next bytes, each piece into frames of its own. It may be called in any
+        thread, and while other bytes are packed; it takes a while, without the GIL for the most."""
+        first = self._number
+        self._number += sum(-(-len(piece) // FRAME_BYTES) for piece in pieces)
+        return partial(_pack, first, pieces)
+
+
+def _pack(number: int, pieces: Sequence[bytes]) -> bytes:
+    packed = memoryview(bytearray(len(IDENTIFIER) + _HEADER_BYTES + _FRAME_BYTES_MAX))
+    frames: list[bytes] = []
+    for piece in pieces:
+        view = memoryview(piece)
+        for at in range(0, len(view), FRAME_BYTES):
+            size = cramjam.snappy.compress_into(view[at : at + FRAME_BYTES], packed)
+            frames += (NUMBER.pack(_PADDING, number), bytes(packed[len(IDENTIFIER) : size]))
+            number += 1
+    return b"".join(frames)
 
 
 class FrameUnpacker:

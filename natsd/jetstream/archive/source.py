@@ -1,13 +1,16 @@
 """An archive of a frozen stream, part by part: read, verified and packed in threads.
 
 Promise
-- While one block is packed the next one is read, and no further one: memory stays bounded.
+- While PACKED_AT_ONCE blocks are packed the next one is read, and no further one: memory stays
+  bounded.
 - Messages that do not verify any more are left out, and counted.
 """
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator
+from typing import Final
 
 from natsd.jetstream.archive.contents import MessageCount, StreamImage
 from natsd.store.archive import ArchiveWriter
@@ -15,6 +18,8 @@ from natsd.store.errors import StoreError
 from natsd.store.frozen_store import FrozenStore
 from natsd.store.live_image import LiveImage
 from natsd.store.volume import Volume
+
+PACKED_AT_ONCE: Final = 2
 
 
 class ArchiveSource:
@@ -53,11 +58,24 @@ class ArchiveSource:
 
     async def _make_parts(self) -> AsyncGenerator[bytes]:
         yield await self._volume.read(self._begin)
-        async with contextlib.aclosing(self._images()) as images:
-            async for image in images:
-                if name := self.counts.add(image):
-                    yield await self._volume.read(self._writer.entry, name, image.data)
+        packing: deque[asyncio.Task[bytes]] = deque()
+        try:
+            async with contextlib.aclosing(self._images()) as images:
+                async for image in images:
+                    if name := self.counts.add(image):
+                        packing.append(await self._pack(name, image.data))
+                    if len(packing) == PACKED_AT_ONCE:
+                        yield await packing.popleft()
+            while packing:
+                yield await packing.popleft()
+        finally:
+            await asyncio.gather(*packing, return_exceptions=True)
         yield await self._volume.read(self._end)
+
+    async def _pack(self, name: str, body: bytes) -> asyncio.Task[bytes]:
+        """Sums are made in order; what takes longest is not waited for."""
+        pack = await self._volume.read(self._writer.packing, name, body)
+        return asyncio.get_running_loop().create_task(self._volume.read(pack))
 
     async def _images(self) -> AsyncGenerator[LiveImage]:
         """What lives of each block; the next one is being read already."""
