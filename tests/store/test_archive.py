@@ -93,7 +93,7 @@ def test_entries_that_were_exchanged_do_not_verify() -> None:
 
 def test_what_follows_the_end_is_refused() -> None:
     with pytest.raises(DamagedEncoding, match="not whole"):
-        read(archive_of([]) + FramePacker().pack(b"more"))
+        read(archive_of([]) + FramePacker().packing(b"more")())
 
 
 def tar_with(name: str) -> bytes:
@@ -109,7 +109,7 @@ def test_an_archive_of_nats_server_is_told_from_a_damaged_one() -> None:
         read(b"\xff\x06\x00\x00S2sTwO" + bytes(100))
     packer = FramePacker()
     with pytest.raises(ForeignArchive, match="made by nats-server"):
-        read(packer.begin() + packer.pack(tar_with("meta.inf")))
+        read(packer.begin() + packer.packing(tar_with("meta.inf"))())
 
 
 @pytest.mark.parametrize("data", [b"x" * 1000, bytes(1000), b"\xff\x06\x00\x00sNaPpX" + bytes(99)])
@@ -129,7 +129,7 @@ def test_a_later_version_is_refused() -> None:
 @given(st.lists(st.binary(max_size=70_000), max_size=4), st.integers(1, 9999))
 def test_frames_give_back_what_was_packed(pieces: list[bytes], part_bytes: int) -> None:
     packer, unpacker = FramePacker(), FrameUnpacker()
-    data = packer.begin() + b"".join(map(packer.pack, pieces))
+    data = packer.begin() + packer.packing(*pieces)()
     unpacked = b"".join(
         unpacker.feed(data[at : at + part_bytes]) for at in range(0, len(data), part_bytes)
     )
@@ -141,7 +141,7 @@ def test_frames_give_back_what_was_packed(pieces: list[bytes], part_bytes: int) 
 def test_no_two_parts_in_a_row_are_alike(piece: bytes) -> None:
     """What repeats itself as much as can be: so a part that comes twice is known."""
     packer = FramePacker()
-    data = packer.pack(piece * ((1 << 20) // len(piece)))
+    data = packer.packing(piece * ((1 << 20) // len(piece)))()
     for part_bytes in range(REPEATED_BYTES_MIN, REPEATED_BYTES_MIN + 8):
         for at in range(0, len(data) - 2 * part_bytes, part_bytes):
             part = data[at : at + part_bytes]
