@@ -286,3 +286,22 @@ class TestDeadLetters:
         await (await puller.message()).term()
         assert await puller.sequences(1) == [2]
         assert (await api.stream_state("DEAD"))["messages"] == 1
+
+
+@natsd_only  # nats-server maps the subject of a marker once more
+async def test_a_marker_is_where_its_message_was(api: Api) -> None:
+    """However the stream maps what is published to it."""
+    await api.create_stream(
+        "S",
+        subjects=["s.>"],
+        subject_transform={"src": ">", "dest": "x.>"},
+        allow_msg_ttl=True,
+        subject_delete_marker_ttl=1 * SECOND,
+    )
+    await api.publish("s.1", b"x", Nats_TTL="1s")
+
+    async def replaced() -> Json | None:
+        state = await api.stream_state("S", subjects_filter=">")
+        return state if state["last_seq"] > 1 else None
+
+    assert (await soon(replaced))["subjects"] == {"x.s.1": 1}
