@@ -1,6 +1,6 @@
 """The publish path of one stream, for compiled callers."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport AckQueue, Answer, AnswerKind

@@ -15,9 +15,10 @@ Promise
 - Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
   ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
 - What is stored as headers is no shorter than an empty header block; what is, is left away.
-- What is known of message ids is MessageIds, what a rollup removes Rollups; a feature that says yes
-  or no to a publish is asked in `check`, what follows from a message that was stored is begun in
-  `apply`. Each has a file of its own, and costs streams that do not use it one branch.
+- What is known of message ids is MessageIds, what a rollup removes Rollups, what is published later
+  Scheduled; a feature that says yes or no to a publish is asked in `check`, what follows from a
+  message that was stored is begun in `apply`. Each has a file of its own, and costs streams that do
+  not use it one branch.
 
 Source: nats-server 2.14 reference 6.7; "Durability" of the design.
 """
