@@ -243,13 +243,16 @@ class JetStreamAccount:
     async def _install(self, change: RestoreStream) -> None:
         volume, directory = self.jetstream.volume, self.files.stream(change.config.name)
         await volume.read(install_stream, volume.disk, change.built, directory)
+        stream: Stream | None = None
         try:
             stream = await Stream.open(self, change.config, change.created_ns)
+            await stream.keep_to_limits()
         except BaseException:
             await volume.read(mark_deleted, volume.disk, directory)
+            if stream is not None:
+                await stream.destroy()
             await volume.remove_tree(directory)
             raise
-        await stream.keep_to_limits()
         self.streams[change.config.name] = stream
         stream.begin()
 

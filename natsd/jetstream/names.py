@@ -51,7 +51,7 @@ def metadata_length(metadata: Mapping[str, str]) -> int:
 
 def why_unsupported(metadata: Mapping[str, str]) -> str:
     """Why a stream or consumer with this metadata cannot be served here; empty: it can."""
-    level = metadata.get(REQUIRED_LEVEL_KEY, "0")
+    level = metadata.get(REQUIRED_LEVEL_KEY) or "0"
     if level.isdecimal() and int(level) <= API_LEVEL:
         return ""
     return f"unsupported - required API level: {level}, current API level: {API_LEVEL}"

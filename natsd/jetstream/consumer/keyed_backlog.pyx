@@ -94,6 +94,11 @@ cdef class KeyedBacklog(Backlog):
         self.hold_all()
         return Backlog.set_filter(self, wanted)
 
+    cdef int begin(self, uint64_t next_sequence, uint64_t resume, starts) except -1:
+        """What waited before is nothing any more: the tracker says what is held."""
+        self.waiting.empty()
+        return Backlog.begin(self, next_sequence, resume, starts)
+
     cdef int look_again(self, uint64_t from_sequence) except -1:
         """Begin with what the tracker says. What was read, and neither delivered nor held, is read
         again; a start list is not."""

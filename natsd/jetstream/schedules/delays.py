@@ -197,6 +197,8 @@ class Delays:
     def roll_back(self, durable: int) -> None:
         """The stream took back all sequences above."""
         late = [sequence for sequence in self._waiting if sequence > durable]
+        # Their publishers were told; their sequences may be others' before the entries are on disk.
+        self._unsaved = deque(each for each in self._unsaved if each[0].sequence <= durable)
         self._gone.update(self._waiting.pop(sequence).number for sequence in late)
         if late:
             self._wake(self._core.scheduler.now_ns() + RETRY_NS)

@@ -37,8 +37,8 @@ class ScheduledMessages:
         self._known = known
         self.schedules = Schedules(stream.core, stream.ingest)
         self.delays = delays
-        stream.ingest.schedules = self.schedules
-        stream.ingest.delays = delays
+        stream.ingest.scheduled.schedules = self.schedules
+        stream.ingest.scheduled.delays = delays
 
     @classmethod
     async def open(cls, stream: "Stream") -> Self:

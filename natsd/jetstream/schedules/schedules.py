@@ -90,7 +90,6 @@ class Schedules:
         self._noted: deque[tuple[int, bytes, bytes, int]] = deque()
         self._fired: deque[_Fired] = deque()
         self._work: asyncio.Task[None] | None = None
-        self._upto = core.visible
         self._is_open = False
 
     def __len__(self) -> int:
@@ -111,12 +110,13 @@ class Schedules:
     def begin(self, known: KnownSchedules) -> None:
         """Find what is there, and fire what is due from then on."""
         log = self._core.log
-        if known.upto <= log.last_sequence:
+        upto = log.last_sequence  # not all of that is durable where a mirror is promoted
+        if known.upto <= upto:
             for subject, sequence, at_ns in known.schedules:
                 self._add(Schedule(subject, sequence, at_ns))
         else:
             known = KnownSchedules()
-        self._work = asyncio.get_running_loop().create_task(self._find(known.upto, self._upto))
+        self._work = asyncio.get_running_loop().create_task(self._find(known.upto, upto))
 
     def close(self) -> bytes:
         """Nothing fires any more; what `schedules.db` is to say, empty if that is not known."""

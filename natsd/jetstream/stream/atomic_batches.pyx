@@ -380,7 +380,7 @@ cdef class AtomicBatches(Admission):
         if header_given(headers, DELAY):
             return self.unsupported("Nats-Delay")
         entry.time_ns = self.ingest.stream.scheduler.now()
-        refused = self.ingest.check_scheduling(entry, headers)
+        refused = self.ingest.scheduled.check(entry, headers)
         if refused is None:
             self.rewrite(entry, so_far)
         return refused

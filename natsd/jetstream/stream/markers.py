@@ -8,12 +8,15 @@ knows that it is gone: no marker says so.
 Source: nats-server 2.14 reference 6.4 (`subject_delete_marker_ttl`), 6.7 (`Nats-Marker-Reason`).
 """
 
+import contextlib
 import re
 from collections.abc import Iterable
 from typing import Final
 
 from natsd.config.durations import format_duration_ns
+from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.publish import Ingest
+from natsd.store.errors import StoreError
 from natsd.store.log_store import LogStore
 
 _MARKER: Final = re.compile(rb"\r\n(?:Nats-Marker-Reason: *[^\s]|KV-Operation: *PURGE\r\n)")
@@ -41,4 +44,5 @@ def replace_expired(
         if is_marker(replaced_headers):
             store.log.delete(sequence)
         else:
-            ingest.publish_internal(subject, headers, b"")
+            with contextlib.suppress(OwnMessageRefused, StoreError):
+                ingest.store_own(subject, headers, b"", is_mapped=True)

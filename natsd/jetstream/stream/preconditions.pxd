@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport HeaderValue, PublishHeaders
+from natsd.jetstream.stream.headers cimport PublishHeaders
 
 
 cdef enum Lifetime:

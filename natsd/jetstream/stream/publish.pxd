@@ -1,6 +1,6 @@
 """The publish path of one stream, for compiled callers."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport AckQueue, Answer, AnswerKind
@@ -14,6 +14,7 @@ from natsd.jetstream.stream.message_ids cimport MessageIds
 from natsd.jetstream.stream.preconditions cimport Preconditions
 from natsd.jetstream.stream.republish cimport Republisher
 from natsd.jetstream.stream.rollups cimport Rollups
+from natsd.jetstream.stream.scheduled cimport Scheduled
 from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.jetstream.usage cimport Usage
 from natsd.store.log cimport MessageLog
@@ -41,14 +42,12 @@ cdef class Ingest(Actor):
     cdef public object failing          # told why what was appended is not stored; or None
     cdef public Admission atomic_batches    # None: the stream takes no such batches
     cdef public Admission fast_batches
-    cdef object schedule_rules          # ScheduleRules
-    cdef public object schedules        # told of stored schedules; None: the stream has none
-    cdef public object delays           # keeps messages that wait; None: the stream takes none
     cdef readonly bint is_paused        # nothing is taken: the stream is not ready, or going away
 
     # State
     cdef readonly MessageIds message_ids
     cdef Rollups rollups
+    cdef readonly Scheduled scheduled
     cdef Backlog backlog
     cdef AckQueue acks                  # in the order of their messages
     cdef AckQueue busy                  # who is told 429, at once
@@ -56,8 +55,6 @@ cdef class Ingest(Actor):
     cdef Py_ssize_t tail_room           # so much
     cdef char* stripped                 # headers without what is not stored
     cdef Py_ssize_t stripped_room
-    cdef bytes scheduled_headers        # of an entry that has to do with schedules
-    cdef bint is_scheduling             # `schedules` waits for something to be durable
     cdef bint is_rolling                # the answer to the entry just applied has to wait
 
     # One replica: apply at once. Raises StoreError.
@@ -83,12 +80,7 @@ cdef class Ingest(Actor):
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, uint64_t* original)
     cdef bytes check_batched(self, Entry* entry)
     cdef uint64_t find_id(self, Entry* entry) except? 0
-    cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers)
-    cdef bytes check_delayed(self, Entry* entry)
     cdef bytes check_own(self, Entry* entry, PublishHeaders* headers)
-    cdef int schedule(self, Entry* entry) except -1
-    cdef int delay(self, Entry* entry) except -1
-    cdef int purge_schedule(self, uint64_t sequence, bytes subject) except -1
     cdef bint is_too_large(self, Entry* entry) noexcept
     cdef bytes check_size(self, Entry* entry)
     cdef bytes check_usage(self, Entry* entry)

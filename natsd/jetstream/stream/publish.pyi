@@ -1,12 +1,11 @@
 from collections.abc import Callable
 
 from natsd.jetstream.scheduler import Actor
-from natsd.jetstream.schedules.delays import Delays
-from natsd.jetstream.schedules.schedules import Schedules
 from natsd.jetstream.stream.admission import Admission
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.counters import Counters
 from natsd.jetstream.stream.message_ids import MessageIds
+from natsd.jetstream.stream.scheduled import Scheduled
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.usage import Usage
 from natsd.store.errors import StoreError
@@ -17,11 +16,10 @@ class Ingest(Actor):
     atomic_batches: Admission | None
     fast_batches: Admission | None
     message_ids: MessageIds
+    scheduled: Scheduled
     counters: Counters | None
     expiring: Callable[[int], None] | None
     failing: Callable[[StoreError], None] | None
-    schedules: Schedules | None
-    delays: Delays | None
 
     def __init__(self, stream: StreamCore, settings: IngestSettings, usage: Usage) -> None: ...
     def configure(self, settings: IngestSettings) -> None: ...

@@ -15,9 +15,10 @@ Promise
 - Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
   ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
 - What is stored as headers is no shorter than an empty header block; what is, is left away.
-- What is known of message ids is MessageIds, what a rollup removes Rollups; a feature that says yes
-  or no to a publish is asked in `check`, what follows from a message that was stored is begun in
-  `apply`. Each has a file of its own, and costs streams that do not use it one branch.
+- What is known of message ids is MessageIds, what a rollup removes Rollups, what is published later
+  Scheduled; a feature that says yes or no to a publish is asked in `check`, what follows from a
+  message that was stored is begun in `apply`. Each has a file of its own, and costs streams that do
+  not use it one branch.
 
 Source: nats-server 2.14 reference 6.7; "Durability" of the design.
 """
@@ -39,9 +40,7 @@ from natsd.jetstream.stream.admission cimport Admission
 from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
 from natsd.jetstream.stream.core cimport INTEREST, StreamCore
 from natsd.jetstream.stream.counters cimport Counters
-from natsd.jetstream.stream.entry cimport (
-    ENDS_SCHEDULE, IS_DELAYED, IS_SCHEDULE, NO_ROLLUP, ROLLUP_SUBJECT, Entry,
-)
+from natsd.jetstream.stream.entry cimport ENDS_SCHEDULE, IS_DELAYED, NO_ROLLUP, Entry
 from natsd.jetstream.stream.fast_reply cimport is_fast_reply
 from natsd.jetstream.stream.headers cimport (
     BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, SCHEDULE_NEXT, SCHEDULER, SCHEDULING_HEADERS,
@@ -52,14 +51,14 @@ from natsd.jetstream.stream.message_ids cimport MessageIds
 from natsd.jetstream.stream.preconditions cimport Preconditions
 from natsd.jetstream.stream.republish cimport Republisher
 from natsd.jetstream.stream.rollups cimport Rollups
+from natsd.jetstream.stream.scheduled cimport Scheduled
 from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.jetstream.usage cimport Usage
 from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
 from natsd.store.subject_index cimport is_exact
 
 from natsd.jetstream.errors import ErrorId, api_error
-from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much, header_value
-from natsd.jetstream.headers import SCHEDULER as SCHEDULER_NAME
+from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much
 from natsd.jetstream.schedules.last_message import LastMessages
 from natsd.jetstream.schedules.rules import ScheduleRules
 from natsd.jetstream.stream.answers import (
@@ -73,7 +72,6 @@ cdef enum:
     ACKS_PER_SLICE = 512
     BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
     TAIL_BYTES = 512            # of an ack, behind its prefix: a sequence, and what a batch adds
-    MARK_ROOM = 40              # of a Nats-Delayed header, without the stream's name
 
 cdef bytes LEVEL_HEADER = REQUIRED_API_LEVEL.encode()
 
@@ -90,6 +88,7 @@ cdef class Ingest(Actor):
         self.busy = AckQueue()
         self.message_ids = MessageIds(stream)
         self.rollups = Rollups(stream, self.acks, self)
+        self.scheduled = Scheduled(self.log, self.rollups)
         self.configure(settings)
         stream.ingest = self
         stream.commit_failed = self.commit_failed
@@ -127,10 +126,11 @@ cdef class Ingest(Actor):
         self.is_sealed = settings.sealed
         self.max_msg_size = settings.max_msg_size
         self.staged_bytes_max = settings.buffered_bytes_max
-        self.schedule_rules = ScheduleRules(
+        rules = ScheduleRules(
             settings.subjects, LastMessages(stream.store), settings.allows_schedules,
             settings.allows_lifetimes,
         )
+        self.scheduled.configure(rules, self.preconditions)
         self.message_ids.set_window(settings.duplicate_window_ns)
         self.backlog = Backlog(
             stream.scheduler.reactor, settings.buffered_msgs_max, settings.buffered_bytes_max,
@@ -328,6 +328,7 @@ cdef class Ingest(Actor):
         """The answer to a publish that is refused, else None: then the entry is complete, or
         `original` is the sequence of the message that it is a duplicate of."""
         cdef bytes refused
+        cdef uint64_t size
         if self.transform is not None:
             self.transform.apply(
                 entry.subject, entry.subject_len, &entry.subject, &entry.subject_len
@@ -349,7 +350,9 @@ cdef class Ingest(Actor):
             return refused
         refused = self.check_resources(entry, headers)
         if refused is None and entry.scheduling & IS_DELAYED:
-            return self.check_delayed(entry)
+            size = self.size_of(entry)
+            refused = self.scheduled.check_delayed(entry, size, self.max_msg_size)
+            return self.check_account(size) if refused is None else refused
         return refused
 
     cdef bytes check_counted(
@@ -373,7 +376,7 @@ cdef class Ingest(Actor):
         if refused is not None:
             return refused
         if headers.found & SCHEDULING_HEADERS:
-            refused = self.check_scheduling(entry, headers)
+            refused = self.scheduled.check(entry, headers)
             if refused is not None:
                 return refused
         if header_given(headers, MESSAGE_ID):
@@ -392,41 +395,9 @@ cdef class Ingest(Actor):
     cdef uint64_t find_id(self, Entry* entry) except? 0:
         """The message that has its id, waiting ones included; 0: there is none."""
         cdef uint64_t original = self.message_ids.find(entry)
-        if original == 0 and self.delays is not None and self.message_ids.window_ns:
-            original = self.delays.find_id(
-                entry.message_id[:entry.message_id_len],
-                entry.time_ns - self.message_ids.window_ns,
-            )
+        if original == 0:
+            original = self.scheduled.find_id(entry, self.message_ids.window_ns)
         return original
-
-    cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers):
-        """Schedules, what ends one, and messages that wait: natsd/jetstream/schedules/rules.py."""
-        found = self.schedule_rules.check(
-            entry.subject[:entry.subject_len], entry.headers[:entry.headers_len], entry.time_ns
-        )
-        if isinstance(found, ErrorId):
-            return self.preconditions.refuse(found)
-        entry.scheduling = found.kind
-        self.scheduled_headers = found.headers      # they live as long as the entry
-        entry.headers = PyBytes_AS_STRING(self.scheduled_headers)
-        entry.headers_len = PyBytes_GET_SIZE(self.scheduled_headers)
-        find_publish_headers(entry.headers, entry.headers_len, headers)
-        return None
-
-    cdef bytes check_delayed(self, Entry* entry):
-        """A message that waits takes room elsewhere, and replaces nothing before its time."""
-        cdef bytes refused = self.check_account(self.size_of(entry))
-        cdef Py_ssize_t size = entry.headers_len + MARK_ROOM + len(self.prefix)
-        if size > HEADERS_MAX:      # with the line that its copy gets
-            return self.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
-        if 0 <= self.max_msg_size < size + entry.data_len:
-            return self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
-        entry.is_skipped = True
-        entry.rollup = NO_ROLLUP
-        entry.expires_ns = 0
-        if refused is None and not self.delays.has_room(self.size_of(entry)):
-            refused = self.preconditions.refuse(ErrorId.JSStreamTooManyRequests)
-        return refused
 
     cdef bytes check_batched(self, Entry* entry):
         """What any message of a batch has to keep to, before it is asked of which."""
@@ -521,7 +492,7 @@ cdef class Ingest(Actor):
         assert entry.sequence == self.log.edges.last + 1
         self.is_rolling = False
         if entry.scheduling & IS_DELAYED:
-            self.delay(entry)
+            self.is_rolling = self.scheduled.delay(entry)
         elif entry.is_skipped:
             self.log.skip_raw(1)
         else:
@@ -543,46 +514,9 @@ cdef class Ingest(Actor):
             self.is_rolling = self.rollups.roll_up(entry)
         if entry.expires_ns > 0 and self.expiring is not None:
             self.expiring(entry.expires_ns)
-        if entry.scheduling:
-            self.schedule(entry)
-        return self.count_bytes()
-
-    cdef int schedule(self, Entry* entry) except -1:
-        """What the entry, which was appended, is besides a message."""
-        cdef bytes subject = entry.subject[:entry.subject_len]
-        cdef bytes headers = entry.headers[:entry.headers_len]
-        if entry.scheduling & IS_SCHEDULE and not entry.is_skipped:
-            self.schedules.note(entry.sequence, subject, headers, entry.time_ns)
-            self.is_scheduling = True
-        if entry.scheduling & ENDS_SCHEDULE:
-            self.purge_schedule(entry.sequence, header_value(headers, SCHEDULER_NAME))
-        return 0
-
-    cdef int delay(self, Entry* entry) except -1:
-        """It is kept elsewhere, and answered when it is on disk there."""
-        self.is_rolling = self.delays.take(
-            entry.sequence, entry.subject[:entry.subject_len],
-            entry.headers[:entry.headers_len], entry.data[:entry.data_len], entry.time_ns,
-        )
-        try:
-            self.log.skip_raw(1)
-        except StoreError:
-            self.delays.roll_back(self.log.edges.last)
-            raise
-        return 0
-
-    cdef int purge_schedule(self, uint64_t sequence, bytes subject) except -1:
-        """All messages of the subject go along with what the entry replaces."""
-        cdef Entry purge
-        memset(&purge, 0, sizeof(Entry))
-        purge.subject = subject
-        purge.subject_len = len(subject)
-        purge.sequence = sequence
-        purge.rollup = ROLLUP_SUBJECT
-        purge.is_skipped = True         # nothing of it stays
-        if self.rollups.roll_up(&purge):
+        if entry.scheduling and self.scheduled.note(entry):
             self.is_rolling = True
-        return 0
+        return self.count_bytes()
 
     def store_own(
         self, bytes subject not None, bytes headers not None, bytes data not None, *,
@@ -613,7 +547,7 @@ cdef class Ingest(Actor):
         if refused is not None:
             raise OwnMessageRefused(refused)
         self.propose(&entry)
-        self.is_scheduling = self.schedules is not None     # it waits for its product
+        self.scheduled.await_product()
         return entry.sequence
 
     cdef bytes check_own(self, Entry* entry, PublishHeaders* headers):
@@ -697,8 +631,7 @@ cdef class Ingest(Actor):
         self.send_busy()
         is_more = self.send_acks()
         self.backlog.settle(self.stream.visible)
-        if self.is_scheduling:
-            self.is_scheduling = self.schedules.settle(self.stream.visible)
+        self.scheduled.settle(self.stream.visible)
         return is_more
 
     cdef bint send_acks(self) except -1:
@@ -769,10 +702,7 @@ cdef class Ingest(Actor):
         self.backlog.roll_back(durable)
         if self.fast_batches is not None:
             self.fast_batches.forget_above(durable)
-        if self.schedules is not None:
-            self.schedules.roll_back(durable)
-        if self.delays is not None:
-            self.delays.roll_back(durable)
+        self.scheduled.roll_back(durable)
         self.stream.scheduler.submit(self)
         if self.failing is not None:
             self.failing(error)

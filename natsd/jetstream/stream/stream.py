@@ -139,17 +139,22 @@ class Stream:
         volume, directory = account.jetstream.volume, account.files.stream(config.name)
         if config.storage is Storage.MEMORY:
             stream = cls(account, config, created_ns, await open_store(account, config))
-            await stream.open_scheduled()
+            await stream.open_scheduled(config)
             return stream
         if await volume.read(lambda: volume.is_low_on_space):
             raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
         await volume.read(create_stream, account.jetstream.vault, directory, asset)
+        store: LogStore | None = None
         try:
-            stream = cls(account, config, created_ns, await open_store(account, config))
-            await stream.open_scheduled()
+            store = await open_store(account, config)
+            stream = cls(account, config, created_ns, store)
+            await stream.open_scheduled(config)
             return stream
         except BaseException:
+            if store is not None:
+                with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+                    await store.destroy()
             await volume.remove_tree(directory)
             raise
 
@@ -164,7 +169,7 @@ class Stream:
         try:
             await lifecycle.recover_all(stream)
             await stream.recall_duplicates(now_ns)
-            await stream.open_scheduled()
+            await stream.open_scheduled(config)
         except BaseException:
             stream.ingest.release_usage()
             await stream.close()
@@ -190,9 +195,9 @@ class Stream:
         await self.store.settle()
         await self.store.synced()
 
-    async def open_scheduled(self) -> None:
-        """Where schedules are allowed, know what waits. Raises StoreError, OSError."""
-        if self.config.allow_msg_schedules and self.scheduled is None:
+    async def open_scheduled(self, config: StreamConfig) -> None:
+        """Where that allows schedules, know what waits. Raises StoreError, OSError."""
+        if config.allow_msg_schedules and self.scheduled is None:
             self.scheduled = await ScheduledMessages.open(self)
 
     def begin(self) -> None:
@@ -302,15 +307,16 @@ class Stream:
     # Changes: decided and applied
 
     async def reconfigure(self, config: StreamConfig) -> None:
-        """The new configuration is on disk and in force on return. Raises OSError."""
+        """The new configuration is on disk and in force on return. Raises StoreError, OSError:
+        nothing has changed then."""
+        await self.open_scheduled(config)
         if self.is_filed:
             volume = self.jetstream.volume
             asset = StreamAsset(config=config, created=self.created_ns)
             await volume.read(write_asset, self.jetstream.vault, self.directory, asset)
         before, self.config = self.config, config
         self.sourcing.configure(config)
-        if self.scheduled is None and config.allow_msg_schedules:
-            self.scheduled = await ScheduledMessages.open(self)
+        if self.scheduled is not None and not before.allow_msg_schedules:
             self.scheduled.begin()
         self._subscribe(config.subjects)
         self.ingest.configure(ingest_settings(config, self.jetstream.options))

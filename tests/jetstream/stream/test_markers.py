@@ -46,8 +46,10 @@ def test_a_lifetime_that_is_raised(headers: bytes, expected: bytes) -> None:
 class Full:
     """What takes no message."""
 
-    def publish_internal(self, subject: bytes, headers: bytes, data: bytes) -> None:
-        """It is refused."""
+    def store_own(self, subject: bytes, headers: bytes, data: bytes, *, is_mapped: bool) -> int:
+        """It is not taken."""
+        assert is_mapped
+        return 0
 
 
 async def test_what_cannot_be_replaced_stays() -> None:
