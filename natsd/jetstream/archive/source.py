@@ -1,18 +1,19 @@
 """An archive of a frozen stream, part by part: read, verified and packed in threads.
 
 Promise
-- At most one block is read ahead of what was asked for, so that memory stays bounded.
+- While one block is packed the next one is read, and no further one: memory stays bounded.
 - Messages that do not verify any more are left out, and counted.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from natsd.jetstream.archive.contents import MessageCount, StreamImage
 from natsd.store.archive import ArchiveWriter
 from natsd.store.errors import StoreError
 from natsd.store.frozen_store import FrozenStore
+from natsd.store.live_image import LiveImage
 from natsd.store.volume import Volume
 
 
@@ -40,6 +41,8 @@ class ArchiveSource:
         if self._next is not None:
             with contextlib.suppress(StoreError, OSError):  # nobody asks for it any more
                 await self._next
+        with contextlib.suppress(StoreError, OSError):
+            await self._parts.aclose()
         await self._frozen.release()
 
     def _start(self) -> asyncio.Task[bytes]:
@@ -48,14 +51,27 @@ class ArchiveSource:
 
         return asyncio.get_running_loop().create_task(take())
 
-    async def _make_parts(self) -> AsyncIterator[bytes]:
+    async def _make_parts(self) -> AsyncGenerator[bytes]:
         yield await self._volume.read(self._begin)
-        for index in range(self._frozen.num_blocks):
-            image = await self._frozen.image(index)
-            name = self.counts.add(image)
-            if name:
-                yield await self._volume.read(self._writer.entry, name, image.data)
+        async with contextlib.aclosing(self._images()) as images:
+            async for image in images:
+                if name := self.counts.add(image):
+                    yield await self._volume.read(self._writer.entry, name, image.data)
         yield await self._volume.read(self._end)
+
+    async def _images(self) -> AsyncGenerator[LiveImage]:
+        """What lives of each block; the next one is being read already."""
+        loop, reading = asyncio.get_running_loop(), None
+        try:
+            for index in range(self._frozen.num_blocks):
+                image = await (reading or self._frozen.image(index))
+                reading = None
+                if index + 1 < self._frozen.num_blocks:
+                    reading = loop.create_task(self._frozen.image(index + 1))
+                yield image
+        finally:
+            if reading is not None:
+                await asyncio.gather(reading, return_exceptions=True)
 
     def _begin(self) -> bytes:
         parts = [self._writer.begin()]
