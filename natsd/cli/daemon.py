@@ -38,7 +38,8 @@ SIGNAL_NAMES: Final = {
 }
 
 # A daemon's objects live long: connections and their subscriptions. Looking for cycles each 700
-# allocations, as Python does, walks them again and again while thousands of clients connect.
+# allocations, as Python does, walks them again and again while thousands of clients connect, and
+# while a start imports and recovers.
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 
@@ -60,6 +61,7 @@ def run(options: Options) -> int:
 async def _serve(options: Options, log: logging.Handler) -> int:
     stop = asyncio.Event()
     _handle_signals(stop, log)
+    gc.set_threshold(*GC_THRESHOLDS)
     server = Server(_with_store_dir(options))
     try:
         if not await _started_before(stop, server):
@@ -68,7 +70,6 @@ async def _serve(options: Options, log: logging.Handler) -> int:
         return _fail(str(error), options)
     gc.collect()
     gc.freeze()  # what a start makes stays until the end
-    gc.set_threshold(*GC_THRESHOLDS)
     await stop.wait()
     await server.stop()
     return 0

@@ -51,8 +51,13 @@ class JetStreamPart:
         self._temporary: Path | None = None
         self.engine: JetStream | None = None
 
+    async def load(self) -> None:
+        """Import what serves JetStream: on a slow machine, the longest part of a start."""
+        if self._options.jetstream.enabled:
+            await asyncio.to_thread(importlib.import_module, _ENGINE)
+
     async def start(self, reactor: Reactor, accounts: Sequence[Account]) -> None:
-        """Recover all that is stored and serve the accounts; raises JetStreamError."""
+        """Recover all that is stored and serve the accounts, once loaded; raises JetStreamError."""
         if not self._options.jetstream.enabled:
             return
         loop = asyncio.get_running_loop()
@@ -61,7 +66,6 @@ class JetStreamPart:
         try:
             options = await asyncio.to_thread(self._prepare)
             banner.log_jetstream(options)
-            await asyncio.to_thread(importlib.import_module, _ENGINE)
             await self._serve(options, reactor, accounts)
         except (OSError, StoreError) as error:
             await self._give_up()

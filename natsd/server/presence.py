@@ -30,9 +30,12 @@ class Presence:
         """Where monitoring listens; 0 when it does not."""
         return self._monitor.port if self._monitor else 0
 
-    def open(self) -> None:
+    def announce(self) -> None:
         """Before the server listens."""
         banner.log_starting(self._server)
+
+    def open(self) -> None:
+        """Once the server listens, and clients wait for nothing but what is recovered."""
         if self._server.options.http_port:
             self._monitor = monitor.start(self._server)
 

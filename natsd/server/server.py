@@ -115,7 +115,8 @@ class Server:
     async def start_here(self) -> None:
         """Start on the running loop.
 
-        Who connects while JetStream recovers waits in the backlog and is not refused.
+        Who connects while JetStream is loaded and recovers waits in the backlog and is not refused.
+        Monitoring answers once it is loaded: who has seen it answer is not kept waiting by that.
         """
         if self._stopped is not None and not self._stopped.is_set():
             raise RuntimeError("the server is running")
@@ -123,9 +124,11 @@ class Server:
         self._build()
         self._stopped, self._started = asyncio.Event(), asyncio.Event()
         try:
-            self._presence.open()
+            self._presence.announce()
             listener = self._listen()
             try:
+                await self._jetstream.load()
+                self._presence.open()
                 await self._jetstream.start(self.reactor, list(self.accounts.values()))
             except BaseException:
                 listener.close()

@@ -1,16 +1,19 @@
 """JetStream as a part of the server: where its files are, when it starts and ends (section 2.8)."""
 
 import asyncio
+import importlib
 import json
 import logging
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final
 
 import nats
 import pytest
@@ -31,6 +34,8 @@ from tests.server.streams import Stream
 FIELDS = """
     server_id server_name version proto go host port headers max_payload jetstream client_id
     client_ip domain connect_info remote_account api_lvl natsd"""
+
+LOADING_DEADLINE_S: Final = 10.0
 
 
 def local(jetstream: Any = True, **settings: Any) -> Server:
@@ -264,6 +269,53 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
             await starting
     async with local(store_dir=tmp_path):
         pass
+
+
+class SlowLoading:
+    """Loading JetStream waits, once it has begun, until it may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._begun = threading.Event()
+        self.may_go_on = threading.Event()
+        slow = SimpleNamespace(import_module=self._import_module)
+        monkeypatch.setattr("natsd.server.jetstream.importlib", slow)
+
+    def _import_module(self, name: str) -> ModuleType:
+        self._begun.set()
+        assert self.may_go_on.wait(LOADING_DEADLINE_S)
+        return importlib.import_module(name)
+
+    async def begun(self) -> None:
+        assert await asyncio.to_thread(self._begun.wait, LOADING_DEADLINE_S)
+
+
+async def test_monitoring_answers_once_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has seen it answer finds that clients are greeted without that wait."""
+    loading, server = SlowLoading(monkeypatch), local(http_port=-1)
+    starting = asyncio.create_task(server.start())
+    await loading.begun()
+    assert server.http_port == 0
+    loading.may_go_on.set()
+    await starting
+    assert server.http_port > 0
+    await server.stop()
+
+
+async def test_a_start_cancelled_while_it_is_loaded_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loading, before = SlowLoading(monkeypatch), leftovers()
+    server = local(http_port=-1)
+    starting = asyncio.create_task(server.start())
+    await loading.begun()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    loading.may_go_on.set()
+    assert not server.is_ready
+    del server, starting
+    await asyncio.sleep(0)
+    assert leftovers() == before
 
 
 async def test_a_stop_waits_for_the_start(tmp_path: Path) -> None:
