@@ -2,7 +2,8 @@
 
 Promise
 - One change at a time of each stream; different streams change side by side. What two of them could
-  both take, subjects and room, is claimed in the same step in which it was checked.
+  both take is claimed before anybody else can: room in the step in which it was checked,
+  subjects under a lock.
 - A change is check → propose → apply (meta.py): what is refused was refused before anything
   changed, and what is answered is on disk.
 - A stream that cannot be served (damaged, of a later version, unreadable) is `offline`: its files
@@ -13,8 +14,8 @@ Source: nats-server 2.14 reference 6.2, 6.15.
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ from natsd.jetstream.models.account import AccountInfo, ApiStats, Tier
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.names import API_LEVEL
 from natsd.jetstream.resources import check_room, release, reserve
+from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.config import check_create, check_update
 from natsd.jetstream.stream.files import AccountFiles, StreamAsset, install_stream
 from natsd.jetstream.stream.stream import Stream
@@ -80,6 +82,7 @@ class JetStreamAccount:
         self.offline_consumers: dict[str, dict[str, str]] = {}
         self.api = ApiCounters()
         self.claims = SubjectClaims()
+        self._claiming = asyncio.Lock()
         self.changing = Changing()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots and restores under way
         self.fills_streams = False
@@ -171,23 +174,23 @@ class JetStreamAccount:
         async with self.changing(config.name):
             existing = self.streams.get(config.name)
             self._check_limits(config, existing)
-            config = check_create(config, self, pedantic=pedantic)
+            config = await in_turns(check_create(config, self, pedantic=pedantic))
             if existing is not None:
                 if existing.config == config:
                     return existing, False
                 raise api_error(ErrorId.JSStreamNameExistErr)
             if config.name in self.offline:
                 raise api_error(ErrorId.JSStreamNameExistErr)
-            with self._claimed(config):
+            async with self._claimed(config):
                 created_ns = self.jetstream.scheduler.now_ns()
                 change = CreateStream(self.name, config, created_ns)
                 await self._propose(change, ErrorId.JSStreamCreateErrF)
             stream_created(self, config.name)
             return self.streams[config.name], True
 
-    def check_restore(self, config: StreamConfig) -> StreamConfig:
+    async def check_restore(self, config: StreamConfig) -> StreamConfig:
         """The configuration that a restored stream would get. Raises ApiError."""
-        config = check_create(config, self)
+        config = await in_turns(check_create(config, self))
         self._check_limits(config, None)
         if config.name in self.streams or config.name in self.offline:
             raise api_error(ErrorId.JSStreamNameExistRestoreFailedErr)
@@ -198,8 +201,8 @@ class JetStreamAccount:
         there any more on return. Raises ApiError; nothing has changed then."""
         config = asset.config
         async with self.changing(config.name):
-            self.check_restore(config)
-            with self._claimed(config):
+            await self.check_restore(config)
+            async with self._claimed(config):
                 change = RestoreStream(self.name, config, asset.created, built)
                 await self._propose(change, ErrorId.JSStreamRestoreErrF)
             stream_created(self, config.name)
@@ -209,8 +212,8 @@ class JetStreamAccount:
         """The stream, with its new configuration on disk and in force. Raises ApiError."""
         async with self.changing(config.name):
             stream = self.stream(config.name)
-            config = check_update(stream, config, pedantic=pedantic)
-            with self._claimed(config, stream.config):
+            config = await in_turns(check_update(stream, config, pedantic=pedantic))
+            async with self._claimed(config, stream.config):
                 change = UpdateStream(self.name, config)
                 await self._propose(change, ErrorId.JSStreamUpdateErrF)
             stream_updated(self, config.name)
@@ -232,7 +235,7 @@ class JetStreamAccount:
             case CreateStream():
                 stream = await Stream.create(self, change.config, change.created_ns)
                 self.streams[change.config.name] = stream
-                stream.begin()
+                await stream.begin()
             case RestoreStream():
                 await self._install(change)
             case UpdateStream():
@@ -254,7 +257,7 @@ class JetStreamAccount:
             await volume.remove_tree(directory)
             raise
         self.streams[change.config.name] = stream
-        stream.begin()
+        await stream.begin()
 
     async def _remove(self, name: str) -> None:
         """Once the mark is on disk the stream is gone, and what fails behind it waits for the next
@@ -269,8 +272,8 @@ class JetStreamAccount:
             await volume.remove_tree(directory)
             return
         del self.streams[name]
-        self.claims.release(name)
         release(self.tiers.of(stream.config.num_replicas).usage, stream.config)
+        await in_turns(self.claims.claim(name, ()))
         await stream.destroy()
 
     async def _propose(self, change: Change, failure: ErrorId) -> None:
@@ -294,22 +297,29 @@ class JetStreamAccount:
         if existing is None:
             check_room(tier, config)
 
-    @contextmanager
-    def _claimed(self, config: StreamConfig, before: StreamConfig | None = None) -> Iterator[None]:
+    @asynccontextmanager
+    async def _claimed(
+        self, config: StreamConfig, before: StreamConfig | None = None
+    ) -> AsyncIterator[None]:
         """Room and subjects are the stream's; what they were before, if this fails."""
         tier = self.tiers.of(config.num_replicas)
         check_room(tier, config, before)
-        if self.claims.collide(config.subjects, but=config.name):
-            raise api_error(ErrorId.JSStreamSubjectOverlapErr)
         held = before.subjects if before is not None else []
         reserve(tier.usage, config, before)
-        self.claims.claim(config.name, [*held, *config.subjects])
         try:
+            await self._claim_subjects(config, held)
             yield
         except BaseException:
             release(tier.usage, config)
             if before is not None:
                 reserve(tier.usage, before)
-            self.claims.claim(config.name, held)
+            await in_turns(self.claims.claim(config.name, held))
             raise
-        self.claims.claim(config.name, config.subjects)
+        await in_turns(self.claims.claim(config.name, config.subjects))
+
+    async def _claim_subjects(self, config: StreamConfig, held: list[str]) -> None:
+        """Those of the configuration as well. Others claim before or behind."""
+        async with self._claiming:
+            if await in_turns(self.claims.collide(config.subjects, but=config.name)):
+                raise api_error(ErrorId.JSStreamSubjectOverlapErr)
+            await in_turns(self.claims.claim(config.name, [*held, *config.subjects]))

@@ -1,13 +1,14 @@
 """Which stream a subject belongs to: no two streams of an account may want the same message.
 
-Asked of a SubList, so neither the number of streams nor that of their subjects matters. Source:
-nats-server 2.14 reference 6.4 (10065).
+Asked of a SubList, so neither the number of streams nor that of their subjects matters; in steps,
+since a stream may have very many. Source: nats-server 2.14 reference 6.4 (10065).
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
+from natsd.jetstream.listening import Listening
+from natsd.jetstream.steps import Steps, slices
 
 
 class SubjectClaims:
@@ -15,24 +16,25 @@ class SubjectClaims:
 
     def __init__(self) -> None:
         self._sublist = SubList(cache=False)
-        self._held: dict[str, list[Subscription]] = {}
+        self._held: dict[str, Listening] = {}
 
     def owners(self, subject: str) -> set[str]:
         """The streams that `subject`, wildcards and all, collides with."""
         return {claim.sid for claim in self._sublist.reverse_match(subject).plain}
 
-    def collide(self, subjects: Iterable[str], *, but: str = "") -> bool:
+    def collide(self, subjects: Sequence[str], *, but: str = "") -> Steps[bool]:
         """Whether any of them belongs to a stream other than `but` already."""
-        return any(self.owners(subject) - {but} for subject in subjects)
+        for some in slices(subjects):
+            if any(self.owners(subject) - {but} for subject in some):
+                return True
+            yield
+        return False
 
-    def claim(self, owner: str, subjects: Iterable[str]) -> None:
+    def claim(self, owner: str, subjects: Sequence[str]) -> Steps[None]:
         """These are now `owner`'s, and nothing else is."""
-        claims = [Subscription(subject, sid=owner) for subject in subjects]
-        self.release(owner)
-        self._held[owner] = claims
-        for claim in claims:
-            self._sublist.insert(claim)
-
-    def release(self, owner: str) -> None:
-        """Nothing is `owner`'s any more."""
-        self._sublist.remove_batch(self._held.pop(owner, ()))
+        held = self._held.get(owner)
+        if held is None:
+            held = self._held[owner] = Listening(self._sublist, owner)
+        yield from held.change(subjects)
+        if not len(held):
+            self._held.pop(owner, None)

@@ -29,6 +29,7 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.names import why_unsupported
 from natsd.jetstream.resources import reserve
 from natsd.jetstream.side_by_side import side_by_side
+from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.files import Found, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.errors import EncryptionError, StoreError
@@ -108,9 +109,9 @@ async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None
     config = asset.config
     stream = await Stream.open(account, config, asset.created)
     reserve(account.tiers.of(config.num_replicas).usage, config)
-    account.claims.claim(config.name, config.subjects)
+    await in_turns(account.claims.claim(config.name, config.subjects))
     account.streams[config.name] = stream
-    stream.begin()
+    await stream.begin()
     _logger.debug(
         "JetStream: %s messages for stream '%s > %s'",
         f"{stream.store.state().msgs:,}",

@@ -659,6 +659,12 @@ cdef class MessageLog:
         return True
 
     @property
+    def num_buried(self):
+        """Subjects whose last message went: their names are forgotten in one go, once that is
+        durable."""
+        return len(self.subjects.buried)
+
+    @property
     def undo_bytes(self):
         """What is kept in memory only to undo it: commit before this grows large."""
         return 0

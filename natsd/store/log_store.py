@@ -36,6 +36,7 @@ from natsd.store.store import DurabilityListener, Limits, Store, StoreState, Sub
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
 REMOVALS_PER_SLICE = 5_000
 UNDO_BYTES_MAX = 16 << 20  # kept to undo removals, before a long operation waits for a commit
+BURIED_MAX = 4096  # subjects that end with one commit: more of them would hold the loop
 FILTERS_MAX = 1024
 GHOSTS_MIN = 1024  # names without messages, before they are looked for
 
@@ -267,7 +268,7 @@ class LogStore(Store):
     async def _breathe(self) -> None:
         """Between two slices of removing."""
         self.changed()
-        if self._log.undo_bytes > UNDO_BYTES_MAX:
+        if self._log.undo_bytes > UNDO_BYTES_MAX or self._log.num_buried > BURIED_MAX:
             await self.synced()
         await asyncio.sleep(0)
 

@@ -21,7 +21,7 @@ from natsd.store.errors import ColdBlock
 cdef enum:
     REMOVAL_COST = 100          # of budget
     SUBJECT_COST = 40
-    REPLACED_PER_SLICE = 256
+    REPLACED_PER_SLICE = 128    # a publish each
 
 
 cdef class Purge(Operation):

@@ -18,6 +18,7 @@ from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import decode, encode
 from natsd.jetstream.models.requests import CreateConsumerRequest, StreamConfigRequest
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.steps import at_once
 from natsd.jetstream.stream.config import ConfigRules, check_config
 
 MODULES = ["natsd.core.subject", "natsd.core.interest", "natsd.core.sublist"]
@@ -64,8 +65,8 @@ def check_body(model: Model) -> None:
 
 
 def check_rules(request: StreamConfigRequest) -> None:
-    config = check_config(request.config, RULES, pedantic=request.pedantic)
+    config = at_once(check_config(request.config, RULES, pedantic=request.pedantic))
     try:
-        assert check_config(config, RULES) == config
+        assert at_once(check_config(config, RULES)) == config
     except ApiError as error:
         raise AssertionError(f"what was made of {request} is refused: {error}") from None

@@ -5,26 +5,27 @@ from hypothesis import strategies as st
 
 from natsd.core.subject import collide
 from natsd.jetstream.claims import SubjectClaims
+from natsd.jetstream.steps import at_once
 
 
 def test_subjects_collide_with_those_of_others_only() -> None:
     claims = SubjectClaims()
-    claims.claim("ORDERS", ["orders.>", "refunds"])
-    assert claims.collide(["a", "orders.*.new"])
-    assert claims.collide(["*"])
-    assert not claims.collide(["orders", "refunds.a"])
-    assert not claims.collide(["orders.7"], but="ORDERS")
+    at_once(claims.claim("ORDERS", ["orders.>", "refunds"]))
+    assert at_once(claims.collide(["a", "orders.*.new"]))
+    assert at_once(claims.collide(["*"]))
+    assert not at_once(claims.collide(["orders", "refunds.a"]))
+    assert not at_once(claims.collide(["orders.7"], but="ORDERS"))
     assert claims.owners(">") == {"ORDERS"}
 
 
 def test_what_is_released_or_replaced_is_free() -> None:
     claims = SubjectClaims()
-    claims.claim("A", ["a", "b"])
-    claims.claim("A", ["b", "c"])
+    at_once(claims.claim("A", ["a", "b"]))
+    at_once(claims.claim("A", ["b", "c"]))
     assert [claims.owners(subject) for subject in "abc"] == [set(), {"A"}, {"A"}]
-    claims.release("A")
-    claims.release("A")
-    assert not claims.collide([">"])
+    at_once(claims.claim("A", ()))
+    at_once(claims.claim("A", ()))
+    assert not at_once(claims.collide([">"]))
 
 
 tokens = st.sampled_from(["a", "b", "*"])
@@ -39,7 +40,7 @@ subjects = st.builds(
 def test_owners_are_those_with_a_colliding_subject(held: list[list[str]], asked: str) -> None:
     claims = SubjectClaims()
     for number, mine in enumerate(held):
-        claims.claim(str(number), mine)
+        at_once(claims.claim(str(number), mine))
     expected = {
         str(number)
         for number, mine in enumerate(held)

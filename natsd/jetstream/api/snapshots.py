@@ -108,7 +108,7 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         raise api_error(ErrorId.JSStreamMismatchErr)
     if not {"/", "\\"}.isdisjoint(name):
         raise api_error(ErrorId.JSStreamNameContainsPathSeparatorsErr)
-    config = account.check_restore(config)
+    config = await account.check_restore(config)
     if config.storage is Storage.MEMORY:
         raise api_error(ErrorId.JSStreamRestoreErrF, err="no impl")
     _check_transfers(account)

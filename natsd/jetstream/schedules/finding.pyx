@@ -17,6 +17,7 @@ from natsd.store.errors import ColdBlock
 
 cdef enum:
     LOOKED_AT_PER_SLICE = 4096
+    FOUND_COST = 24             # of those: what is made of one takes ten microseconds of Python
 
 
 OF_SCHEDULES = 1 << <int> SCHEDULE | 1 << <int> SCHEDULER
@@ -54,5 +55,6 @@ def find_messages(
                     sequence, view.subject[:view.subject_len], view.headers[:view.headers_len],
                     view.time_ns,
                 ))
+                left -= FOUND_COST
         sequence += 1
     return (max(upto + 1, first) if left > 0 else sequence), count

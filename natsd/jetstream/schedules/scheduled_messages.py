@@ -20,6 +20,7 @@ from natsd.jetstream.schedules.schedules_file import (
     leave_schedules,
     read_schedules,
 )
+from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.storage import open_delayed_store
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ class ScheduledMessages:
     async def close(self) -> None:
         """Nothing happens any more; what is known is on disk. Raises StoreError, OSError."""
         await self.delays.close()
-        body = self.schedules.close()
         is_open = self._stream.is_filed and self._jetstream.keys.key is None
-        if body and is_open:
+        if self.schedules.close() and is_open:
+            body = await in_turns(self.schedules.encode())
             volume, directory = self._jetstream.volume, self._stream.directory
             await volume.read(leave_schedules, volume.disk, directory, body)
 

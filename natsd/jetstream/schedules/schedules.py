@@ -42,6 +42,7 @@ from natsd.jetstream.schedules.pattern import InvalidPattern, InvalidTimeZone, f
 from natsd.jetstream.schedules.product import Product, product_of
 from natsd.jetstream.schedules.rules import pattern_of
 from natsd.jetstream.schedules.schedules_file import KnownSchedules, encode_schedules
+from natsd.jetstream.steps import Steps, slices
 from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.publish import Ingest
@@ -109,26 +110,23 @@ class Schedules:
 
     def begin(self, known: KnownSchedules) -> None:
         """Find what is there, and fire what is due from then on."""
-        log = self._core.log
-        upto = log.last_sequence  # not all of that is durable where a mirror is promoted
-        if known.upto <= upto:
-            for subject, sequence, at_ns in known.schedules:
-                self._add(Schedule(subject, sequence, at_ns))
-        else:
+        upto = self._core.log.last_sequence  # some of it is not durable where a mirror is promoted
+        if known.upto > upto:
             known = KnownSchedules()
-        self._work = asyncio.get_running_loop().create_task(self._find(known.upto, upto))
+        self._work = asyncio.get_running_loop().create_task(self._find(known, upto))
 
-    def close(self) -> bytes:
-        """Nothing fires any more; what `schedules.db` is to say, empty if that is not known."""
+    def close(self) -> bool:
+        """Nothing fires any more. Whether all that there are were found: `encode` may be asked."""
         was_open, self._is_open = self._is_open, False
         self._alarm.cancel()
         if self._work is not None:
             self._work.cancel()
-        if not was_open:
-            return b""
+        return was_open
+
+    def encode(self) -> Steps[bytearray]:
+        """Of closed ones, what `schedules.db` is to say."""
         self.settle(self._core.visible)
-        there = [(each.subject, each.sequence, each.at_ns) for each in self._table.values()]
-        return encode_schedules(self._core.visible, there)
+        return encode_schedules(self._core.visible, list(self._table.values()))
 
     # What the ingest tells
 
@@ -313,8 +311,18 @@ class Schedules:
 
     # The start
 
-    async def _find(self, known: int, upto: int) -> None:
-        """What the messages behind `known` say."""
+    async def _find(self, known: KnownSchedules, upto: int) -> None:
+        """What was known, and what the messages behind say."""
+        for some in slices(known.schedules):
+            for each in some:
+                self._add(Schedule(*each))
+            await asyncio.sleep(0)
+        await self._look(known.upto, upto)
+        self._work = None
+        self._is_open = True
+        self._wake()
+
+    async def _look(self, known: int, upto: int) -> None:
         log, sequence, seen = self._core.log, known + 1, 0
         try:
             while sequence <= upto:
@@ -334,9 +342,6 @@ class Schedules:
             now_ns = self._core.scheduler.now_ns()
             for schedule in self._table.values():
                 schedule.is_doubtful = schedule.sequence <= upto and schedule.at_ns <= now_ns
-        self._work = None
-        self._is_open = True
-        self._wake()
 
     def _found(self, sequence: int, subject: bytes, headers: bytes, time_ns: int) -> None:
         if header_value(headers, SCHEDULE):

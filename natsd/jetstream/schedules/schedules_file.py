@@ -13,11 +13,12 @@ Everything here but the coding blocks, and raises OSError.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+from natsd.jetstream.steps import Steps, slices
 from natsd.store.disk import Disk
 from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled
 
@@ -35,12 +36,23 @@ class KnownSchedules:
     schedules: list[tuple[bytes, int, int]] = field(default_factory=list)
 
 
-def encode_schedules(upto: int, schedules: Iterable[tuple[bytes, int, int]]) -> bytes:
+class Known(Protocol):
+    """A schedule, as the file has it."""
+
+    subject: bytes
+    sequence: int
+    at_ns: int
+
+
+def encode_schedules(upto: int, schedules: Sequence[Known]) -> Steps[bytearray]:
     """The body of the file."""
-    parts = [_UPTO.pack(upto)]
-    for subject, sequence, at_ns in schedules:
-        parts += (_HEAD.pack(sequence, at_ns, len(subject)), subject)
-    return b"".join(parts)
+    body = bytearray(_UPTO.pack(upto))
+    for some in slices(schedules):
+        for each in some:
+            body += _HEAD.pack(each.sequence, each.at_ns, len(each.subject))
+            body += each.subject
+        yield
+    return body
 
 
 def decode_schedules(body: bytes) -> KnownSchedules:
@@ -55,9 +67,9 @@ def decode_schedules(body: bytes) -> KnownSchedules:
     return known
 
 
-def leave_schedules(disk: Disk, directory: Path, body: bytes) -> None:
+def leave_schedules(disk: Disk, directory: Path, body: bytearray) -> None:
     """Keep it for the next start; on disk on return."""
-    replace_doubled(disk, directory / SCHEDULES_FILE, MAGIC, body)
+    replace_doubled(disk, directory / SCHEDULES_FILE, MAGIC, bytes(body))
 
 
 def read_schedules(disk: Disk, directory: Path) -> KnownSchedules:

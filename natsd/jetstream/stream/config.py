@@ -1,7 +1,8 @@
 """What a stream's configuration must keep to, and what is filled in.
 
 - `check_create` and `check_update` take what a client sent and give back what is stored, or raise
-  the ApiError that nats-server answers, for the first rule that is broken.
+  the ApiError that nats-server answers, for the first rule that is broken; in steps, since there
+  may be a hundred thousand subjects.
 - In pedantic mode nothing is filled in where the client had said something else: 10157.
 - What is asked of the rest of the account, whether subjects are taken and whether there is room, is
   not asked here.
@@ -39,6 +40,7 @@ from natsd.jetstream.names import (
     is_valid_asset_name,
     metadata_length,
 )
+from natsd.jetstream.steps import AT_ONCE, Steps, slices
 from natsd.jetstream.stream.mapping import InvalidMapping, check_mapping
 from natsd.jetstream.stream.metadata import with_static_metadata
 from natsd.jetstream.stream.source_config import (
@@ -98,9 +100,9 @@ def _streams_of(account: "JetStreamAccount") -> Origins:
 
 def check_create(
     config: StreamConfig, account: "JetStreamAccount", *, pedantic: bool = False
-) -> StreamConfig:
+) -> Steps[StreamConfig]:
     """The configuration of a new stream, as it is stored. Raises ApiError."""
-    config = check_config(
+    config = yield from check_config(
         with_static_metadata(config), rules_of(account, config.num_replicas), pedantic=pedantic
     )
     check_filters(config, ErrorId.JSStreamCreateErrF)
@@ -109,9 +111,12 @@ def check_create(
     return config
 
 
-def check_update(stream: "Stream", config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
+def check_update(
+    stream: "Stream", config: StreamConfig, *, pedantic: bool = False
+) -> Steps[StreamConfig]:
     """The new configuration of a stream, as it is stored. Raises ApiError."""
-    config = check_config(config, rules_of(stream.account, config.num_replicas), pedantic=pedantic)
+    rules = rules_of(stream.account, config.num_replicas)
+    config = yield from check_config(config, rules, pedantic=pedantic)
     check_filters(config, ErrorId.JSStreamUpdateErrF)
     config = check_change(stream.config, with_static_metadata(config))
     if config.num_replicas > 1:
@@ -124,7 +129,7 @@ def check_update(stream: "Stream", config: StreamConfig, *, pedantic: bool = Fal
 
 def check_config(
     config: StreamConfig, rules: ConfigRules, *, pedantic: bool = False
-) -> StreamConfig:
+) -> Steps[StreamConfig]:
     """The configuration with everything filled in. Raises ApiError."""
     _check_texts(config)
     filled: dict[str, Any] = _fill_limits(config, pedantic=pedantic)
@@ -136,10 +141,10 @@ def check_config(
     config = check_sourcing(config, rules.origins, pedantic=pedantic)
     if not (config.subjects or config.mirror or config.sources):
         config = config.model_copy(update={"subjects": [config.name]})
-    _check_subjects(config)
+    yield from _check_subjects(config)
     _check_max_bytes(config, rules.limits)
     _check_transform(config)
-    config = _check_republish(config, pedantic=pedantic)
+    config = yield from _check_republish(config, pedantic=pedantic)
     return _check_placement(config)
 
 
@@ -331,25 +336,35 @@ def _check_counter(config: StreamConfig) -> None:
         _refuse("counter stream can only use limits retention")
 
 
-def _check_subjects(config: StreamConfig) -> None:
+def _check_subjects(config: StreamConfig) -> Steps[None]:
     """Valid, apart from one another, and none of the server's own unless nothing is answered."""
     subjects = config.subjects
-    next_overlap = _overlaps_of_literals if _are_literal(subjects) else _overlaps_of_patterns
-    find = next_overlap(subjects)
+    find = yield from _overlaps(subjects)
     for place, subject in enumerate(subjects):
         _check_subject(config, subject)
         other = find(place)
         if other is not None:
             _refuse(f"subject {quoted(subject)} overlaps with {quoted(subjects[other])}")
+        if place % AT_ONCE == AT_ONCE - 1:
+            yield
 
 
-def _are_literal(subjects: list[str]) -> bool:
-    return not any("*" in subject or ">" in subject for subject in subjects)
+def _overlaps(subjects: list[str]) -> Steps[Callable[[int], int | None]]:
+    """Finds the first place behind a place whose subject could receive the same message."""
+    for some in slices(subjects):
+        if any("*" in subject or ">" in subject for subject in some):
+            return (yield from _overlaps_of_patterns(subjects))
+        yield
+    return (yield from _overlaps_of_literals(subjects))
 
 
-def _overlaps_of_literals(subjects: list[str]) -> Callable[[int], int | None]:
-    """The place behind a place where the same subject stands once more: there may be very many."""
-    last = {subject: place for place, subject in enumerate(subjects)}
+def _overlaps_of_literals(subjects: list[str]) -> Steps[Callable[[int], int | None]]:
+    """There may be very many: the last place of each."""
+    last = dict[str, int]()
+    for place, subject in enumerate(subjects):
+        last[subject] = place
+        if place % AT_ONCE == AT_ONCE - 1:
+            yield
 
     def find(place: int) -> int | None:
         return last[subjects[place]] if last[subjects[place]] > place else None
@@ -357,8 +372,7 @@ def _overlaps_of_literals(subjects: list[str]) -> Callable[[int], int | None]:
     return find
 
 
-def _overlaps_of_patterns(subjects: list[str]) -> Callable[[int], int | None]:
-    """The first place behind a place whose subject could receive the same message."""
+def _overlaps_of_patterns(subjects: list[str]) -> Steps[Callable[[int], int | None]]:
     listed, places = SubList(cache=False), dict[Subscription, int]()
     for place, subject in enumerate(subjects):
         if not is_valid(subject):
@@ -366,6 +380,8 @@ def _overlaps_of_patterns(subjects: list[str]) -> Callable[[int], int | None]:
         subscription = Subscription(subject)
         listed.insert(subscription)
         places[subscription] = place
+        if place % AT_ONCE == AT_ONCE - 1:
+            yield
 
     def find(place: int) -> int | None:
         met = (places[each] for each in listed.reverse_match(subjects[place]).plain)
@@ -416,7 +432,7 @@ def _check_transform(config: StreamConfig) -> None:
         raise api_error(ErrorId.JSStreamTransformInvalidDestination, err=error) from None
 
 
-def _check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
+def _check_republish(config: StreamConfig, *, pedantic: bool) -> Steps[StreamConfig]:
     if config.republish is None:
         return config
     republish, transform = config.republish, config.subject_transform
@@ -431,8 +447,10 @@ def _check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
         _refuse_if_pedantic(pedantic, "implicit republish based on subject transform")
         moved = {"src": transform.dest, "dest": transform.dest}
         republish = republish.model_copy(update=moved)
-    if any(collide(republish.dest, subject) for subject in config.subjects):
-        _refuse("stream configuration for republish destination forms a cycle")
+    for some in slices(config.subjects):
+        if any(collide(republish.dest, subject) for subject in some):
+            _refuse("stream configuration for republish destination forms a cycle")
+        yield
     _check_republish_transform(republish)
     return config.model_copy(update={"republish": republish})
 

@@ -4,6 +4,7 @@ Source: nats-server 2.14 reference 6.7: `never`, a Go duration of a second and m
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from natsd.config.durations import DurationError, parse_duration_ns
@@ -17,6 +18,7 @@ class InvalidLifetime(ValueError):
     """Nothing that a lifetime can be."""
 
 
+@lru_cache(maxsize=16)  # a stream's lifetimes, and its markers', are few different ones
 def parse_lifetime(text: bytes) -> int:
     """Whole seconds; NEVER: it does not expire; 0: none was given. Raises InvalidLifetime."""
     if text.lower() == b"never":

@@ -15,12 +15,10 @@ Source: nats-server 2.14 reference 6.2, 6.4, 6.6, 6.7.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from natsd.core.subject import InvalidSubject, is_subset
-from natsd.core.subscription import Subscription
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.changing import Changing
@@ -28,6 +26,7 @@ from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.listening import Listening
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.models.stream import (
@@ -39,6 +38,7 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.sourcing.sourcing import Sourcing
+from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
@@ -100,7 +100,7 @@ class Stream:
         self._direct = DirectGets(self)
         self.sourcing = Sourcing(self)
         self.scheduled: ScheduledMessages | None = None
-        self._subscriptions: dict[str, Subscription] = {}
+        self._listening = Listening(account.account.sublist, _SID, self.ingest)
         self._changing = Changing()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
 
@@ -200,14 +200,13 @@ class Stream:
         if config.allow_msg_schedules and self.scheduled is None:
             self.scheduled = await ScheduledMessages.open(self)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Receive messages and requests; what all consumers that there are have acknowledged goes,
         where the retention says so."""
         self.core.set_retention(self.config.retention.value)
         if self.config.retention is not Retention.LIMITS:
             self.core.recheck_soon()
         self._begin_expiry()
-        self._subscribe(self.config.subjects)
         if self.config.allow_direct:
             self._direct.open()
         self.ingest.resume()
@@ -215,29 +214,18 @@ class Stream:
             self.scheduled.begin()
         if self.account.fills_streams:
             self.sourcing.begin()
+        await in_turns(self._listening.change(self.config.subjects))
 
-    def _end(self, *, is_gone: bool = False) -> None:
+    async def _end(self, *, is_gone: bool = False) -> None:
         self.sourcing.end(is_gone=is_gone)
         self.ingest.pause()
-        self._subscribe(())
         self._direct.close()
         self._expiry.close()
-
-    def _subscribe(self, subjects: Iterable[str]) -> None:
-        """Receive what is published to these, and to nothing else."""
-        sublist, wanted = self.account.account.sublist, set(subjects)
-        for subject in self._subscriptions.keys() - wanted:
-            subscription = self._subscriptions.pop(subject)
-            sublist.remove(subscription)
-            subscription.detach()
-        for subject in wanted - self._subscriptions.keys():
-            subscription = Subscription(subject, sid=_SID, sink=self.ingest)
-            self._subscriptions[subject] = subscription
-            sublist.insert(subscription)
+        await in_turns(self._listening.change(()))
 
     async def close(self) -> None:
         """All that was acknowledged is on disk, with everything else that is known."""
-        self._end()
+        await self._end()
         await self._end_transfers()
         with contextlib.suppress(StoreError):  # it was said before, or is said below
             await self.store.synced()
@@ -289,7 +277,7 @@ class Stream:
 
     async def destroy(self) -> None:
         """Its consumers, messages and files are gone; its account has marked it deleted."""
-        self._end(is_gone=True)
+        await self._end(is_gone=True)
         await self._end_transfers()
         async with self._changing(self.name):  # no consumer is being made
             for consumer in list(self.consumers.values()):
@@ -318,7 +306,6 @@ class Stream:
         self.sourcing.configure(config)
         if self.scheduled is not None and not before.allow_msg_schedules:
             self.scheduled.begin()
-        self._subscribe(config.subjects)
         self.ingest.configure(ingest_settings(config, self.jetstream.options))
         take_batches(self)
         expired_ns = 0 if self.leaves_markers else self.jetstream.scheduler.now_ns()
@@ -332,6 +319,7 @@ class Stream:
         else:
             self._direct.close()
         self._begin_expiry()
+        await in_turns(self._listening.change(config.subjects))
 
     # Messages
 

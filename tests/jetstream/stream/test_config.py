@@ -18,6 +18,7 @@ from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig, StreamInfo, StreamState
+from natsd.jetstream.steps import at_once
 from natsd.jetstream.stream.config import (
     ConfigRules,
     check_change,
@@ -37,7 +38,7 @@ TRANSFORM = "stream transform: invalid mapping destination: "
 def complete(rules: ConfigRules = FREE, *, pedantic: bool = False, **fields: Any) -> StreamConfig:
     """The configuration that holds, if it is not refused."""
     config = StreamConfig.model_validate({"name": "S", **fields})
-    return check_config(config, rules, pedantic=pedantic)
+    return at_once(check_config(config, rules, pedantic=pedantic))
 
 
 def republish(dest: str, src: str = "") -> dict[str, object]:
@@ -384,4 +385,4 @@ def test_any_subjects_are_taken_or_refused(
         config = complete(
             pedantic=pedantic, subjects=subjects, **transform(src, dest), **republish(dest, src)
         )
-        assert check_config(config, FREE) == config
+        assert at_once(check_config(config, FREE)) == config

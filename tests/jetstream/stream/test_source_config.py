@@ -12,6 +12,7 @@ import pytest
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import StreamConfig, StreamSource
+from natsd.jetstream.steps import at_once
 from natsd.jetstream.stream.config import ConfigRules, check_change, check_config
 from natsd.jetstream.stream.source_config import check_filters, check_sourcing, identity
 
@@ -278,6 +279,6 @@ def test_sources_are_told_apart_by_what_they_bring() -> None:
 def test_neither_a_subject_nor_a_window_is_filled_in() -> None:
     """What they bring was told apart where it comes from."""
     for fields in (mirror(), sources({})):
-        config = check_config(stream("S", **fields), ConfigRules(AccountLimits()))
+        config = at_once(check_config(stream("S", **fields), ConfigRules(AccountLimits())))
         assert (config.subjects, config.duplicate_window) == ([], 0)
-        assert check_config(config, ConfigRules(AccountLimits())) == config
+        assert at_once(check_config(config, ConfigRules(AccountLimits()))) == config
