@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import shake_128
 from pathlib import Path
 from typing import Any
 
@@ -285,8 +286,11 @@ class TestRefusals:
         await api.fails("STREAM.INFO.T", 10059)
 
     async def test_damaged_and_cut_archives(self, api: Api) -> None:
-        """Nothing of them stays, and the next attempt passes."""
-        await orders(api, 60, 3000)
+        """Nothing of them stays, and the next attempt passes. The messages cannot be compressed: so
+        the bit that is flipped is one of theirs, and none that unpacks to the same as before."""
+        await api.create_stream("S", storage="file", subjects=["s.>"])
+        for number in range(60):
+            await api.publish("s.1", shake_128(b"%d" % number).digest(3000))
         archive = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
         for data in (
