@@ -85,8 +85,8 @@ cdef class FileCommits:
     cdef readonly object error              # StoreError, or None
     cdef readonly bint is_paused
     cdef readonly set erasing               # commits whose erasures are not finished
-    cdef public object at_commit            # called once with the number, as one is taken, or None;
-                                            # what it returns is called as that one is written
+    # Called once with the number, as one is taken; what it returns, as that one is written.
+    cdef public object at_commit            # or None
     cdef public object listener             # DurabilityListener, or None
     cdef object _at_written
     cdef object _volume

@@ -142,27 +142,24 @@ async def test_appends_go_on_while_it_is_taken_and_are_in_it_or_not(tmp_path: Pa
     await volume.close()
 
 
-async def test_again_and_again_while_it_is_written_to(tmp_path: Path) -> None:
-    """Whatever commit is on its way as it begins, the one that it speaks of is whole."""
+async def test_what_it_ends_with_is_in_it(tmp_path: Path) -> None:
+    """Also where a commit was on its way as it began, and the one behind it is the moment's."""
     volume = open_volume(tmp_path)
     store = await open_store(volume, tmp_path / "msgs", FileOptions())
-    is_ended = False
-
-    async def write() -> None:
-        while not is_ended:
-            last = store.append("s", None, b"message", 1)
+    for number in range(15):
+        store.append("s", None, b"before", 1)
+        for _ in range(number):
+            await asyncio.sleep(0)
+        freezing = asyncio.create_task(store.freeze(tmp_path / f"frozen{number}"))
+        while not freezing.done():
+            last = store.append("s", None, b"meanwhile", 1)
             if last % 3 == 0:
                 await store.delete(last - 1)
-            await (store.synced() if last % 5 == 0 else asyncio.sleep(0))
-
-    writing = asyncio.create_task(write())
-    for number in range(60):
-        frozen = await store.freeze(tmp_path / f"frozen{number}")
+            await asyncio.sleep(0)
+        frozen = await freezing
         thawed = await thaw(frozen)
         assert thawed.state().msgs == frozen.state.msgs
         await frozen.release()
-    is_ended = True
-    await writing
     await store.close()
     await volume.close()
 

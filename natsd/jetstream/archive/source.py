@@ -9,21 +9,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from natsd.jetstream.archive.contents import MessageCount, StreamImage
+from natsd.jetstream.archive.contents import MessageCount
+from natsd.jetstream.archive.taking import TakenStream
 from natsd.store.archive import ArchiveWriter
 from natsd.store.errors import StoreError
-from natsd.store.frozen_store import FrozenStore
 from natsd.store.volume import Volume
 
 
 class ArchiveSource:
     """Used once; `close` when done, whether or not all was read."""
 
-    def __init__(self, volume: Volume, frozen: FrozenStore, image: StreamImage) -> None:
-        self.counts = MessageCount(frozen.state)
+    def __init__(self, volume: Volume, taken: TakenStream) -> None:
+        self.lost = 0
         self._volume = volume
-        self._frozen = frozen
-        self._image = image
+        self._taken = taken
         self._writer = ArchiveWriter()
         self._parts = self._make_parts()
         self._next: asyncio.Task[bytes] | None = None
@@ -40,7 +39,7 @@ class ArchiveSource:
         if self._next is not None:
             with contextlib.suppress(StoreError, OSError):  # nobody asks for it any more
                 await self._next
-        await self._frozen.release()
+        await self._taken.release()
 
     def _start(self) -> asyncio.Task[bytes]:
         async def take() -> bytes:
@@ -50,17 +49,18 @@ class ArchiveSource:
 
     async def _make_parts(self) -> AsyncIterator[bytes]:
         yield await self._volume.read(self._begin)
-        for index in range(self._frozen.num_blocks):
-            image = await self._frozen.image(index)
-            name = self.counts.add(image)
-            if name:
-                yield await self._volume.read(self._writer.entry, name, image.data)
-        yield await self._volume.read(self._end)
+        for store, frozen in self._taken.frozen.items():
+            counts = MessageCount(store, frozen.state)
+            for index in range(frozen.num_blocks):
+                image = await frozen.image(index)
+                name = counts.add(image)
+                if name:
+                    yield await self._volume.read(self._writer.entry, name, image.data)
+            self.lost += counts.lost
+            yield await self._volume.read(self._writer.entry, *counts.state_entry())
+        yield await self._volume.read(self._writer.end)
 
     def _begin(self) -> bytes:
         parts = [self._writer.begin()]
-        parts += [self._writer.entry(*entry) for entry in self._image.entries()]
+        parts += [self._writer.entry(*entry) for entry in self._taken.image.entries()]
         return b"".join(parts)
-
-    def _end(self) -> bytes:
-        return self._writer.entry(*self.counts.state_entry()) + self._writer.end()

@@ -139,6 +139,16 @@ class TestRoundTrip:
         assert (state["messages"], state["last_seq"]) == (5, 20)
         assert (await api.publish("t.1"))["seq"] == 21
 
+    async def test_it_is_told_as_a_stream_that_is_created(self, api: Api, nc: Client) -> None:
+        """In front of the end of the restore."""
+        await orders(api, 3)
+        archive = await take(api, "S")
+        await api.ok("STREAM.DELETE.S")
+        told = await nc.subscribe("$JS.EVENT.ADVISORY.STREAM.*.S")
+        await restore(api, "S", archive)
+        kinds = [(await told.next_msg(5)).subject.split(".")[4] for _ in range(3)]
+        assert sorted(kinds) == ["CREATED", "RESTORE_COMPLETE", "RESTORE_CREATE"]
+
     @natsd_only
     async def test_it_is_there_after_a_restart(
         self, api: Api, start_jetstream: StartJetStream, connect: Connect
