@@ -54,20 +54,20 @@ class ArchiveWriter:
     def entry(self, name: str, body: bytes) -> bytes:
         """The next entry."""
         assert len(body) <= ENTRY_BYTES_MAX
-        return self._frames.pack(self._tar_entry(name, body))
+        return self._frames.pack(*self._tar_entry(name, body))
 
     def end(self) -> bytes:
         """What an archive ends with."""
-        closing = self._tar_entry(END_ENTRY, b"") + bytes(2 * _TAR_BYTES)
-        return self._frames.pack(closing)
+        return self._frames.pack(*self._tar_entry(END_ENTRY, b""), bytes(2 * _TAR_BYTES))
 
-    def _tar_entry(self, name: str, body: bytes) -> bytes:
+    def _tar_entry(self, name: str, body: bytes) -> tuple[bytes, bytes, bytes]:
+        """What comes before the body, the body, which is not copied, and what comes behind it."""
         self._chain = _checksum(name, body, self._chain)
         info = tarfile.TarInfo(name)
         info.size = len(body) + CHECKSUM.size
         info.mode = _MODE
-        parts = [info.tobuf(tarfile.USTAR_FORMAT), body, CHECKSUM.pack(self._chain)]
-        return b"".join([*parts, bytes(-info.size % _TAR_BYTES)])
+        behind = CHECKSUM.pack(self._chain) + bytes(-info.size % _TAR_BYTES)
+        return info.tobuf(tarfile.USTAR_FORMAT), body, behind
 
 
 class ArchiveReader:

@@ -38,20 +38,23 @@ class FramePacker:
 
     def __init__(self) -> None:
         self._number = 0
+        self._packed = memoryview(bytearray(len(IDENTIFIER) + _HEADER_BYTES + _FRAME_BYTES_MAX))
 
     def begin(self) -> bytes:
         """What a stream begins with."""
         return IDENTIFIER
 
-    def pack(self, data: bytes) -> bytes:
-        """The frames of the next bytes. May take a while; without the GIL for the most."""
-        view = memoryview(data)
-        frames = []
-        for at in range(0, len(view), FRAME_BYTES):
-            frames.append(NUMBER.pack(_PADDING, self._number))
-            packed = cramjam.snappy.compress(view[at : at + FRAME_BYTES])
-            frames.append(bytes(memoryview(packed)[len(IDENTIFIER) :]))
-            self._number += 1
+    def pack(self, *pieces: bytes) -> bytes:
+        """The frames of the next bytes; each piece begins a new one. May take a while; without the
+        GIL for the most."""
+        frames: list[bytes] = []
+        for piece in pieces:
+            view = memoryview(piece)
+            for at in range(0, len(view), FRAME_BYTES):
+                frames.append(NUMBER.pack(_PADDING, self._number))
+                size = cramjam.snappy.compress_into(view[at : at + FRAME_BYTES], self._packed)
+                frames.append(bytes(self._packed[len(IDENTIFIER) : size]))
+                self._number += 1
         return b"".join(frames)
 
 

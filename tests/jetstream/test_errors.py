@@ -312,7 +312,7 @@ NOT_RAISED: dict[str, str] = {
         JSConsumerEphemeralWithDurableInSubjectErr JSConsumerOnMappedErr JSConsumerPullNotDurableErr
         JSMirrorWithStartSeqAndTimeErr JSMirrorWithSubjectFiltersErr
         JSStreamInfoMaxSubjectsErr JSStreamMinLastSeqErr JSStreamReplicasNotUpdatableErr
-        JSStreamReconfigureNotInProgressErr JSTempStorageFailedErr JSConsumerFilterNotSubsetErr""",
+        JSStreamReconfigureNotInProgressErr JSConsumerFilterNotSubsetErr""",
 }
 
 

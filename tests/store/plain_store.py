@@ -92,8 +92,9 @@ class PlainStore:
 
     def next_expiry_ns(self) -> int | None:
         times = [message.expires_ns for message in self.messages.values() if message.expires_ns > 0]
-        if self.limits.max_age_ns and self.messages:
-            times.append(self.messages[self.first].time_ns + self.limits.max_age_ns)
+        ageing = (each.time_ns for each in self.messages.values() if each.expires_ns >= 0)
+        if self.limits.max_age_ns and (oldest := next(ageing, None)) is not None:
+            times.append(oldest + self.limits.max_age_ns)
         return min(times, default=None)
 
     # Changing

@@ -1,18 +1,20 @@
 """An archive of a frozen stream, part by part: read, verified and packed in threads.
 
 Promise
-- At most one block is read ahead of what was asked for, so that memory stays bounded.
+- While one block is packed the next one is read, and no further one: memory stays bounded.
 - Messages that do not verify any more are left out, and counted.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from natsd.jetstream.archive.contents import MessageCount
 from natsd.jetstream.archive.taking import TakenStream
 from natsd.store.archive import ArchiveWriter
 from natsd.store.errors import StoreError
+from natsd.store.frozen_store import FrozenStore
+from natsd.store.live_image import LiveImage
 from natsd.store.volume import Volume
 
 
@@ -39,6 +41,8 @@ class ArchiveSource:
         if self._next is not None:
             with contextlib.suppress(StoreError, OSError):  # nobody asks for it any more
                 await self._next
+        with contextlib.suppress(StoreError, OSError):
+            await self._parts.aclose()
         await self._taken.release()
 
     def _start(self) -> asyncio.Task[bytes]:
@@ -47,15 +51,14 @@ class ArchiveSource:
 
         return asyncio.get_running_loop().create_task(take())
 
-    async def _make_parts(self) -> AsyncIterator[bytes]:
+    async def _make_parts(self) -> AsyncGenerator[bytes]:
         yield await self._volume.read(self._begin)
         for store, frozen in self._taken.frozen.items():
             counts = MessageCount(store, frozen.state)
-            for index in range(frozen.num_blocks):
-                image = await frozen.image(index)
-                name = counts.add(image)
-                if name:
-                    yield await self._volume.read(self._writer.entry, name, image.data)
+            async with contextlib.aclosing(_images(frozen)) as images:
+                async for image in images:
+                    if name := counts.add(image):
+                        yield await self._volume.read(self._writer.entry, name, image.data)
             self.lost += counts.lost
             yield await self._volume.read(self._writer.entry, *counts.state_entry())
         yield await self._volume.read(self._writer.end)
@@ -64,3 +67,18 @@ class ArchiveSource:
         parts = [self._writer.begin()]
         parts += [self._writer.entry(*entry) for entry in self._taken.image.entries()]
         return b"".join(parts)
+
+
+async def _images(frozen: FrozenStore) -> AsyncGenerator[LiveImage]:
+    """What lives of each block; the next one is being read already."""
+    loop, reading = asyncio.get_running_loop(), None
+    try:
+        for index in range(frozen.num_blocks):
+            image = await (reading or frozen.image(index))
+            reading = None
+            if index + 1 < frozen.num_blocks:
+                reading = loop.create_task(frozen.image(index + 1))
+            yield image
+    finally:
+        if reading is not None:
+            await asyncio.gather(reading, return_exceptions=True)
