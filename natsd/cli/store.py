@@ -166,7 +166,8 @@ def _print_transferred(done: "Transferred", what: str, *, as_json: bool) -> None
         return
     for line in done.damage:
         print(line)
-    print(f"{done.stream}: {done.messages} messages, {done.consumers} consumers {what}")
+    waiting = f" {done.delayed} delayed," if done.delayed else ""
+    print(f"{done.stream}: {done.messages} messages,{waiting} {done.consumers} consumers {what}")
 
 
 @contextlib.contextmanager

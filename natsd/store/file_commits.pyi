@@ -31,7 +31,7 @@ class FileCommits(CommitSource):
     error: StoreError | None
     is_paused: bool
     erasing: set[int]
-    at_commit: Callable[[int], None] | None
+    at_commit: Callable[[int], Callable[[], None] | None] | None
     listener: DurabilityListener | None
 
     def __init__(

@@ -85,8 +85,10 @@ cdef class FileCommits:
     cdef readonly object error              # StoreError, or None
     cdef readonly bint is_paused
     cdef readonly set erasing               # commits whose erasures are not finished
-    cdef public object at_commit            # called once with the number, as one is taken, or None
+    # Called once with the number, as one is taken; what it returns, as that one is written.
+    cdef public object at_commit            # or None
     cdef public object listener             # DurabilityListener, or None
+    cdef object _at_written
     cdef object _volume
     cdef object _committer
     cdef object _aftermath
@@ -269,7 +271,7 @@ cdef class FileCommits:
             self.erasing.add(number)
         if self.at_commit is not None:
             at_commit, self.at_commit = self.at_commit, None
-            at_commit(number)
+            self._at_written = at_commit(number)
 
     def committed(self) -> None:
         """See CommitSource."""
@@ -291,6 +293,9 @@ cdef class FileCommits:
         cdef object erased = None
         self.number = commit.number
         self.durable_sequence = commit.last_sequence
+        if self._at_written is not None:
+            at_written, self._at_written = self._at_written, None
+            at_written()
         if self.log.erased.count:
             erased = self.log.erased.copy()
             self.log.erased.clear()
@@ -338,7 +343,7 @@ cdef class FileCommits:
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters.values():
             waiter.set_exception(error)
-        self.at_commit = None
+        self.at_commit = self._at_written = None
         self.erasing.discard(self.number + 1)
         if self.listener is not None:
             self.listener.failed(error)

@@ -17,7 +17,7 @@ Promise
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -73,6 +73,7 @@ class FrozenStore:
         self._directory: Final = directory
         self._at_moment = at_moment
         self._blocks: list[_FrozenBlock] | None = None
+        self._is_measured = False
         self._dead = SequenceSet()
         self._holds = False
         self._is_released = False
@@ -88,22 +89,25 @@ class FrozenStore:
         self._check()
         self._care.hold_erasures()
         self._holds = True
-        while self._blocks is None:
-            if self._log.is_quiet:
-                self._note(self._commits.number)
-            else:
+        while not self._is_measured:
+            if self._blocks is None and self._log.is_quiet:
+                self._note(self._commits.number)()
+                break
+            if self._blocks is None:
                 self._commits.at_commit = self._note
-                try:
-                    await self._commits.synced()
-                finally:
-                    self._commits.at_commit = None
-        for frozen in self._blocks:
-            frozen.physical_end = frozen.stored.physical_end
-            frozen.proven = frozen.stored.block.durable_size
+            try:
+                await self._commits.synced()  # perhaps of the commit before the one that was noted
+            finally:
+                self._commits.at_commit = None
+        assert self._blocks is not None
         await self._volume.read(self._link, [f for f in self._blocks if f.physical_end])
         if self._is_released:  # nobody waited for it
             await self._volume.read(self._volume.disk.rmtree, self._directory)
         self._check()
+
+    async def keep_only(self, sequences: Iterable[int]) -> None:
+        """Leave out all other messages; in a thread. `state` is what it was."""
+        await self._volume.read(self._keep_only, sequences)
 
     async def image(self, index: int, *, keep: bool = False) -> LiveImage:
         """What lives of a block; its file is given up then, unless it is to be read again. Raises
@@ -125,8 +129,9 @@ class FrozenStore:
         if self._is_released:
             raise StoreClosed
 
-    def _note(self, _number: int) -> None:
-        """A commit holds what the log holds now, and nothing else."""
+    def _note(self, _number: int) -> Callable[[], None]:
+        """A commit holds what the log holds now, and nothing else. What to call once it is written,
+        before the next one is."""
         self.state = self._log.state()
         self._dead = self._log.dead.copy()
         first, last = self.state.first_sequence, self.state.last_sequence
@@ -137,8 +142,22 @@ class FrozenStore:
             for block in self._log.all_blocks
         ]
         self._at_moment()
+        return self._measure
+
+    def _measure(self) -> None:
+        assert self._blocks is not None
+        for frozen in self._blocks:
+            frozen.physical_end = frozen.stored.physical_end
+            frozen.proven = frozen.stored.block.durable_size
+        self._is_measured = True
 
     # In threads
+
+    def _keep_only(self, sequences: Iterable[int]) -> None:
+        others = SequenceSet()
+        others.add_range(self.state.first_sequence, self.state.last_sequence)
+        others.difference_update(SequenceSet(sequences))
+        self._dead.union_update(others)
 
     def _link(self, blocks: list[_FrozenBlock]) -> None:
         self._volume.make_directory(self._directory)

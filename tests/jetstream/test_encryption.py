@@ -10,9 +10,11 @@ import pytest
 
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
-from natsd.jetstream.models.stream import Compression
+from natsd.jetstream.models.stream import Compression, StreamSource
 from natsd.store.errors import EncryptionError, KeyMissing, KeyWrong
 from tests.jetstream.serving import account_of, create, publish, serving, update
+from tests.jetstream.stream.publishing import header_block
+from tests.waiting import eventually_within
 
 SECRET = "Planted7Secret"
 OLD: dict[str, Any] = {"key": "old key"}
@@ -39,6 +41,15 @@ async def fill(jetstream: JetStream) -> None:
         ConsumerConfig(durable_name="C", filter_subject=subject, ack_policy=AckPolicy.EXPLICIT), ""
     )
     await update(stream, description=f"{SECRET} anew", max_bytes=1 << 20)
+    await create(jetstream, "LATER", subjects=["later.*"], allow_msg_schedules=True)
+    target = f"later.{SECRET}"
+    waits = header_block({"Nats-Delay": "1h", "Owner": SECRET})
+    assert "seq" in await publish(jetstream, target, SECRET.encode() * 20, waits)
+    plan = header_block({"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": target})
+    assert "seq" in await publish(jetstream, f"{target}-plan", SECRET.encode(), plan)
+    source = StreamSource(name="S", filter_subject=subject)
+    copy = await create(jetstream, "COPY", sources=[source])
+    await eventually_within(lambda: copy.core.visible >= 49)
 
 
 def in_clear(directory: Path) -> list[Path]:
@@ -57,6 +68,11 @@ async def check(jetstream: JetStream) -> None:
     assert stream.consumer("C").config.filter_subject == f"s.{SECRET}"
     headers = f"NATS/1.0\r\nNats-Msg-Id: {SECRET}-7\r\n\r\n".encode()
     assert (await publish(jetstream, f"s.{SECRET}", b"", headers))["duplicate"]
+    later = account_of(jetstream).stream("LATER").scheduled
+    assert later is not None
+    await eventually_within(lambda: len(later.delays) == 1)
+    await eventually_within(lambda: len(later.schedules) == 1)
+    assert account_of(jetstream).stream("COPY").store.state().msgs == 49
 
 
 @pytest.mark.parametrize("cipher", ["chachapoly", "aes"])
@@ -77,15 +93,16 @@ async def test_without_a_key_it_would_be_seen(tmp_path: Path) -> None:
     async with serving(tmp_path) as jetstream:
         await fill(jetstream)
     names = {path.name for path in in_clear(tmp_path)}
-    assert names >= {"meta.json", "000001.blk", "duplicates.db"}
+    assert names >= {"meta.json", "000001.blk", "duplicates.db", "schedules.db", "sources.db"}
+    assert "delayed" in {path.parent.name for path in in_clear(tmp_path)}
 
 
 async def test_a_plain_store_is_encrypted_at_a_start(tmp_path: Path) -> None:
     async with serving(tmp_path) as jetstream:
         await fill(jetstream)
     async with serving(tmp_path, **NEW) as jetstream:
-        assert in_clear(tmp_path) == []
         await check(jetstream)
+        await eventually_within(lambda: in_clear(tmp_path) == [])
     async with serving(tmp_path, **NEW) as jetstream:
         await check(jetstream)
     with pytest.raises(KeyMissing):

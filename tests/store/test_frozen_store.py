@@ -142,6 +142,26 @@ async def test_appends_go_on_while_it_is_taken_and_are_in_it_or_not(tmp_path: Pa
     await volume.close()
 
 
+async def test_what_it_ends_with_is_in_it(tmp_path: Path) -> None:
+    """Also where a commit was on its way as it began, and the one behind it is the moment's."""
+    volume = open_volume(tmp_path)
+    store = await open_store(volume, tmp_path / "msgs", FileOptions())
+    for number in range(15):
+        store.append("s", None, b"before", 1)
+        for _ in range(number):
+            await asyncio.sleep(0)
+        freezing = asyncio.create_task(store.freeze(tmp_path / f"frozen{number}"))
+        for _ in range(50):
+            store.append("s", None, b"meanwhile", 1)
+            await asyncio.sleep(0)
+        frozen = await freezing
+        thawed = await thaw(frozen)
+        assert thawed.state().msgs == frozen.state.msgs
+        await frozen.release()
+    await store.close()
+    await volume.close()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_erasure_waits_until_it_is_released(
     kind: str, tmp_path: Path, eventually: Eventually

@@ -52,17 +52,17 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
     began_ns = account.jetstream.scheduler.now_ns()
     try:
         taken = await freeze_stream(
-            stream, _unfinished(account), with_consumers=not body.no_consumers
+            stream, partial(_unfinished, account), with_consumers=not body.no_consumers
         )
     except (StoreError, OSError) as error:
         raise api_error(ErrorId.JSStreamSnapshotErrF, err=error) from error
     try:
         if body.jsck:
-            await check_messages(taken.frozen)
+            await check_messages(taken)
     except BaseException:
-        await taken.frozen.release()
+        await taken.release()
         raise
-    source = ArchiveSource(account.jetstream.volume, taken.frozen, taken.image)
+    source = ArchiveSource(account.jetstream.volume, taken)
     sending = SnapshotSending(
         account.account,
         account.jetstream.scheduler,
@@ -84,10 +84,10 @@ async def _send(
 ) -> None:
     account, name = stream.account, f"{stream.account.name} > {stream.name}"
     status = await sending.run()
-    if source.counts.lost:
+    if source.lost:
         _logger.error(
             "JetStream: %d damaged messages are not in the snapshot of stream '%s'",
-            source.counts.lost,
+            source.lost,
             name,
         )
     if status != COMPLETE:

@@ -1,12 +1,13 @@
 """From the entries of an archive to a stream's directory, which nobody serves yet.
 
-    entries ──▶ StreamBuilder ──▶ <somewhere>.new/  meta.json  msgs/  obs/  duplicates.db
+    entries ──▶ StreamBuilder ──▶ <somewhere>.new/  meta.json  msgs/  delayed/  obs/
+                                                    duplicates.db
                                   and then its place among the streams: renamed
 
 Promise
 - Nothing is believed: names, configurations, states and messages are checked as they come, and
   what does not add up is a DamagedEncoding, an ApiError or a StoreError.
-- Messages go through a file store of the volume, so they are encrypted and compressed as the
+- Messages go through file stores of the volume, so they are encrypted and compressed as the
   stream's are to be, in slices that leave the loop its turns.
 - All of it is on disk when `finish` returns; `give_up` leaves nothing. Directories whose names end
   with `.new` mean nothing after a crash.
@@ -26,24 +27,26 @@ from natsd.jetstream.archive.contents import (
     CONSUMER_STATE,
     CONSUMERS,
     IDS,
-    MESSAGES_STATE,
     META,
+    STATE,
     ArchivedConsumer,
     decode_state,
-    is_block,
     tracker_of,
 )
+from natsd.jetstream.archive.delayed import check_delayed
 from natsd.jetstream.asset_file import write_asset
-from natsd.jetstream.consumer.files import STATE, consumer_directory
+from natsd.jetstream.consumer.files import STATE as CONSUMER_DIRECTORY
+from natsd.jetstream.consumer.files import consumer_directory
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length, is_valid_asset_name
 from natsd.jetstream.stream.duplicates_file import leave_duplicates
-from natsd.jetstream.stream.files import MESSAGES, StreamAsset
+from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed
 from natsd.store import consumer_files
+from natsd.store.check import context_of
 from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.disk import make_directories
 from natsd.store.errors import DamagedEncoding, InvalidConsumerState
@@ -51,6 +54,7 @@ from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.snapshot import append_image, end_as
 from natsd.store.snapshot_image import open_image
 from natsd.store.store import Limits
+from natsd.store.stored_blocks import BLOCK_SUFFIX
 from natsd.store.vault import Vault
 from natsd.store.volume import Volume
 
@@ -76,7 +80,6 @@ class StreamBuilder:
     ) -> None:
         self.directory = directory
         self.asset = StreamAsset(config=StreamConfig(), created=0)
-        self.is_whole = False
         self._volume = volume
         self._vault = vault
         self._place = place
@@ -84,20 +87,26 @@ class StreamBuilder:
         self._options = options
         self._config = config
         self._check_consumer = check_consumer
-        self._store: FileStore | None = None
+        self._stores: dict[str, FileStore] = {}  # by the names of their directories
+        self._ended: set[str] = set()
         self._consumer: ArchivedConsumer | None = None
         self._consumers: dict[str, ConsumerConfig] = {}
         self._message_ids = b""
 
     @property
     def stored_bytes(self) -> int:
-        """Of messages, so far."""
-        return 0 if self._store is None else self._store.log.live_bytes
+        """Of messages, so far; with those that wait."""
+        return sum(store.log.live_bytes for store in self._stores.values())
 
     @property
     def num_messages(self) -> int:
         """So far."""
-        return 0 if self._store is None else self._store.log.msgs
+        return self._count(MESSAGES)
+
+    @property
+    def num_delayed(self) -> int:
+        """Messages that wait, so far."""
+        return self._count(DELAYED)
 
     @property
     def num_consumers(self) -> int:
@@ -110,16 +119,15 @@ class StreamBuilder:
 
     async def take(self, name: str, body: bytes) -> None:
         """The next entry. Raises DamagedEncoding, ApiError, StoreError, OSError."""
-        if self._store is None:
+        part, _, rest = name.partition("/")
+        if not self._stores:
             if name != META:
                 raise DamagedEncoding(f"the archive begins with {name!r}")
             await self._take_stream(body)
-        elif self.is_whole:
+        elif MESSAGES in self._ended or part in self._ended:
             raise DamagedEncoding(f"{name!r} stands behind the end of the messages")
-        elif name == MESSAGES_STATE:
-            self._take_end(self._store, body)
-        elif is_block(name):
-            await self._take_block(self._store, body)
+        elif part in (MESSAGES, DELAYED) and (rest == STATE or rest.endswith(BLOCK_SUFFIX)):
+            await self._take_messages(part, body, is_end=rest == STATE)
         elif name == IDS:
             self._message_ids = body
         elif name.startswith(CONSUMERS) and name.endswith(CONSUMER_META):
@@ -131,18 +139,21 @@ class StreamBuilder:
 
     async def finish(self) -> StreamAsset:
         """All entries were taken. Raises DamagedEncoding, StoreError, OSError."""
-        if self._store is None or not self.is_whole or self._consumer is not None:
+        if not self._ended or self._ended != self._stores.keys() or self._consumer is not None:
             raise DamagedEncoding("the archive is not whole")
-        await self._store.close()
+        if DELAYED in self._stores:
+            await check_delayed(self._stores[DELAYED], self.asset.config.name)
+        for store in self._stores.values():
+            await store.close()
         await self._volume.committer.forget_below(self.directory)
         await self._volume.read(self._write_rest)
         return self.asset
 
     async def give_up(self) -> None:
         """Remove all of it. Raises StoreError, OSError."""
-        if self._store is not None:
+        for store in self._stores.values():
             with contextlib.suppress(Exception):  # whatever it was, the files go
-                await self._store.destroy()
+                await store.destroy()
         await self._volume.remove_tree(self.directory)
 
     # Entries
@@ -156,13 +167,32 @@ class StreamBuilder:
         if asset.config.name != self._place.name or asset.config.storage is not Storage.FILE:
             raise DamagedEncoding("the archive is not of a file stream of that name")
         self.asset = asset
-        self._store = await FileStore.open(
+        limits = Limits(uncounted_bytes=UNCOUNTED_BYTES[Storage.FILE])
+        self._stores[MESSAGES] = await self._open(MESSAGES, limits)
+
+    async def _open(self, name: str, limits: Limits) -> FileStore:
+        return await FileStore.open(
             self._volume,
-            self.directory / MESSAGES,
-            Limits(uncounted_bytes=UNCOUNTED_BYTES[Storage.FILE]),
+            self.directory / name,
+            limits,
             self._random_bytes,
-            replace(self._options, compress=is_compressed(asset.config)),
+            replace(
+                self._options,
+                compress=is_compressed(self.asset.config),
+                context=context_of(self._vault.root, self._place / name),
+            ),
         )
+
+    async def _take_messages(self, name: str, body: bytes, *, is_end: bool) -> None:
+        if name not in self._stores:
+            if not self.asset.config.allow_msg_schedules:
+                raise DamagedEncoding("messages wait in the archive: it takes allow_msg_schedules")
+            self._stores[name] = await self._open(name, Limits())
+        if is_end:
+            self._take_end(self._stores[name], body)
+            self._ended.add(name)
+        else:
+            await self._take_block(self._stores[name], body)
 
     async def _take_block(self, store: FileStore, body: bytes) -> None:
         block = await self._volume.read(open_image, body)
@@ -176,8 +206,11 @@ class StreamBuilder:
         try:
             end_as(store.log, decode_state(body))
         except (msgspec.MsgspecError, OverflowError) as error:
-            raise DamagedEncoding(f"{MESSAGES_STATE} is not understood: {error}") from None
-        self.is_whole = True
+            raise DamagedEncoding(f"{STATE} is not understood: {error}") from None
+
+    def _count(self, name: str) -> int:
+        store = self._stores.get(name)
+        return 0 if store is None else store.log.msgs
 
     def _take_consumer(self, body: bytes) -> None:
         consumer = _decode(ArchivedConsumer, body)
@@ -208,7 +241,9 @@ class StreamBuilder:
         disk = self._volume.disk
         directory = consumer_directory(self.directory, consumer.name)
         make_directories(disk, directory)
-        log = consumer_files.create(disk, directory / STATE, tracker, self._random_bytes)
+        log = consumer_files.create(
+            disk, directory / CONSUMER_DIRECTORY, tracker, self._random_bytes
+        )
         log.file.close()
         place = consumer_directory(self._place, consumer.name)
         write_asset(self._vault, directory, consumer.asset, place=place)

@@ -4,8 +4,14 @@
     obs/<n>/meta.json            each consumer: name, configuration, time of creation …
     obs/<n>/state.db             … and what it delivered and what was acknowledged
     ids.db                       message ids within the duplicate window, if there are any
+    delayed/<n>.blk              messages that wait for their Nats-Delay, if there are any …
+    delayed/state.json           … and what they add up to
     msgs/<n>.blk                 messages: blocks as they are on disk, without what was removed
     msgs/state.json              what the messages add up to, and the last sequence; last
+
+A message that was acknowledged with a Nats-Delay waits, or has been published: it is in the one
+part or in the other. Where a crash left it in both, the stream's start finds that out
+(schedules/delays.py).
 
 Source: reference §6.14, for what nats-server puts into its own.
 """
@@ -25,15 +31,14 @@ from natsd.jetstream.stream.files import StreamAsset
 from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.live_image import LiveImage
 from natsd.store.store import StoreState
-from natsd.store.stored_blocks import BLOCK_SUFFIX, block_name
+from natsd.store.stored_blocks import block_name
 
 META: Final = "meta.json"
 CONSUMERS: Final = "obs/"
 CONSUMER_META: Final = "/meta.json"
 CONSUMER_STATE: Final = "/state.db"
 IDS: Final = "ids.db"
-MESSAGES: Final = "msgs/"
-MESSAGES_STATE: Final = "msgs/state.json"
+STATE: Final = "state.json"
 
 
 class ArchivedConsumer(Model):
@@ -77,9 +82,10 @@ class StreamImage:
 
 
 class MessageCount:
-    """Names the blocks of an archive, and knows what they add up to."""
+    """Names the blocks of one of a stream's stores, and knows what they add up to."""
 
-    def __init__(self, state: StoreState) -> None:
+    def __init__(self, store: str, state: StoreState) -> None:
+        self._store = store
         self._state = state
         self._blocks = 0
         self.msgs = 0
@@ -94,7 +100,7 @@ class MessageCount:
         self._blocks += 1
         self.msgs += image.msgs
         self.bytes += image.bytes
-        return f"{MESSAGES}{block_name(self._blocks)}"
+        return f"{self._store}/{block_name(self._blocks)}"
 
     def state_entry(self) -> tuple[str, bytes]:
         """The entry behind the blocks."""
@@ -104,17 +110,12 @@ class MessageCount:
             last_sequence=self._state.last_sequence,
             last_time_ns=self._state.last_time_ns,
         )
-        return MESSAGES_STATE, msgspec.json.encode(state)
+        return f"{self._store}/{STATE}", msgspec.json.encode(state)
 
 
 def decode_state(body: bytes) -> StoreState:
-    """What `msgs/state.json` says; raises msgspec.MsgspecError."""
+    """What a store's `state.json` says; raises msgspec.MsgspecError."""
     return msgspec.json.decode(body, type=StoreState)
-
-
-def is_block(name: str) -> bool:
-    """Whether an entry holds messages."""
-    return name.startswith(MESSAGES) and name.endswith(BLOCK_SUFFIX)
 
 
 def tracker_of(config: ConsumerConfig) -> ConsumerTracker:

@@ -30,7 +30,13 @@ from natsd.jetstream.consumer.files import STATE, UnsupportedConsumers, find_con
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.names import is_valid_asset_name
 from natsd.jetstream.stream.duplicates_file import take_duplicates
-from natsd.jetstream.stream.files import MESSAGES, AccountFiles, StreamAsset, install_stream
+from natsd.jetstream.stream.files import (
+    DELAYED,
+    MESSAGES,
+    AccountFiles,
+    StreamAsset,
+    install_stream,
+)
 from natsd.store import consumer_files
 from natsd.store.archive import ArchiveReader, ArchiveWriter
 from natsd.store.check import Finding, context_of, finding_of, recover_stream, stored_blocks
@@ -64,6 +70,7 @@ class Transferred:
     stream: str = ""
     messages: int = 0
     consumers: int = 0
+    delayed: int = 0
     damage: list[str] = field(default_factory=list)
 
 
@@ -119,7 +126,10 @@ class _Taking:
         out.write(writer.begin())
         for entry in image.entries():
             out.write(writer.entry(*entry))
-        for entry in self._messages(progress):
+        if self._disk.exists(self._directory / DELAYED):
+            for entry in self._messages(DELAYED, progress):
+                out.write(writer.entry(*entry))
+        for entry in self._messages(MESSAGES, progress):
             out.write(writer.entry(*entry))
         out.write(writer.end())
         return self._done
@@ -156,8 +166,8 @@ class _Taking:
             )
             yield ConsumerImage(consumer, tracker.encode())
 
-    def _messages(self, progress: Progress) -> Iterator[tuple[str, bytes]]:
-        directory = self._directory / MESSAGES
+    def _messages(self, store: str, progress: Progress) -> Iterator[tuple[str, bytes]]:
+        directory = self._directory / store
         context = context_of(self._root, directory)
         opened = open_data_key(self._disk, directory, context, self._keys, self._random)
         data_key = opened.data_key if opened else None
@@ -165,7 +175,7 @@ class _Taking:
         found = recover_stream(self._disk, directory, data_key, self._random, findings)
         findings += map(finding_of, found.damage)
         self._done.damage += map(str, findings)
-        counts = MessageCount(_state_of(found))
+        counts = MessageCount(store, _state_of(found))
         files = stored_blocks(self._disk, directory, data_key, self._random)
         ends = [later.block.base_sequence - 1 for _, later in pairwise(found.blocks)]
         for number, stored in enumerate(found.blocks):
@@ -178,8 +188,12 @@ class _Taking:
             )
             if name := counts.add(image):
                 yield name, image.data
-        self._done.messages = counts.msgs
-        yield counts.state_entry()
+        if store == MESSAGES:
+            self._done.messages = counts.msgs
+        else:
+            self._done.delayed = counts.msgs
+        if store == MESSAGES or counts.msgs:
+            yield counts.state_entry()
 
 
 def _state_of(found: Recovered) -> StoreState:
@@ -221,7 +235,7 @@ async def _read(
 async def _build(
     volume: Volume, vault: Vault, archive: IO[bytes], files: AccountFiles, progress: Progress
 ) -> Transferred:
-    reader, builder, consumers = ArchiveReader(), None, 0
+    reader, builder = ArchiveReader(), None
     size = archive.seek(0, 2)
     archive.seek(0)
     try:
@@ -233,16 +247,16 @@ async def _build(
         reader.finish()
         if builder is None:
             raise DamagedEncoding("the archive holds no stream")
-        messages = builder.num_messages
+        done = Transferred(messages=builder.num_messages, delayed=builder.num_delayed)
         asset = await builder.finish()
         place = files.stream(asset.config.name)
-        consumers = builder.num_consumers
+        done.stream, done.consumers = asset.config.name, builder.num_consumers
         install_stream(volume.disk, builder.directory, place)
     except BaseException:
         if builder is not None:
             await builder.give_up()
         raise
-    return Transferred(asset.config.name, messages, consumers)
+    return done
 
 
 async def _begin(
@@ -260,7 +274,7 @@ async def _begin(
     place = files.stream(stream)
     if volume.disk.exists(place):
         raise NotPossible(f"{place} exists")
-    options = FileOptions(keys=vault.keys, context=context_of(vault.root, place / MESSAGES))
+    options = FileOptions(keys=vault.keys)
     built = files.snapshots / RESTORED
     volume.disk.rmtree(built)
     builder = StreamBuilder(volume, vault, built, place, vault.random, options)

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from natsd.jetstream.archive.contents import MessageCount, StreamImage
+from natsd.jetstream.archive.contents import MessageCount
+from natsd.jetstream.archive.taking import TakenStream
 from natsd.store.archive import ArchiveWriter
 from natsd.store.errors import StoreError
 from natsd.store.frozen_store import FrozenStore
@@ -25,11 +26,10 @@ PACKED_AT_ONCE: Final = 2
 class ArchiveSource:
     """Used once; `close` when done, whether or not all was read."""
 
-    def __init__(self, volume: Volume, frozen: FrozenStore, image: StreamImage) -> None:
-        self.counts = MessageCount(frozen.state)
+    def __init__(self, volume: Volume, taken: TakenStream) -> None:
+        self.lost = 0
         self._volume = volume
-        self._frozen = frozen
-        self._image = image
+        self._taken = taken
         self._writer = ArchiveWriter()
         self._parts = self._make_parts()
         self._next: asyncio.Task[bytes] | None = None
@@ -48,7 +48,7 @@ class ArchiveSource:
                 await self._next
         with contextlib.suppress(StoreError, OSError):
             await self._parts.aclose()
-        await self._frozen.release()
+        await self._taken.release()
 
     def _start(self) -> asyncio.Task[bytes]:
         async def take() -> bytes:
@@ -58,43 +58,48 @@ class ArchiveSource:
 
     async def _make_parts(self) -> AsyncGenerator[bytes]:
         yield await self._volume.read(self._begin)
-        packing: deque[asyncio.Task[bytes]] = deque()
+        for store, frozen in self._taken.frozen.items():
+            counts = MessageCount(store, frozen.state)
+            async with contextlib.aclosing(self._packed(counts, frozen)) as packed:
+                async for part in packed:
+                    yield part
+            self.lost += counts.lost
+            yield await self._volume.read(self._writer.entry, *counts.state_entry())
+        yield await self._volume.read(self._writer.end)
+
+    async def _packed(self, counts: MessageCount, frozen: FrozenStore) -> AsyncGenerator[bytes]:
+        """The entries of a store's blocks. Sums are made in order; what takes longest is done for
+        several at once."""
+        loop, packing = asyncio.get_running_loop(), deque[asyncio.Task[bytes]]()
         try:
-            async with contextlib.aclosing(self._images()) as images:
+            async with contextlib.aclosing(_images(frozen)) as images:
                 async for image in images:
-                    if name := self.counts.add(image):
-                        packing.append(await self._pack(name, image.data))
+                    if name := counts.add(image):
+                        pack = await self._volume.read(self._writer.packing, name, image.data)
+                        packing.append(loop.create_task(self._volume.read(pack)))
                     if len(packing) == PACKED_AT_ONCE:
                         yield await packing.popleft()
             while packing:
                 yield await packing.popleft()
         finally:
             await asyncio.gather(*packing, return_exceptions=True)
-        yield await self._volume.read(self._end)
-
-    async def _pack(self, name: str, body: bytes) -> asyncio.Task[bytes]:
-        """Sums are made in order; what takes longest is not waited for."""
-        pack = await self._volume.read(self._writer.packing, name, body)
-        return asyncio.get_running_loop().create_task(self._volume.read(pack))
-
-    async def _images(self) -> AsyncGenerator[LiveImage]:
-        """What lives of each block; the next one is being read already."""
-        loop, reading = asyncio.get_running_loop(), None
-        try:
-            for index in range(self._frozen.num_blocks):
-                image = await (reading or self._frozen.image(index))
-                reading = None
-                if index + 1 < self._frozen.num_blocks:
-                    reading = loop.create_task(self._frozen.image(index + 1))
-                yield image
-        finally:
-            if reading is not None:
-                await asyncio.gather(reading, return_exceptions=True)
 
     def _begin(self) -> bytes:
         parts = [self._writer.begin()]
-        parts += [self._writer.entry(*entry) for entry in self._image.entries()]
+        parts += [self._writer.entry(*entry) for entry in self._taken.image.entries()]
         return b"".join(parts)
 
-    def _end(self) -> bytes:
-        return self._writer.entry(*self.counts.state_entry()) + self._writer.end()
+
+async def _images(frozen: FrozenStore) -> AsyncGenerator[LiveImage]:
+    """What lives of each block; the next one is being read already."""
+    loop, reading = asyncio.get_running_loop(), None
+    try:
+        for index in range(frozen.num_blocks):
+            image = await (reading or frozen.image(index))
+            reading = None
+            if index + 1 < frozen.num_blocks:
+                reading = loop.create_task(frozen.image(index + 1))
+            yield image
+    finally:
+        if reading is not None:
+            await asyncio.gather(reading, return_exceptions=True)

@@ -16,6 +16,7 @@ Promise
   gone, and a copy that was never shown is found at the start by its `Nats-Delayed` header, in what
   was appended since the first entry was due.
 - What the stream does not take is tried again. At most WAITING_MAX wait, in `max_bytes` at most.
+- What waits at a moment stays on disk until the hold of that moment ends: a snapshot takes it then.
 
 Beyond nats-server.
 """
@@ -27,6 +28,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from natsd.jetstream.headers import (
@@ -38,13 +40,15 @@ from natsd.jetstream.headers import (
     without_headers,
 )
 from natsd.jetstream.scheduler import Alarm
-from natsd.jetstream.schedules.delay import InvalidDelay, due_ns
+from natsd.jetstream.schedules.delay import InvalidDelay, delayed_sequence, due_ns
 from natsd.jetstream.schedules.finding import OF_DELAYS, find_messages
 from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.usage import Usage
 from natsd.store.errors import ColdBlock, MessageNotFound, StoreEOF, StoreError
+from natsd.store.file_store import FileStore
+from natsd.store.frozen_store import FrozenStore
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
 from natsd.store.record import StoredMessage
@@ -85,6 +89,9 @@ class Delays:
         self._gone: set[int] = set()  # numbers of entries that could not be removed yet
         self._known_ids: dict[bytes, tuple[int, int]] = {}
         self._counted_bytes = 0
+        self._holds = 0
+        self._unheld = asyncio.Event()
+        self._unheld.set()
         self._work: asyncio.Task[None] | None = None
         self._is_open = False
         self._is_said = False
@@ -228,11 +235,37 @@ class Delays:
         self._counted_bytes += change
         self._usage.count(is_memory=self._is_memory, change=change)
 
+    # A snapshot
+
+    def hold(self) -> list[Entry]:
+        """What waits in this moment, and is in no message of the stream: a message is the one or
+        the other. From now on none of it is removed from the store of entries, until `let_go`."""
+        self._holds += 1
+        self._unheld.clear()
+        return list(self._waiting.values())
+
+    def let_go(self) -> None:
+        """One hold has ended."""
+        self._holds -= 1
+        if not self._holds:
+            self._unheld.set()
+
+    async def freeze(self, directory: Path, entries: Iterable[Entry]) -> FrozenStore:
+        """These, of a hold that lasts; as FileStore.freeze has it. Raises StoreError, OSError."""
+        assert self._holds and isinstance(self._store, FileStore)
+        frozen = await self._store.freeze(directory)
+        try:
+            await frozen.keep_only(entry.number for entry in entries)
+        except BaseException:
+            await frozen.release()
+            raise
+        return frozen
+
     # Taking one back
 
     async def cancel(self, sequence: int) -> bool:
         """Whether it waited; it is gone then, on disk too. Raises StoreError."""
-        await self._found_all()
+        await self.found_all()
         entry = self._waiting.pop(sequence, None)
         if entry is None:
             return False
@@ -241,7 +274,8 @@ class Delays:
 
     async def purge(self, pattern: str) -> int:
         """Take back all to subjects that match; how many. Raises StoreError, InvalidSubject."""
-        await self._found_all()
+        await self.found_all()
+        await self._unheld.wait()
         removed = await self._store.purge(pattern=pattern or None)
         await self._store.synced()
         has = self._store.log.has
@@ -251,13 +285,15 @@ class Delays:
         self._count()
         return removed
 
-    async def _found_all(self) -> None:
+    async def found_all(self) -> None:
+        """What waited at the start is known."""
         if self._work is not None and not self._is_open:
             await asyncio.shield(self._work)
 
     async def _remove(self, numbers: Iterable[int]) -> None:
         """Durably. What fails is tried again."""
         self._gone.update(numbers)
+        await self._unheld.wait()
         removed = list(self._gone)
         for number in removed:
             await self._store.delete(number)
@@ -429,12 +465,7 @@ class Delays:
             await self._remove(published)
 
     def _sequence_of(self, headers: bytes | None) -> int:
-        """What an entry, or the copy of one of this stream, was acknowledged as; 0: neither."""
-        value = header_value(headers or b"", DELAYED) or b""
-        stream, _, sequence = value.rpartition(b" ")
-        if stream != self._core.name.encode("utf-8", "surrogateescape"):
-            return 0
-        return int(sequence) if sequence.isdigit() else 0
+        return delayed_sequence(self._core.name, headers)
 
 
 _MARK: Final = f"{DELAYED}:".encode()

@@ -5,7 +5,7 @@
 
 Promise
 - `begin` before the stream receives, `close` or `destroy` once at its end.
-- `schedules.db` is written when a stream is closed, and never where messages are encrypted.
+- `schedules.db` is written when a stream is closed; encrypted where there is a key.
 """
 
 import logging
@@ -53,7 +53,7 @@ class ScheduledMessages:
         known = KnownSchedules()
         if stream.is_filed:
             try:
-                known = await volume.read(read_schedules, volume.disk, stream.directory)
+                known = await volume.read(read_schedules, stream.jetstream.vault, stream.directory)
             except struct.error as error:
                 _logger.warning("JetStream: stream %s: schedules.db: %s", stream.name, error)
         return cls(stream, delays, known)
@@ -67,11 +67,10 @@ class ScheduledMessages:
     async def close(self) -> None:
         """Nothing happens any more; what is known is on disk. Raises StoreError, OSError."""
         await self.delays.close()
-        is_open = self._stream.is_filed and self._jetstream.keys.key is None
-        if self.schedules.close() and is_open:
+        if self.schedules.close() and self._stream.is_filed:
             body = await in_turns(self.schedules.encode())
-            volume, directory = self._jetstream.volume, self._stream.directory
-            await volume.read(leave_schedules, volume.disk, directory, body)
+            jetstream, directory = self._jetstream, self._stream.directory
+            await jetstream.volume.read(leave_schedules, jetstream.vault, directory, body)
 
     async def destroy(self) -> None:
         """Nothing happens any more, and nothing waits."""

@@ -6,10 +6,10 @@
 Promise
 - The file speaks of one moment. What came later is for the start to find in the messages, so it is
   never wrong, only old.
-- It is worth having, not needed: without it (damage, an encrypted stream) every message is looked
-  at.
+- It is worth having, not needed: without it (damage) every message is looked at.
 
-Everything here but the coding blocks, and raises OSError.
+Encrypted where there is a key. Everything here but the coding blocks, and raises OSError,
+EncryptionError.
 """
 
 import struct
@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from natsd.jetstream.steps import Steps, slices
-from natsd.store.disk import Disk
-from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled
+from natsd.store.vault import Vault
 
 SCHEDULES_FILE: Final = "schedules.db"
 MAGIC: Final = b"NATSDSCH"
@@ -67,15 +66,15 @@ def decode_schedules(body: bytes) -> KnownSchedules:
     return known
 
 
-def leave_schedules(disk: Disk, directory: Path, body: bytearray) -> None:
+def leave_schedules(vault: Vault, directory: Path, body: bytearray) -> None:
     """Keep it for the next start; on disk on return."""
-    replace_doubled(disk, directory / SCHEDULES_FILE, MAGIC, bytes(body))
+    vault.write(directory / SCHEDULES_FILE, MAGIC, bytes(body))
 
 
-def read_schedules(disk: Disk, directory: Path) -> KnownSchedules:
+def read_schedules(vault: Vault, directory: Path) -> KnownSchedules:
     """What was left; nothing, if nothing verifies."""
     path = directory / SCHEDULES_FILE
-    if not disk.exists(path):
+    if not vault.disk.exists(path):
         return KnownSchedules()
-    body = decode_doubled(MAGIC, read_file(disk, path)).body
+    body = vault.read(path, MAGIC)
     return KnownSchedules() if body is None else decode_schedules(body)

@@ -19,7 +19,9 @@ KEYS: dict[str, Any] = {"key": "a key"}
 
 async def fill(root: Path, **options: Any) -> list[tuple[int, bytes]]:
     async with serving(root, **options) as jetstream:
-        stream = await create(jetstream, "S", subjects=["s"], description="as it was")
+        stream = await create(
+            jetstream, "S", subjects=["s"], description="as it was", allow_msg_schedules=True
+        )
         for number in range(100):
             await publish(jetstream, "s", b"%d" % number * 20)
         for sequence in (1, 50, 100):
@@ -79,7 +81,7 @@ def test_from_one_directory_to_another(
     keys = [] if is_encrypted else keys
     assert main(["store", "restore", "--json", *keys, str(archive), str(target)]) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert summary == {"stream": "S", "messages": 97, "consumers": 1, "damage": []}
+    assert summary == {"stream": "S", "messages": 97, "consumers": 1, "delayed": 0, "damage": []}
     assert asyncio.run(serve(tmp_path / "b", **({} if is_encrypted else KEYS))) == expected
 
 

@@ -1,0 +1,42 @@
+"""Whether what waits in an archive may wait in a stream: each with a time and an own sequence.
+
+What did not hold would be found by nobody at a start (schedules/delays.py), and stay for ever.
+"""
+
+import asyncio
+
+from natsd.jetstream.headers import DELAY, header_value
+from natsd.jetstream.schedules.delay import InvalidDelay, delayed_sequence, due_ns
+from natsd.jetstream.schedules.delays import WAITING_MAX
+from natsd.jetstream.schedules.finding import OF_DELAYS, find_messages
+from natsd.store.errors import ColdBlock, DamagedEncoding
+from natsd.store.log_store import LogStore
+
+
+async def check_delayed(store: LogStore, stream: str) -> None:
+    """Look at all messages, in slices. Raises DamagedEncoding, StoreError, OSError."""
+    log, seen, number = store.log, set[int](), 1
+    last = log.last_sequence
+    if log.msgs > WAITING_MAX:
+        raise DamagedEncoding("more messages wait in the archive than may")
+    while number <= last:
+        found: list[tuple[int, bytes, bytes, int]] = []
+        try:
+            number, _ = find_messages(log, number, last, OF_DELAYS, found)
+        except ColdBlock as cold:
+            await store.fetch(cold.block)
+            continue
+        seen.update(_sequence_of(stream, headers, time_ns) for _, _, headers, time_ns in found)
+        await asyncio.sleep(0)
+    seen.discard(0)
+    if len(seen) != log.msgs:
+        raise DamagedEncoding("messages wait in the archive that were never acknowledged so")
+
+
+def _sequence_of(stream: str, headers: bytes, time_ns: int) -> int:
+    """0: it would not be found."""
+    try:
+        due_ns(header_value(headers, DELAY) or b"", time_ns)
+    except InvalidDelay:
+        return 0
+    return delayed_sequence(stream, headers)
