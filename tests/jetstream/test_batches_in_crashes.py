@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from natsd.accounts import Account
 from natsd.jetstream.jetstream import JetStream
 from natsd.store.file_store import FileStore
 from tests.clients.target import GO_SERVER, ProcessTarget
 from tests.jetstream.behaviour.api import Api
 from tests.jetstream.behaviour.test_atomic_batches import Batch
+from tests.jetstream.power import ROOT, run_until_off
 from tests.jetstream.serve import serve_files
-from tests.jetstream.serving import ACCOUNT, account_of, build, create, publish, serving
+from tests.jetstream.serving import account_of, create, publish, serving
 from tests.jetstream.stream.publishing import header_block
 from tests.jetstream.test_kill import GONE, connect, kill_soon
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.test_file_store_model import end_other_tasks, everything
+from tests.store.test_file_store_model import everything
 
 pytestmark = [
     pytest.mark.torture,
@@ -37,7 +37,6 @@ LARGE = bytes(40_000)
 """A payload of which a block of a stream without limits has some hundred."""
 PUBLISHERS = 4
 ROUNDS = 3 * TORTURE
-ROOT = Path("/data")
 LAST_CALL = 60
 STEP = 4
 
@@ -145,22 +144,6 @@ class Program:
         answer = await publish(jetstream, f"s.{batch_id}", b"x" * 60, headers)
         if "error" not in answer:
             self.acknowledged.append(batch_id)
-
-
-async def run_until_off(disk: FaultyDisk, program: Program) -> None:
-    """Whoever sees that the power is gone is dead: nothing is stopped, or closed."""
-    jetstream = build(ROOT, disk=disk)
-
-    async def run() -> None:
-        await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
-        await program.run(jetstream)
-
-    running = asyncio.ensure_future(run())
-    while not running.done() and not disk.is_off:  # noqa: ASYNC110 - a disk that is off tells nobody
-        await asyncio.sleep(0)
-    await end_other_tasks()
-    jetstream.scheduler.close()
-    jetstream.reactor.close()
 
 
 async def look(disk: FaultyDisk, program: Program) -> None:

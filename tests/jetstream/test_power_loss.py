@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 
 import pytest
 
-from natsd.accounts import Account
 from natsd.jetstream.jetstream import JetStream
+from tests.jetstream.power import ROOT, run_until_off
 from tests.jetstream.serving import (
-    ACCOUNT,
     account_of,
-    build,
     create,
     publish,
     serving,
@@ -22,9 +19,7 @@ from tests.jetstream.serving import (
 )
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.test_file_store_model import end_other_tasks
 
-ROOT = Path("/data")
 LAST_CALL = 100
 """The program below makes fewer calls of the disk."""
 STEP = 5
@@ -66,22 +61,6 @@ class Program:
     async def publish(self, jetstream: JetStream) -> None:
         answer = await publish(jetstream, "A.x", b"x")
         self.stored = answer.get("seq", self.stored)
-
-
-async def run_until_off(disk: FaultyDisk, program: Program) -> None:
-    """Whoever sees that the power is gone is dead: nothing is stopped, or closed."""
-    jetstream = build(ROOT, disk=disk)
-
-    async def run() -> None:
-        await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
-        await program.run(jetstream)
-
-    running = asyncio.ensure_future(run())
-    while not running.done() and not disk.is_off:  # noqa: ASYNC110 - a disk that is off tells nobody
-        await asyncio.sleep(0)
-    await end_other_tasks()
-    jetstream.scheduler.close()
-    jetstream.reactor.close()
 
 
 @pytest.mark.parametrize("number", range(3, LAST_CALL, STEP if TORTURE == 1 else 1))
