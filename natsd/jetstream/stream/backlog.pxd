@@ -35,7 +35,5 @@ cdef class Backlog(Endpoint):
     cdef int note(self, uint64_t sequence, uint64_t size) except -1
     cdef int settle(self, uint64_t durable) except -1
     cdef Pressure pressure(self) noexcept nogil
-    cdef uint64_t waiting_msgs(self) noexcept nogil
-    cdef uint64_t waiting_bytes(self) noexcept nogil
     cdef int roll_back(self, uint64_t durable) except -1
     cdef int grow(self) except -1

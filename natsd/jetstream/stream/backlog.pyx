@@ -44,12 +44,6 @@ cdef class Backlog(Endpoint):
     def __dealloc__(self):
         free(self.marks)
 
-    cdef uint64_t waiting_msgs(self) noexcept nogil:
-        return self.last - self.durable
-
-    cdef uint64_t waiting_bytes(self) noexcept nogil:
-        return self.total - self.total_durable
-
     cdef Pressure pressure(self) noexcept nogil:
         cdef uint64_t msgs = self.last - self.durable
         cdef uint64_t size = self.total - self.total_durable
