@@ -1,13 +1,23 @@
 """Who decides about publishes that belong together, for compiled callers."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.scheduler cimport Actor, Scheduler
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport PublishHeaders
+from natsd.jetstream.stream.inflight_batches cimport InflightBatches
+
+
+cdef class Batch:
+    cdef bytes id
+    cdef int64_t active_ns      # when its last message came
 
 
 cdef class Admission(Actor):
+    cdef Scheduler scheduler
+    cdef InflightBatches inflight
+    cdef dict batches           # id -> Batch: those under way
+
     # Check, store and answer a message of a batch, now or later. It was found to keep to what the
     # server, the account and the stream allow of any message. Nothing is kept that points into it.
     cdef int admit(
@@ -15,3 +25,9 @@ cdef class Admission(Actor):
     ) except -1
     # A commit failed: what was stored above never was, and whoever waited for it was told.
     cdef int forget_above(self, uint64_t durable) except -1
+
+    # It is under way; no longer; it got a message; it got none for too long.
+    cdef int add(self, Batch batch) except -1
+    cdef int end(self, Batch batch) except -1
+    cdef int touch(self, Batch batch) except -1
+    cdef int give_up(self, Batch batch) except -1

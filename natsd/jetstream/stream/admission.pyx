@@ -1,16 +1,39 @@
 """Admission: batches have a say between a stream's ingest and its log.
 
 Ingest has one for each kind of batch that its stream takes; it knows no more of them than this.
+
+Promise
+- Batches are counted among those of the server while they are under way.
+- A batch without a message for a while is given up: one deadline serves all of them.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.scheduler cimport Actor
+from natsd.jetstream.scheduler cimport Actor, Scheduler
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport PublishHeaders
+from natsd.jetstream.stream.inflight_batches cimport InflightBatches
+
+
+cdef class Batch:
+    """See admission.pxd."""
 
 
 cdef class Admission(Actor):
+    def __init__(self, Scheduler scheduler not None, InflightBatches inflight not None):
+        self.scheduler = scheduler
+        self.inflight = inflight
+        self.batches = {}
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def close(self) -> None:
+        """Forget all batches, and take no more."""
+        for batch in list(self.batches.values()):
+            self.end(batch)
+        self.scheduler.set_deadline(self, 0)
+
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
     ) except -1:
@@ -19,6 +42,31 @@ cdef class Admission(Actor):
     cdef int forget_above(self, uint64_t durable) except -1:
         return 0
 
-    def close(self) -> None:
-        """Forget all batches, and take no more."""
-        raise NotImplementedError
+    cdef int add(self, Batch batch) except -1:
+        self.batches[batch.id] = batch
+        self.inflight.count += 1
+        return 0
+
+    cdef int end(self, Batch batch) except -1:
+        del self.batches[batch.id]
+        self.inflight.count -= 1
+        return 0
+
+    cdef int touch(self, Batch batch) except -1:
+        batch.active_ns = self.scheduler.now()
+        if self.due_ns == 0:
+            self.scheduler.set_deadline(self, batch.active_ns + self.inflight.timeout_ns)
+        return 0
+
+    cdef int give_up(self, Batch batch) except -1:
+        return self.end(batch)
+
+    cdef int expired(self, int64_t now_ns) except -1:
+        cdef Batch batch
+        cdef int64_t next_ns = 0
+        for batch in list(self.batches.values()):
+            if batch.active_ns + self.inflight.timeout_ns <= now_ns:
+                self.give_up(batch)
+            elif next_ns == 0 or batch.active_ns + self.inflight.timeout_ns < next_ns:
+                next_ns = batch.active_ns + self.inflight.timeout_ns
+        return self.scheduler.set_deadline(self, next_ns)

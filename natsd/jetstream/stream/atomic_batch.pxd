@@ -1,7 +1,8 @@
 """An atomic batch that is being sent, for compiled callers."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
+from natsd.jetstream.stream.admission cimport Batch
 from natsd.jetstream.stream.entry cimport Entry
 
 
@@ -12,9 +13,7 @@ cdef struct Staged:             # a message: its subject, headers and payload st
     uint32_t headers_len
 
 
-cdef class AtomicBatch:
-    cdef bytes id
-    cdef int64_t active_ns      # when its last message came
+cdef class AtomicBatch(Batch):
     cdef uint64_t count         # of its messages; the last one's number
     cdef Staged* messages
     cdef uint64_t messages_room

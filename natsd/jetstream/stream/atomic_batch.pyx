@@ -13,6 +13,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
+from natsd.jetstream.stream.admission cimport Batch
 from natsd.jetstream.stream.entry cimport Entry
 
 cdef enum:
@@ -21,7 +22,7 @@ cdef enum:
     LINE_END = 2                # the CRLF that ends a header block
 
 
-cdef class AtomicBatch:
+cdef class AtomicBatch(Batch):
     def __dealloc__(self):
         free(self.messages)
         free(self.data)

@@ -2,11 +2,10 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.stream.admission cimport Admission
+from natsd.jetstream.stream.admission cimport Admission, Batch
 from natsd.jetstream.stream.atomic_batch cimport AtomicBatch
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.inflight_batches cimport InflightBatches
 from natsd.jetstream.stream.publish cimport Ingest
 
 
@@ -27,9 +26,7 @@ cdef class SoFar:               # what a batch does, of which a part was checked
 
 cdef class AtomicBatches(Admission):
     cdef Ingest ingest
-    cdef InflightBatches inflight
     cdef object abandoned       # called with a batch's id and the reason
-    cdef dict batches           # id -> AtomicBatch
     cdef list untold            # (id, reason) of those given up
     cdef int64_t staged_bytes
 
@@ -46,8 +43,7 @@ cdef class AtomicBatches(Admission):
     )
     cdef AtomicBatch begin(self, bytes id)
     cdef bint stage(self, AtomicBatch batch, Entry* entry) except -1
-    cdef int end(self, AtomicBatch batch) except -1
-    cdef int abandon(self, AtomicBatch batch, str reason) except -1
+    cdef int abandon(self, Batch batch, str reason) except -1
     cdef int answer(self, bytes refused, const char* reply, Py_ssize_t reply_len) except -1
 
     cdef int commit(self, AtomicBatch batch, const char* reply, Py_ssize_t reply_len) except -1

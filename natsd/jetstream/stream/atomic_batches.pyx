@@ -21,7 +21,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
 from natsd.jetstream.stream.ack_queue cimport TEXT
-from natsd.jetstream.stream.admission cimport Admission
+from natsd.jetstream.stream.admission cimport Admission, Batch
 from natsd.jetstream.stream.atomic_batch cimport AtomicBatch
 from natsd.jetstream.stream.core cimport INTEREST
 from natsd.jetstream.stream.counters cimport Counters
@@ -80,20 +80,10 @@ cdef class SoFar:
 cdef class AtomicBatches(Admission):
     def __init__(self, Ingest ingest not None, InflightBatches inflight not None, abandoned):
         """`abandoned(id, reason)` is called for each batch that is given up, outside a deliver."""
+        Admission.__init__(self, ingest.stream.scheduler, inflight)
         self.ingest = ingest
-        self.inflight = inflight
         self.abandoned = abandoned
-        self.batches = {}
         self.untold = []
-
-    def __len__(self):
-        return len(self.batches)
-
-    def close(self) -> None:
-        """Forget all batches, and take no more."""
-        for batch in list(self.batches.values()):
-            self.end(batch)
-        self.ingest.stream.scheduler.set_deadline(self, 0)
 
     # A message
 
@@ -185,20 +175,16 @@ cdef class AtomicBatches(Admission):
     cdef AtomicBatch begin(self, bytes id):
         cdef AtomicBatch batch = AtomicBatch()
         batch.id = id
-        self.batches[id] = batch
-        self.inflight.count += 1
+        self.add(batch)
         return batch
 
     cdef bint stage(self, AtomicBatch batch, Entry* entry) except -1:
         """False: there is no room for it, and the batch is given up."""
         cdef int64_t before = <int64_t> batch.memory_bytes()
-        cdef int64_t now_ns = self.ingest.stream.scheduler.now()
         batch.add(entry)
-        batch.active_ns = now_ns
+        self.touch(batch)
         self.staged_bytes += <int64_t> batch.memory_bytes() - before
         self.inflight.staged_bytes += <int64_t> batch.memory_bytes() - before
-        if self.due_ns == 0:
-            self.ingest.stream.scheduler.set_deadline(self, now_ns + self.inflight.timeout_ns)
         if (
             self.staged_bytes <= self.ingest.staged_bytes_max
             and self.inflight.staged_bytes <= self.inflight.staged_bytes_max
@@ -207,18 +193,20 @@ cdef class AtomicBatches(Admission):
         self.abandon(batch, "large")
         return False
 
-    cdef int end(self, AtomicBatch batch) except -1:
-        """It is no longer under way; what it holds goes with it."""
-        del self.batches[batch.id]
-        self.inflight.count -= 1
-        self.staged_bytes -= <int64_t> batch.memory_bytes()
-        self.inflight.staged_bytes -= <int64_t> batch.memory_bytes()
-        return 0
+    cdef int end(self, Batch batch) except -1:
+        """What it holds goes with it."""
+        cdef int64_t held = <int64_t> (<AtomicBatch> batch).memory_bytes()
+        self.staged_bytes -= held
+        self.inflight.staged_bytes -= held
+        return Admission.end(self, batch)
 
-    cdef int abandon(self, AtomicBatch batch, str reason) except -1:
+    cdef int give_up(self, Batch batch) except -1:
+        return self.abandon(batch, "timeout")
+
+    cdef int abandon(self, Batch batch, str reason) except -1:
         self.end(batch)
         self.untold.append((batch.id, reason))
-        return self.ingest.stream.scheduler.submit(self)
+        return self.scheduler.submit(self)
 
     cdef bint run(self, int64_t now_ns) except? -1:
         cdef list untold = self.untold
@@ -226,17 +214,6 @@ cdef class AtomicBatches(Admission):
         for id, reason in untold:
             self.abandoned(id.decode("utf-8", "surrogateescape"), reason)
         return False
-
-    cdef int expired(self, int64_t now_ns) except -1:
-        """Perhaps a batch got no message for too long."""
-        cdef AtomicBatch batch
-        cdef int64_t next_ns = 0
-        for batch in list(self.batches.values()):
-            if batch.active_ns + self.inflight.timeout_ns <= now_ns:
-                self.abandon(batch, "timeout")
-            elif next_ns == 0 or batch.active_ns + self.inflight.timeout_ns < next_ns:
-                next_ns = batch.active_ns + self.inflight.timeout_ns
-        return self.ingest.stream.scheduler.set_deadline(self, next_ns)
 
     cdef int answer(self, bytes refused, const char* reply, Py_ssize_t reply_len) except -1:
         return self.ingest.answer(

@@ -1,17 +1,15 @@
 """The fast batches of a stream, for compiled callers."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.jetstream.stream.admission cimport Admission
+from natsd.jetstream.stream.admission cimport Admission, Batch
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.fast_reply cimport FastReply
 from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.inflight_batches cimport InflightBatches
 from natsd.jetstream.stream.publish cimport Ingest
 
 
-cdef class FastBatch:
-    cdef bytes id
+cdef class FastBatch(Batch):
     cdef bint gaps_allowed
     cdef uint32_t flow_max      # that its publisher allows
     cdef uint32_t flow          # messages between two flow messages
@@ -20,19 +18,15 @@ cdef class FastBatch:
     cdef uint64_t told          # … of the last flow message
     cdef uint64_t stored        # in the stream: its last message; 0: none
     cdef uint64_t wait          # what is answered rests on all up to there
-    cdef int64_t active_ns      # when its last message came
 
 
 cdef class FastBatches(Admission):
     cdef Ingest ingest
-    cdef InflightBatches inflight
-    cdef dict batches           # id -> FastBatch
     cdef FastBatch recent       # the one that was looked for last, or None
 
     cdef FastBatch find(self, FastReply* said)
     cdef bytes refuse_to_begin(self, FastReply* said)
     cdef FastBatch begin(self, FastReply* said)
-    cdef int end(self, FastBatch batch) except -1
     cdef int refuse(self, bytes refused, const char* reply, Py_ssize_t reply_len) except -1
 
     cdef int ping(

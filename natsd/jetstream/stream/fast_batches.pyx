@@ -18,14 +18,14 @@ Source: nats-server 2.14 reference 6.7 (fast batch), 12; the order of answers: n
 tried.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from natsd.core.decimal cimport put_decimal
 from natsd.jetstream.stream.ack_queue cimport STORED_TEXT, STORED_WITH, TEXT
-from natsd.jetstream.stream.admission cimport Admission
+from natsd.jetstream.stream.admission cimport Admission, Batch
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.fast_reply cimport (
     FAST_COMMIT, FAST_COMMIT_BEFORE, FAST_PING, FastReply, parse_fast_reply,
@@ -46,24 +46,14 @@ cdef enum:
     FLOW_BYTES = 96             # of a flow message
 
 
-cdef class FastBatch:
+cdef class FastBatch(Batch):
     """See fast_batches.pxd."""
 
 
 cdef class FastBatches(Admission):
     def __init__(self, Ingest ingest not None, InflightBatches inflight not None):
+        Admission.__init__(self, ingest.stream.scheduler, inflight)
         self.ingest = ingest
-        self.inflight = inflight
-        self.batches = {}
-
-    def __len__(self):
-        return len(self.batches)
-
-    def close(self) -> None:
-        """Forget all batches, and take no more."""
-        for batch in list(self.batches.values()):
-            self.end(batch)
-        self.ingest.stream.scheduler.set_deadline(self, 0)
 
     # A message
 
@@ -86,11 +76,7 @@ cdef class FastBatches(Admission):
             self.end(batch)
             refused = self.ingest.preconditions.refuse(ErrorId.JSRequiredApiLevelErr)
             return self.refuse(refused, reply, reply_len)
-        batch.active_ns = self.ingest.stream.scheduler.now()
-        if self.due_ns == 0:
-            self.ingest.stream.scheduler.set_deadline(
-                self, batch.active_ns + self.inflight.timeout_ns
-            )
+        self.touch(batch)
         if said.operation == FAST_PING:
             return self.ping(batch, said.sequence, reply, reply_len)
         if not self.follows(batch, said.sequence, reply, reply_len):
@@ -259,27 +245,13 @@ cdef class FastBatches(Admission):
         batch.gaps_allowed = said.gaps_allowed
         batch.flow_max = said.flow
         batch.flow = 1 if self.batches else min(<uint32_t> FLOW_MAX, said.flow)
-        self.batches[batch.id] = batch
-        self.inflight.count += 1
+        self.add(batch)
         self.recent = batch
         return batch
 
-    cdef int end(self, FastBatch batch) except -1:
-        del self.batches[batch.id]
-        self.inflight.count -= 1
+    cdef int end(self, Batch batch) except -1:
         self.recent = None
-        return 0
-
-    cdef int expired(self, int64_t now_ns) except -1:
-        """Perhaps a batch got no message for too long."""
-        cdef FastBatch batch
-        cdef int64_t next_ns = 0
-        for batch in list(self.batches.values()):
-            if batch.active_ns + self.inflight.timeout_ns <= now_ns:
-                self.end(batch)
-            elif next_ns == 0 or batch.active_ns + self.inflight.timeout_ns < next_ns:
-                next_ns = batch.active_ns + self.inflight.timeout_ns
-        return self.ingest.stream.scheduler.set_deadline(self, next_ns)
+        return Admission.end(self, batch)
 
     cdef int forget_above(self, uint64_t durable) except -1:
         """Messages were lost of what was taken: the batch cannot go on."""
