@@ -6,8 +6,8 @@
 Promise
 - An event is built only if somebody listens, and is queued: it may be told of from anywhere, from
   inside a deliver too.
-- Members stand in nats-server's order; `domain` stands where the table has it, and only where there
-  is one. What has no value (None) is left out.
+- Members stand in nats-server's order; `domain` stands last, or where the fields keep a place for
+  it, and only where there is one. What has no value (None) is left out.
 - What happens to a stream is told in its account; what concerns the whole server, in the system's.
 
 Source: reference §6.17; the schemas io.nats.jetstream.advisory.v1.*; nats-server 2.14, tried.
@@ -48,16 +48,21 @@ class Events:
         self._random_bytes = random_bytes
 
     def publish(self, account: Account, subject: str, event_type: str, fields: Fields) -> None:
-        """Tell those in the account who listen; fields without a value (None) are left out."""
+        """Tell those in the account who listen: the fields and the domain.
+
+        Fields without a value (None) are left out; such a `domain` says where the domain stands.
+        """
         if not account.sublist.has_interest(subject):
             return
         event: dict[str, object] = {
             "type": event_type,
             "id": base64.urlsafe_b64encode(self._random_bytes(ID_BYTES)).decode(),
             "timestamp": format_time(self._clock()),
+            **fields,
         }
-        event |= {name: value for name, value in fields.items() if value is not None}
-        account.internal_client.publish(subject, encode_value(event))
+        event["domain"] = self.domain or None
+        told = {name: value for name, value in event.items() if value is not None}
+        account.internal_client.publish(subject, encode_value(told))
 
 
 def publish_event(
@@ -87,18 +92,13 @@ def api_audit(
         "subject": subject,
         "request": request.decode(errors="replace") or None,
         "response": response.decode(errors="replace"),
-        "domain": jetstream.events.domain or None,
     }
     jetstream.events.publish(account, AUDIT_SUBJECT, f"{ADVISORY_TYPE}.api_audit", fields)
 
 
 def api_limit_reached(jetstream: "JetStream", dropped: int) -> None:
     """So many requests that waited were given up."""
-    fields: Fields = {
-        "server": jetstream.server_name,
-        "domain": jetstream.events.domain or None,
-        "dropped": dropped,
-    }
+    fields: Fields = {"server": jetstream.server_name, "domain": None, "dropped": dropped}
     subject = f"{AUDIT_SUBJECT}.LIMIT_REACHED"
     _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.api_limit_reached", fields)
 
@@ -110,7 +110,6 @@ def server_out_of_storage(jetstream: "JetStream", stream: str) -> None:
         "server_id": jetstream.server_id,
         "stream": stream,
         "cluster": "",
-        "domain": jetstream.events.domain or None,
     }
     subject = f"{ADVISORY_PREFIX}.SERVER.OUT_OF_STORAGE"
     _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.server_out_of_space", fields)
@@ -128,27 +127,24 @@ def _publish_in_system(
 
 def stream_created(account: "JetStreamAccount", stream: str) -> None:
     """It is there, on disk."""
-    _of_stream(account, "CREATED", stream, "create")
+    _of_stream(account, "CREATED", stream, "stream_action", {"action": "create"})
 
 
 def stream_updated(account: "JetStreamAccount", stream: str) -> None:
     """It was given a configuration, the same again perhaps."""
-    _of_stream(account, "UPDATED", stream, "modify")
+    _of_stream(account, "UPDATED", stream, "stream_action", {"action": "modify"})
 
 
 def stream_deleted(account: "JetStreamAccount", stream: str) -> None:
     """It is gone."""
-    _of_stream(account, "DELETED", stream, "delete")
+    _of_stream(account, "DELETED", stream, "stream_action", {"action": "delete"})
 
 
-def _of_stream(account: "JetStreamAccount", event: str, stream: str, action: str) -> None:
-    domain = account.jetstream.events.domain or None
-    publish_event(
-        account,
-        f"{ADVISORY_PREFIX}.STREAM.{event}.{stream}",
-        f"{ADVISORY_TYPE}.stream_action",
-        {"stream": stream, "action": action, "domain": domain},
-    )
+def _of_stream(
+    account: "JetStreamAccount", event: str, stream: str, kind: str, fields: Fields
+) -> None:
+    subject = f"{ADVISORY_PREFIX}.STREAM.{event}.{stream}"
+    publish_event(account, subject, f"{ADVISORY_TYPE}.{kind}", {"stream": stream, **fields})
 
 
 # Batches
@@ -162,12 +158,7 @@ def batch_abandoned(account: "JetStreamAccount", stream: str, batch_id: str, rea
     jetstream = account.jetstream
     subject = f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
     event_type = f"{ADVISORY_TYPE}.stream_batch_abandoned"
-    fields: Fields = {
-        "stream": stream,
-        "domain": jetstream.events.domain or None,
-        "batch": batch_id,
-        "reason": reason,
-    }
+    fields: Fields = {"stream": stream, "domain": None, "batch": batch_id, "reason": reason}
     publish_event(account, subject, event_type, fields)
     _publish_in_system(jetstream, subject, event_type, {"account": account.name, **fields})
 
@@ -211,13 +202,7 @@ def restore_complete(
 def _of_snapshot(
     account: "JetStreamAccount", event: str, stream: str, fields: Fields, client: Client
 ) -> None:
-    domain = account.jetstream.events.domain or None
-    publish_event(
-        account,
-        f"{ADVISORY_PREFIX}.STREAM.{event}.{stream}",
-        f"{ADVISORY_TYPE}.{event.lower()}",
-        {"stream": stream, **fields, "client": client, "domain": domain},
-    )
+    _of_stream(account, event, stream, event.lower(), {**fields, "client": client})
 
 
 # Consumers
@@ -225,24 +210,12 @@ def _of_snapshot(
 
 def consumer_created(account: "JetStreamAccount", stream: str, consumer: str) -> None:
     """It is there."""
-    _of_consumer(account, "CREATED", stream, consumer, "create")
+    of_consumer(account, "CREATED", stream, consumer, "consumer_action", {"action": "create"})
 
 
 def consumer_deleted(account: "JetStreamAccount", stream: str, consumer: str) -> None:
     """It is gone: it was deleted, was not used, or its stream went."""
-    _of_consumer(account, "DELETED", stream, consumer, "delete")
-
-
-def _of_consumer(
-    account: "JetStreamAccount", event: str, stream: str, consumer: str, action: str
-) -> None:
-    domain = account.jetstream.events.domain or None
-    publish_event(
-        account,
-        f"{ADVISORY_PREFIX}.CONSUMER.{event}.{stream}.{consumer}",
-        f"{ADVISORY_TYPE}.consumer_action",
-        {"stream": stream, "consumer": consumer, "action": action, "domain": domain},
-    )
+    of_consumer(account, "DELETED", stream, consumer, "consumer_action", {"action": "delete"})
 
 
 def group_pinned(
@@ -262,18 +235,12 @@ def group_unpinned(
 def _of_group(
     account: "JetStreamAccount", event: str, stream: str, consumer: str, fields: Fields
 ) -> None:
-    domain = account.jetstream.events.domain or None
+    named = {"account": account.name, "stream": stream, "consumer": consumer, "domain": None}
     publish_event(
         account,
         f"{ADVISORY_PREFIX}.CONSUMER.{event}.{stream}.{consumer}",
         f"{ADVISORY_TYPE}.consumer_group_{event.lower()}",
-        {
-            "account": account.name,
-            "stream": stream,
-            "consumer": consumer,
-            "domain": domain,
-            **fields,
-        },
+        {**named, **fields},
     )
 
 
@@ -281,15 +248,22 @@ def consumer_paused(
     account: "JetStreamAccount", stream: str, consumer: str, until_ns: int, *, is_paused: bool
 ) -> None:
     """A consumer is paused until then, or goes on."""
+    fields = {"paused": is_paused, "pause_until": format_time(until_ns)}
+    of_consumer(account, "PAUSE", stream, consumer, "consumer_pause", fields)
+
+
+def of_consumer(
+    account: "JetStreamAccount",
+    event: str,
+    stream: str,
+    consumer: str,
+    kind: str,
+    fields: Fields,
+) -> None:
+    """Tell `fields` of a consumer; `kind` is the last word of the event's type."""
     publish_event(
         account,
-        f"{ADVISORY_PREFIX}.CONSUMER.PAUSE.{stream}.{consumer}",
-        f"{ADVISORY_TYPE}.consumer_pause",
-        {
-            "stream": stream,
-            "consumer": consumer,
-            "paused": is_paused,
-            "pause_until": format_time(until_ns),
-            "domain": account.jetstream.events.domain or None,
-        },
+        f"{ADVISORY_PREFIX}.CONSUMER.{event}.{stream}.{consumer}",
+        f"{ADVISORY_TYPE}.{kind}",
+        {"stream": stream, "consumer": consumer, **fields},
     )

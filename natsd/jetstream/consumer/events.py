@@ -9,8 +9,7 @@ io.nats.jetstream.metric.v1.consumer_ack.
 from typing import TYPE_CHECKING, Final
 
 from natsd.jetstream import advisories
-from natsd.jetstream.advisories import ADVISORY_TYPE
-from natsd.jetstream.names import ADVISORY_PREFIX, METRIC_PREFIX
+from natsd.jetstream.names import METRIC_PREFIX
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
@@ -30,14 +29,16 @@ class ConsumerEvents:
         self, sequence: int, consumer_sequence: int, deliveries: int, ack_time_ns: int
     ) -> None:
         """Publish the ack metric."""
-        self._publish(
-            f"{METRIC_PREFIX}.CONSUMER.ACK",
-            ACK_METRIC_TYPE,
-            consumer_seq=consumer_sequence,
-            stream_seq=sequence,
-            ack_time=max(ack_time_ns, 1),
-            deliveries=deliveries,
-        )
+        fields = {
+            "stream": self._stream,
+            "consumer": self._consumer,
+            "consumer_seq": consumer_sequence,
+            "stream_seq": sequence,
+            "ack_time": max(ack_time_ns, 1),
+            "deliveries": deliveries,
+        }
+        subject = f"{METRIC_PREFIX}.CONSUMER.ACK.{self._stream}.{self._consumer}"
+        advisories.publish_event(self._account, subject, ACK_METRIC_TYPE, fields)
 
     def max_deliveries(self, sequence: int, deliveries: int) -> None:
         """See EngineEvents."""
@@ -75,11 +76,4 @@ class ConsumerEvents:
         advisories.group_unpinned(self._account, self._stream, self._consumer, group, reason)
 
     def _advise(self, event: str, kind: str, **fields: object) -> None:
-        self._publish(f"{ADVISORY_PREFIX}.CONSUMER.{event}", f"{ADVISORY_TYPE}.{kind}", **fields)
-
-    def _publish(self, prefix: str, event_type: str, **fields: object) -> None:
-        """Tell it of the consumer; `fields` stand between its name and the domain."""
-        named = {"stream": self._stream, "consumer": self._consumer, **fields}
-        named["domain"] = self._account.jetstream.events.domain or None
-        subject = f"{prefix}.{self._stream}.{self._consumer}"
-        advisories.publish_event(self._account, subject, event_type, named)
+        advisories.of_consumer(self._account, event, self._stream, self._consumer, kind, fields)
