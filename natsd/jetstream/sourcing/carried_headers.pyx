@@ -11,70 +11,33 @@ Promise
 Source: reference §6.12; nats-server, tried.
 """
 
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcmp, memcpy
 
-cdef struct Name:
-    const char* text
-    Py_ssize_t length
+from natsd.jetstream.stream.headers cimport LineStart, behind_line, copy_lines
 
 cdef enum:
     NAMES = 4
-    LEAD_BYTES = 5              # "Nats-"
 
-cdef const char** TEXTS = ["Expected-", "Batch-", "Request-Info:", "Stream-Source:"]
-cdef Name[NAMES] LEFT           # the last one of sources only
+cdef const char** TEXTS = [
+    "Nats-Expected-", "Nats-Batch-", "Nats-Request-Info:", "Nats-Stream-Source:",
+]
+cdef LineStart[NAMES] LEFT      # the last one of sources only
 cdef int _name
 for _name in range(NAMES):
     LEFT[_name].text = TEXTS[_name]
     LEFT[_name].length = len(<bytes> TEXTS[_name])
 
 
-cdef inline const char* behind_line(const char* at, const char* end) noexcept nogil:
-    """Behind its CRLF, or `end`."""
-    while at < end:
-        at = <const char*> memchr(at, c'\n', end - at)
-        if at == NULL:
-            return end
-        at += 1
-        if at[-2] == c'\r':
-            return at
-    return end
-
-
-cdef inline bint is_left(
-    const char* line, Py_ssize_t length, bint is_source
-) noexcept nogil:
-    cdef int which
-    if length <= LEAD_BYTES or memcmp(line, b"Nats-", LEAD_BYTES) != 0:
-        return False
-    line += LEAD_BYTES
-    length -= LEAD_BYTES
-    for which in range(NAMES if is_source else NAMES - 1):
-        if length >= LEFT[which].length and memcmp(
-            line, LEFT[which].text, LEFT[which].length
-        ) == 0:
-            return True
-    return False
-
-
 cdef Py_ssize_t carry_headers(
     const char* block, Py_ssize_t length, bint is_source, char* out
 ) noexcept nogil:
     cdef const char* end = block + length
-    cdef const char* line = block + min(length, <Py_ssize_t> 1)     # no line is empty here
-    cdef const char* line_end = behind_line(line, end)
-    cdef char* to = out
-    memcpy(to, block, line_end - block)
-    to += line_end - block
-    line = line_end
-    while line < end:
-        line_end = behind_line(line, end)
-        if line_end - line == 2 and line_end == end:
-            break
-        if not is_left(line, line_end - line, is_source):
-            memcpy(to, line, line_end - line)
-            to += line_end - line
-        line = line_end
+    cdef const char* rest = behind_line(block, end)
+    cdef char* to
+    if end - rest == 2 or end - rest > 2 and memcmp(end - 4, b"\r\n\r\n", 4) == 0:
+        end -= 2                # without the empty line
+    memcpy(out, block, rest - block)
+    to = copy_lines(rest, end, LEFT, NAMES if is_source else NAMES - 1, out + (rest - block))
     return to - out
 
 

@@ -31,6 +31,10 @@ cdef enum:
         | 1 << <int> SCHEDULER | 1 << <int> DELAY
     )
 
+cdef struct LineStart:
+    const char* text
+    Py_ssize_t length
+
 cdef struct HeaderValue:
     const char* at
     Py_ssize_t length
@@ -70,3 +74,11 @@ cdef Py_ssize_t cut_header(char* block, Py_ssize_t length, HeaderValue* value) n
 # it. The length, 0 if nothing is left.
 cdef Py_ssize_t strip_headers(const char* block, Py_ssize_t length, char* out) noexcept nogil
 cdef bint has_status(const char* block, Py_ssize_t length) noexcept nogil
+
+# Behind the first line, and all of a block that has one line only.
+cdef const char* behind_line(const char* at, const char* end) noexcept nogil
+
+# Copies lines, but those that begin with one of the texts; where the copy ends.
+cdef char* copy_lines(
+    const char* line, const char* end, const LineStart* left, int left_count, char* to
+) noexcept nogil

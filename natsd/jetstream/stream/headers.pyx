@@ -20,21 +20,19 @@ cdef enum:
     VERSION_BYTES = 8           # "NATS/1.0"
     EMPTY_BYTES = 12            # "NATS/1.0\r\n\r\n"
 
-cdef struct Name:
-    const char* text            # without "Nats-"
-    Py_ssize_t length
-
 cdef const char** TEXTS = [
     "Msg-Id", "Expected-Stream", "Expected-Last-Sequence", "Expected-Last-Msg-Id",
     "Expected-Last-Subject-Sequence", "Expected-Last-Subject-Sequence-Subject", "Rollup", "TTL",
     "Incr", "Schedule", "Schedule-Time-Zone", "Schedule-Next", "Scheduler", "Batch-Id",
     "Request-Info", "Delay", "Delayed",
 ]
-cdef Name[17] NAMES
+cdef LineStart[17] NAMES        # behind "Nats-"
 cdef int _name
 for _name in range(HEADER_NAMES):
     NAMES[_name].text = TEXTS[_name]
     NAMES[_name].length = len(<bytes> TEXTS[_name])
+
+cdef LineStart NOT_STORED = LineStart(text="Nats-Request-Info:", length=18)
 
 
 cdef inline const char* end_of_line(const char* at, const char* end) noexcept nogil:
@@ -47,6 +45,36 @@ cdef inline const char* end_of_line(const char* at, const char* end) noexcept no
             return at
         at += 1
     return end
+
+
+cdef const char* behind_line(const char* at, const char* end) noexcept nogil:
+    return min(end_of_line(at, end) + 2, end)
+
+
+cdef inline bint begins_with(
+    const char* line, Py_ssize_t length, const LineStart* starts, int count
+) noexcept nogil:
+    cdef int which
+    for which in range(count):
+        if (
+            length >= starts[which].length
+            and memcmp(line, starts[which].text, starts[which].length) == 0
+        ):
+            return True
+    return False
+
+
+cdef char* copy_lines(
+    const char* line, const char* end, const LineStart* left, int left_count, char* to
+) noexcept nogil:
+    cdef const char* line_end
+    while line < end:
+        line_end = behind_line(line, end)
+        if not begins_with(line, line_end - line, left, left_count):
+            memcpy(to, line, line_end - line)
+            to += line_end - line
+        line = line_end
+    return to
 
 
 cdef void note_header(const char* line, const char* end, PublishHeaders* out) noexcept nogil:
@@ -139,25 +167,15 @@ cdef bint has_status(const char* block, Py_ssize_t length) noexcept nogil:
 
 cdef Py_ssize_t strip_headers(const char* block, Py_ssize_t length, char* out) noexcept nogil:
     cdef const char* end = block + length
-    cdef const char* line = end_of_line(block, end)
-    cdef const char* line_end
+    cdef const char* rest = behind_line(block, end)
     cdef char* to = out
     if has_status(block, length):
-        line = <const char*> memchr(block, c'\r', length)
         memcpy(to, block, VERSION_BYTES)
         to += VERSION_BYTES
-        memcpy(to, line, min(<Py_ssize_t> 2, end - line))
-        to += min(<Py_ssize_t> 2, end - line)
-    else:
-        memcpy(to, block, min(line + 2, end) - block)
-        to += min(line + 2, end) - block
-    line += 2
-    while line < end:
-        line_end = min(end_of_line(line, end) + 2, end)
-        if line_end - line < 18 or memcmp(line, b"Nats-Request-Info:", 18) != 0:
-            memcpy(to, line, line_end - line)
-            to += line_end - line
-        line = line_end
+        block = <const char*> memchr(block, c'\r', length)
+        rest = min(block + 2, end)
+    memcpy(to, block, rest - block)
+    to = copy_lines(rest, end, &NOT_STORED, 1, to + (rest - block))
     return to - out if to - out > EMPTY_BYTES else 0
 
 
