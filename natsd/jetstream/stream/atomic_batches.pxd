@@ -54,7 +54,7 @@ cdef class AtomicBatches(Admission):
     cdef bytes check_all(self, AtomicBatch batch, SoFar so_far)
     cdef bytes count(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
     cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
-    cdef int rewrite(self, Entry* entry, SoFar so_far) except -1
+    cdef bytes rewrite(self, Entry* entry, SoFar so_far)
     cdef bytes check_one(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, SoFar so_far)
     cdef int note_id(self, Entry* entry, PublishHeaders* headers) except -1

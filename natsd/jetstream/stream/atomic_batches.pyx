@@ -48,7 +48,6 @@ from natsd.store.errors import (
 
 cdef enum:
     ID_BYTES_MAX = 64
-    HEADERS_MAX = 65_535
 
 cdef bytes SEQUENCE_HEADER = b"Nats-Batch-Sequence"
 cdef bytes COMMIT_HEADER = b"Nats-Batch-Commit"
@@ -287,9 +286,9 @@ cdef class AtomicBatches(Admission):
             return self.unsupported("Nats-Expected-Last-Msg-Id")
         if entry.subject_len > SUBJECT_BYTES_MAX or size > RECORD_BYTES_MAX:
             return self.ingest.store_failed(TOO_LARGE)
-        if entry.headers_len > HEADERS_MAX:
-            return self.ingest.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
-        refused = self.check_headers(entry, headers, so_far)
+        refused = self.ingest.check_size(entry)
+        if refused is None:
+            refused = self.check_headers(entry, headers, so_far)
         if refused is None:
             refused = self.check_sequences(entry, headers, subject, so_far)
         if refused is None and headers.found & SCHEDULING_HEADERS:
@@ -344,12 +343,7 @@ cdef class AtomicBatches(Admission):
     cdef bytes count(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
         """It becomes the total, with the batch as far as it was checked."""
         cdef bytes refused = self.ingest.counters.count(entry, headers)
-        if refused is not None:
-            return refused
-        self.rewrite(entry, so_far)
-        if self.ingest.is_too_large(entry):
-            return self.ingest.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
-        return None
+        return self.rewrite(entry, so_far) if refused is None else refused
 
     cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
         """A message that waits is stored elsewhere: it cannot be one of a batch."""
@@ -358,16 +352,14 @@ cdef class AtomicBatches(Admission):
             return self.unsupported("Nats-Delay")
         entry.time_ns = self.ingest.stream.scheduler.now()
         refused = self.ingest.scheduled.check(entry, headers)
-        if refused is None:
-            self.rewrite(entry, so_far)
-        return refused
+        return self.rewrite(entry, so_far) if refused is None else refused
 
-    cdef int rewrite(self, Entry* entry, SoFar so_far) except -1:
+    cdef bytes rewrite(self, Entry* entry, SoFar so_far):
         """It is stored as the entry says now, not as it was sent."""
         so_far.rewritten[so_far.count + 1] = (
             entry.headers[:entry.headers_len], entry.data[:entry.data_len], entry.scheduling,
         )
-        return 0
+        return self.ingest.check_size(entry)
 
     cdef int note_id(self, Entry* entry, PublishHeaders* headers) except -1:
         entry.message_id = headers.values[<int> MESSAGE_ID].at

@@ -257,6 +257,24 @@ class TestChecks:
         message = await api.nc.jetstream().get_msg("S", 1)
         assert (message.headers or {})["Nats-Rollup"] == "sub"
 
+    @pytest.mark.natsd_only  # nats-server looks at what was sent
+    @pytest.mark.parametrize(
+        ("code", "largest", "limits"), [(10097, 65_535, {}), (10054, 300, {"max_msg_size": 300})]
+    )
+    async def test_what_is_stored_of_schedules_is_no_larger_than_allowed(
+        self, api: Api, code: int, largest: int, limits: Json
+    ) -> None:
+        """They are stored with a header that says which subject they roll up."""
+        await create(api, allow_msg_schedules=True, **limits)
+        plan = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "s.target"}
+        added = {"Nats-Rollup": "sub", "Nats-Batch-Id": "batch", "Nats-Batch-Sequence": "1"}
+        written = {**plan, **added, "Nats-Batch-Commit": "1", "Filler": ""}
+        room = largest - len("NATS/1.0\r\n\r\n")
+        room -= sum(len(f"{name}: {value}\r\n") for name, value in written.items())
+        await Batch(api.nc).fails(code, "s.plan", **plan, Filler=(room + 1) * "x")
+        answer = await Batch(api.nc).commit("s.plan", **plan, Filler=room * "x")
+        assert answer["count"] == 1
+
     async def test_expected_last_sequence(self, api: Api) -> None:
         await create(api)
         await api.publish("s.0")
