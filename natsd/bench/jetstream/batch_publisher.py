@@ -1,35 +1,30 @@
 """A load process that publishes in atomic batches, a few of them under way."""
 
-import socket
-import time
 from dataclasses import dataclass, field
 
 from natsd.bench import wire
-from natsd.bench.frames import hpub, payload, sub
+from natsd.bench.frames import hpub, payload
+from natsd.bench.jetstream.connected import Connected, timed
 from natsd.bench.jetstream.load import PubAcks
-from natsd.bench.jetstream.publisher import INBOX, STALL_SECONDS_MAX
+from natsd.bench.jetstream.publisher import INBOX
 from natsd.bench.result import RoleResult
 
 BATCHES_UNDER_WAY = 8
 
 
 @dataclass
-class BatchPublisher:
+class BatchPublisher(Connected):
     """Publishes whole batches, `messages` messages in all; only the last of a batch is answered."""
 
-    host: str
-    port: int
     subject: bytes
     messages: int
     batch: int
     payload_bytes: int = 128
-    _sock: socket.socket = field(init=False, repr=False)
     _batches: list[bytes] = field(init=False, repr=False, default_factory=list)
 
     def prepare(self) -> None:
         """Connect, subscribe to acknowledgements, encode a batch for each that is under way."""
-        self._sock = wire.connect(self.host, self.port, sub(INBOX + b".*"))
-        wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
+        self._connect(INBOX + b".*")
         self._batches = [self._frames(number) for number in range(BATCHES_UNDER_WAY)]
 
     def _frames(self, number: int) -> bytes:
@@ -45,20 +40,12 @@ class BatchPublisher:
 
     def run(self) -> RoleResult:
         """Publish everything; ends with the last acknowledgement."""
-        started_ns = time.perf_counter_ns()
         acks = PubAcks(self._sock.fileno(), BATCHES_UNDER_WAY)
-        batches, problem = self.messages // self.batch, ""
-        try:
-            self._publish(acks, batches)
-        except (OSError, wire.LoadError) as error:
-            problem = f"publisher: {error}"
-        ended_ns = time.perf_counter_ns()
-        if not problem and acks.last_sequence != self.messages:
-            problem = f"publisher: the stream ends at {acks.last_sequence:,}"
-        received = sum(acks.counts()) * self.batch
-        return RoleResult(
-            started_ns, ended_ns, sent=self.messages, received=received, problem=problem
-        )
+        result = timed("publisher", lambda: self._publish(acks, self.messages // self.batch))
+        if not result.problem and acks.last_sequence != self.messages:
+            result.problem = f"publisher: the stream ends at {acks.last_sequence:,}"
+        result.sent, result.received = self.messages, sum(acks.counts()) * self.batch
+        return result
 
     def _publish(self, acks: PubAcks, batches: int) -> None:
         sent = acked = 0
@@ -70,7 +57,3 @@ class BatchPublisher:
             if not acks.fill():
                 raise wire.LoadError(f"acknowledgements stopped after {acked:,} batches")
             acked += acks.take()
-
-    def close(self) -> None:
-        """Give up the connection."""
-        wire.close_with_reset(self._sock)

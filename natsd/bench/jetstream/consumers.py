@@ -4,19 +4,18 @@ What arrives must be in the consumer's order, each message once and none left ou
 """
 
 import contextlib
-import socket
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from natsd.bench import wire
-from natsd.bench.frames import PING, pub, sub
+from natsd.bench.frames import PING, pub
 from natsd.bench.jetstream.api import Api
+from natsd.bench.jetstream.connected import STALL_SECONDS_MAX, Connected, timed
 from natsd.bench.jetstream.load import Deliveries
 from natsd.bench.result import RoleResult
 
 INBOX = b"_INBOX.deliver"
-STALL_SECONDS_MAX = 10.0
 SETTLE_SECONDS_MAX = 10.0
 SETTLE_POLL_SECONDS = 0.01
 ORDERED: dict[str, Any] = {
@@ -32,16 +31,13 @@ ORDERED: dict[str, Any] = {
 
 
 @dataclass
-class Puller:
+class Puller(Connected):
     """Fetches `messages` in batches, acknowledges each message, and asks for the next batch."""
 
-    host: str
-    port: int
     stream: str
     consumer: str
     messages: int
     batch: int = 500
-    _sock: socket.socket = field(init=False, repr=False)
 
     def prepare(self) -> None:
         """Make the consumer."""
@@ -55,26 +51,15 @@ class Puller:
                 f"CONSUMER.DURABLE.CREATE.{self.stream}.{self.consumer}",
                 {"stream_name": self.stream, "config": config},
             )
-        self._sock = wire.connect(self.host, self.port, sub(INBOX))
-        wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
+        self._connect(INBOX)
 
     def run(self) -> RoleResult:
         """Fetch everything; ends when the server has read the last acknowledgement."""
-        started_ns = time.perf_counter_ns()
         deliveries = Deliveries(self._sock.fileno(), acknowledges=True)
-        problem = ""
-        try:
-            self._fetch_all(deliveries)
-            self._sock.sendall(PING)
-            self._sock.settimeout(STALL_SECONDS_MAX)
-            wire.read_to_pong(self._sock)
-        except (OSError, wire.LoadError) as error:
-            problem = f"puller: {error}"
-        ended_ns = time.perf_counter_ns()
-        problem = problem or self._unacknowledged()
-        return RoleResult(
-            started_ns, ended_ns, sent=self.messages, received=deliveries.received, problem=problem
-        )
+        result = timed("puller", lambda: self._fetch_all(deliveries))
+        result.problem = result.problem or self._unacknowledged()
+        result.sent, result.received = self.messages, deliveries.received
+        return result
 
     def _fetch_all(self, deliveries: Deliveries) -> None:
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.consumer}".encode()
@@ -88,6 +73,9 @@ class Puller:
                 if deliveries.status:
                     raise wire.LoadError(f"unexpected status {deliveries.status!r}")
                 self._sock.sendall(deliveries.answers())
+        self._sock.sendall(PING)
+        self._sock.settimeout(STALL_SECONDS_MAX)
+        wire.read_to_pong(self._sock)
 
     def _unacknowledged(self) -> str:
         """What is wrong with the consumer's state once all is acknowledged."""
@@ -104,42 +92,31 @@ class Puller:
 
     def close(self) -> None:
         """Give up the connection, and the consumer; if that fails, the next run says so."""
-        wire.close_with_reset(self._sock)
+        super().close()
         with contextlib.suppress(OSError, wire.LoadError), Api(self.host, self.port) as api:
             api.request(f"CONSUMER.DELETE.{self.stream}.{self.consumer}")
 
 
 @dataclass
-class Replayer:
+class Replayer(Connected):
     """Receives `messages` from an ordered push consumer that it makes; `config` adds to it."""
 
-    host: str
-    port: int
     stream: str
     messages: int
     config: dict[str, Any]
-    _sock: socket.socket = field(init=False, repr=False)
     _api: Api = field(init=False, repr=False)
 
     def prepare(self) -> None:
         """Subscribe."""
         self._api = Api(self.host, self.port)
-        self._sock = wire.connect(self.host, self.port, sub(INBOX))
-        wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
+        self._connect(INBOX)
 
     def run(self) -> RoleResult:
         """From the request for the consumer to the last message."""
-        started_ns = time.perf_counter_ns()
         deliveries = Deliveries(self._sock.fileno(), acknowledges=False)
-        problem = ""
-        try:
-            self._replay(deliveries)
-        except (OSError, wire.LoadError) as error:
-            problem = f"replayer: {error}"
-        ended_ns = time.perf_counter_ns()
-        return RoleResult(
-            started_ns, ended_ns, sent=self.messages, received=deliveries.received, problem=problem
-        )
+        result = timed("replayer", lambda: self._replay(deliveries))
+        result.sent, result.received = self.messages, deliveries.received
+        return result
 
     def _replay(self, deliveries: Deliveries) -> None:
         config = {**ORDERED, **self.config}
@@ -159,5 +136,5 @@ class Replayer:
 
     def close(self) -> None:
         """Give up the connections; the consumer goes with its interest."""
-        wire.close_with_reset(self._sock)
+        super().close()
         self._api.close()

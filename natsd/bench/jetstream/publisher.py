@@ -5,12 +5,11 @@ in turn, more of them than fit in the window. An acknowledgement counts if it na
 at the end every token must have been acknowledged as often as it was used.
 """
 
-import socket
-import time
 from dataclasses import dataclass, field
 
 from natsd.bench import wire
-from natsd.bench.frames import hpub, payload, pub, sub
+from natsd.bench.frames import hpub, payload, pub
+from natsd.bench.jetstream.connected import Connected, timed
 from natsd.bench.jetstream.load import PubAcks
 from natsd.bench.result import RoleResult
 
@@ -18,16 +17,13 @@ INBOX = b"_INBOX.bench"
 WINDOW = 4_000
 TOKENS = 8_000
 CHUNK_MIN = 100
-STALL_SECONDS_MAX = 10.0
 assert TOKENS >= 2 * WINDOW
 
 
 @dataclass
-class WindowPublisher:
+class WindowPublisher(Connected):
     """Publishes `messages` over `subjects` subjects in turn, `subject` with its number."""
 
-    host: str
-    port: int
     subject: bytes
     """Holds a `%d` format if there are several subjects."""
     subjects: int
@@ -35,33 +31,24 @@ class WindowPublisher:
     payload_bytes: int = 128
     headers: bytes = b""
     """Whole lines, of each message."""
-    _sock: socket.socket = field(init=False, repr=False)
     _block: bytes = field(init=False, repr=False, default=b"")
 
     def prepare(self) -> None:
         """Connect, subscribe to acknowledgements, encode frames."""
-        self._sock = wire.connect(self.host, self.port, sub(INBOX + b".*"))
-        wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
+        self._connect(INBOX + b".*")
         if self.subjects <= TOKENS:
             assert TOKENS % self.subjects == 0
             self._block = self._frames(0)
 
     def run(self) -> RoleResult:
         """Publish everything; ends with the last acknowledgement."""
-        started_ns = time.perf_counter_ns()
         acks = PubAcks(self._sock.fileno(), TOKENS)
-        problem = ""
-        try:
-            self._publish(acks)
-        except (OSError, wire.LoadError) as error:
-            problem = f"publisher: {error}"
-        ended_ns = time.perf_counter_ns()
+        result = timed("publisher", lambda: self._publish(acks))
         counts = acks.counts()
-        if not problem and counts != self._expected():
-            problem = "publisher: some messages were acknowledged twice, others never"
-        return RoleResult(
-            started_ns, ended_ns, sent=self.messages, received=sum(counts), problem=problem
-        )
+        if not result.problem and counts != self._expected():
+            result.problem = "publisher: some messages were acknowledged twice, others never"
+        result.sent, result.received = self.messages, sum(counts)
+        return result
 
     def _publish(self, acks: PubAcks) -> None:
         sent = acked = 0
@@ -101,10 +88,6 @@ class WindowPublisher:
     def _expected(self) -> list[int]:
         rounds, rest = divmod(self.messages, TOKENS)
         return [rounds + (token < rest) for token in range(TOKENS)]
-
-    def close(self) -> None:
-        """Give up the connection."""
-        wire.close_with_reset(self._sock)
 
 
 def fill(
