@@ -1,6 +1,8 @@
 """A server whose machine loses its power."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,9 +21,11 @@ class Program(Protocol):
     async def run(self, jetstream: JetStream) -> None: ...
 
 
-async def run_until_off(disk: FaultyDisk, program: Program) -> None:
+async def run_until_off(
+    disk: FaultyDisk, program: Program, clock: Callable[[], int] = time.time_ns
+) -> None:
     """Whoever sees that the power is gone is dead: nothing is stopped, or closed."""
-    jetstream = build(ROOT, disk=disk)
+    jetstream = build(ROOT, disk=disk, clock=clock)
 
     async def run() -> None:
         await jetstream.start([Account(ACCOUNT, jetstream.reactor)])

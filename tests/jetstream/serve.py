@@ -1,10 +1,21 @@
-"""A server with JetStream in a process of its own, to be killed."""
+"""A server with JetStream in its own process, to be killed, and clients that live through it."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import Final
+
+import nats
+from nats.aio.client import Client
+from nats.errors import Error
 
 from tests.clients.target import ProcessTarget, start_process
+from tests.jetstream.behaviour.api import Api
+
+GONE: Final = (Error, OSError, asyncio.CancelledError)
+"""What a client's call ends with when the server is killed."""
 
 
 def serve_files(directory: Path, **settings: object) -> ProcessTarget:
@@ -18,3 +29,35 @@ def kill(target: ProcessTarget) -> None:
     target.process.kill()
     target.process.wait()
     target.stop()
+
+
+async def kill_soon(server: ProcessTarget, delay_s: float) -> None:
+    """After a while that lies in the load."""
+    await asyncio.sleep(delay_s)
+    await asyncio.to_thread(kill, server)
+
+
+async def connect(server: ProcessTarget) -> Client:
+    async def ignore(_: Exception) -> None:
+        """The server is killed under it."""
+
+    return await nats.connect(server.url, allow_reconnect=False, error_cb=ignore)
+
+
+async def load_until_gone(
+    server: ProcessTarget, work: Iterable[Callable[[Api], Awaitable[None]]]
+) -> None:
+    """Each with a client of its own, until the server is killed."""
+    clients: list[Client] = []
+    tasks = []
+    for each in work:
+        clients.append(await connect(server))
+        tasks.append(asyncio.ensure_future(each(Api(clients[-1]))))
+    await asyncio.to_thread(server.process.wait)
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if outcome is not None and not isinstance(outcome, GONE):
+            raise outcome
+    for client in clients:
+        await client.close()

@@ -7,20 +7,20 @@ import asyncio
 import logging
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from natsd.jetstream.jetstream import JetStream
 from natsd.store.file_store import FileStore
-from tests.clients.target import GO_SERVER, ProcessTarget
+from tests.clients.target import GO_SERVER
 from tests.jetstream.behaviour.api import Api
-from tests.jetstream.behaviour.test_atomic_batches import Batch
+from tests.jetstream.behaviour.batch import Batch
 from tests.jetstream.power import ROOT, run_until_off
-from tests.jetstream.serve import serve_files
+from tests.jetstream.serve import connect, kill_soon, load_until_gone, serve_files
 from tests.jetstream.serving import account_of, create, publish, serving
 from tests.jetstream.stream.publishing import header_block
-from tests.jetstream.test_kill import GONE, connect, kill_soon
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.test_file_store_model import everything
@@ -65,21 +65,6 @@ async def publish_batches(api: Api, name: str, acknowledged: set[str]) -> None:
         acknowledged.add(batch.batch_id)
 
 
-async def until_killed(server: ProcessTarget, name: str, acknowledged: set[str]) -> None:
-    clients = [await connect(server) for _ in range(PUBLISHERS)]
-    tasks = [
-        asyncio.ensure_future(publish_batches(Api(nc), f"{name}{place}", acknowledged))
-        for place, nc in enumerate(clients)
-    ]
-    await asyncio.to_thread(server.process.wait)
-    for task in tasks:
-        task.cancel()
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        assert isinstance(outcome, GONE), outcome
-    for client in clients:
-        await client.close()
-
-
 async def batches_of(api: Api) -> list[str]:
     """The batch of every message, in order."""
     found = []
@@ -106,7 +91,11 @@ async def test_kill_9(tmp_path: Path) -> None:
         assert acknowledged <= set(counts)
         await client.close()
         killer = asyncio.ensure_future(kill_soon(server, 0.1 + chance.random() / 2))
-        await until_killed(server, f"r{number}p", acknowledged)
+        work = [
+            partial(publish_batches, name=f"r{number}p{place}", acknowledged=acknowledged)
+            for place in range(PUBLISHERS)
+        ]
+        await load_until_gone(server, work)
         await killer
     server = await asyncio.to_thread(serve_files, tmp_path)
     client = await connect(server)

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.target import GO_SERVER, ProcessTarget
+from tests.clients.target import GO_SERVER
 from tests.jetstream.behaviour.api import SECOND, Api
-from tests.jetstream.serve import kill, serve_files
-from tests.jetstream.test_kill import GONE, connect, kill_soon
+from tests.jetstream.serve import connect, kill, kill_soon, load_until_gone, serve_files
 from tests.store.crash import TORTURE
 
 pytestmark = [
@@ -62,22 +61,6 @@ class Adder:
         self.change = 0
 
 
-async def load(server: ProcessTarget, adders: list[Adder]) -> None:
-    clients = [await connect(server) for _ in adders]
-    tasks = [
-        asyncio.ensure_future(adder.run(Api(client)))
-        for adder, client in zip(adders, clients, strict=True)
-    ]
-    await asyncio.to_thread(server.process.wait)
-    for task in tasks:
-        task.cancel()
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        if outcome is not None and not isinstance(outcome, GONE):
-            raise outcome
-    for client in clients:
-        await client.close()
-
-
 async def test_each_increment_counts_once(tmp_path: Path) -> None:
     chance = random.Random(5)
     adders = [Adder(f"p{number}", chance) for number in range(PUBLISHERS)]
@@ -93,7 +76,7 @@ async def test_each_increment_counts_once(tmp_path: Path) -> None:
                 duplicate_window=3600 * SECOND,
             )
         killer = asyncio.ensure_future(kill_soon(server, 0.05 + chance.random() * 0.3))
-        await load(server, adders)
+        await load_until_gone(server, [adder.run for adder in adders])
         await killer
         await client.close()
     server = await asyncio.to_thread(serve_files, tmp_path)

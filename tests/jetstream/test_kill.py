@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from pathlib import Path
 
-import nats
 import pytest
-from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error
 
-from tests.clients.target import GO_SERVER, ProcessTarget
+from tests.clients.target import GO_SERVER
 from tests.jetstream.behaviour.api import SECOND, Api
 from tests.jetstream.behaviour.puller import Puller, sequence_of, status_of
-from tests.jetstream.serve import kill, serve_files
+from tests.jetstream.serve import GONE, connect, kill_soon, load_until_gone, serve_files
 from tests.store.crash import TORTURE
 
 pytestmark = [
@@ -36,9 +34,6 @@ ROUNDS = 2
 PUBLISHERS = 3
 PULLERS = 3
 IN_FLIGHT = 10
-
-GONE = (Error, OSError, asyncio.CancelledError)
-"""What a client's call ends with when the server is killed."""
 
 
 class History:
@@ -53,13 +48,6 @@ class History:
     def make_id(self) -> str:
         self.next_id += 1
         return f"id-{self.next_id}"
-
-
-async def connect(server: ProcessTarget) -> Client:
-    async def ignore(_: Exception) -> None:
-        """The server is killed under it."""
-
-    return await nats.connect(server.url, allow_reconnect=False, error_cb=ignore)
 
 
 async def publish(api: Api, history: History, unsure: list[str]) -> None:
@@ -105,25 +93,6 @@ async def consume(api: Api, history: History) -> None:
                 history.tried.add(sequence)
                 await api.nc.request(message.reply, b"+ACK", 30)
                 history.done.add(sequence)
-
-
-async def load(server: ProcessTarget, history: History, unsure: list[list[str]]) -> None:
-    """Publishers and pullers until the server is gone."""
-    clients = [await connect(server) for _ in range(PUBLISHERS + PULLERS)]
-    apis = [Api(client) for client in clients]
-    tasks = [
-        asyncio.ensure_future(publish(api, history, mine))
-        for api, mine in zip(apis, unsure, strict=False)
-    ]
-    tasks += [asyncio.ensure_future(consume(api, history)) for api in apis[PUBLISHERS:]]
-    await asyncio.to_thread(server.process.wait)
-    for task in tasks:
-        task.cancel()
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        if outcome is not None and not isinstance(outcome, GONE):
-            raise outcome
-    for client in clients:
-        await client.close()
 
 
 async def check_stream(api: Api, history: History) -> None:
@@ -182,7 +151,9 @@ async def test_killed_again_and_again(tmp_path: Path) -> None:
         else:
             await check_stream(api, history)
         killer = asyncio.ensure_future(kill_soon(server, 0.05 + chance.random() * 0.3))
-        await load(server, history, unsure)
+        publishers = [partial(publish, history=history, unsure=mine) for mine in unsure]
+        pullers = PULLERS * [partial(consume, history=history)]
+        await load_until_gone(server, [*publishers, *pullers])
         await killer
         await api.nc.close()
     server = await asyncio.to_thread(serve_files, tmp_path)
@@ -192,9 +163,3 @@ async def test_killed_again_and_again(tmp_path: Path) -> None:
     await check_stream(api, history)
     await api.nc.close()
     await asyncio.to_thread(server.stop)
-
-
-async def kill_soon(server: ProcessTarget, delay_s: float) -> None:
-    """After a while that lies in the load."""
-    await asyncio.sleep(delay_s)
-    await asyncio.to_thread(kill, server)

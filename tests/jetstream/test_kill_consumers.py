@@ -25,8 +25,7 @@ from nats.aio.msg import Msg
 from tests.clients.target import GO_SERVER, ProcessTarget
 from tests.jetstream.behaviour.api import MS, SECOND, Api
 from tests.jetstream.behaviour.puller import Puller, sequence_of, status_of
-from tests.jetstream.serve import serve_files
-from tests.jetstream.test_kill import GONE, connect, kill_soon
+from tests.jetstream.serve import connect, kill_soon, load_until_gone, serve_files
 from tests.store.crash import TORTURE
 
 pytestmark = [
@@ -53,19 +52,9 @@ async def lives(
         api = Api(await connect(server))
         await (prepare if number == 0 else check)(api)
         killer = asyncio.ensure_future(kill_soon(server, 0.1 + chance.random() * 0.4))
-        clients = [await connect(server) for _ in work]
-        tasks = [
-            asyncio.ensure_future(each(Api(client)))
-            for each, client in zip(work, clients, strict=True)
-        ]
+        await load_until_gone(server, work)
         await killer
-        for task in tasks:
-            task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if outcome is not None and not isinstance(outcome, GONE):
-                raise outcome
-        for client in [*clients, api.nc]:
-            await client.close()
+        await api.nc.close()
     server = await asyncio.to_thread(serve_files, directory)
     return server, Api(await connect(server))
 

@@ -14,15 +14,13 @@ import contextlib
 import random
 from pathlib import Path
 
-import nats
 import pytest
-from nats.aio.client import Client
 from nats.errors import Error
 
 from tests.clients.target import GO_SERVER, ProcessTarget
 from tests.jetstream.behaviour.api import Api
 from tests.jetstream.behaviour.transfer import Archive, begin, finish, send, take
-from tests.jetstream.serve import kill, serve_files
+from tests.jetstream.serve import connect, kill, serve_files
 from tests.store.crash import TORTURE
 
 pytestmark = [
@@ -32,13 +30,6 @@ pytestmark = [
 
 ROUNDS = 4
 MESSAGES = 300
-
-
-async def connect(server: ProcessTarget) -> Client:
-    async def ignore(_: Exception) -> None:
-        """The server is killed under it."""
-
-    return await nats.connect(server.url, allow_reconnect=False, error_cb=ignore)
 
 
 async def restore_until_killed(server: ProcessTarget, archive: Archive, after_s: float) -> None:

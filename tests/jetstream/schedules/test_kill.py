@@ -11,14 +11,12 @@ import json
 import random
 from pathlib import Path
 
-import nats
 import pytest
 from nats.aio.client import Client
-from nats.errors import Error
 
 from tests.clients.target import GO_SERVER, ProcessTarget
 from tests.jetstream.behaviour.api import Api
-from tests.jetstream.serve import kill, serve_files
+from tests.jetstream.serve import GONE, connect, kill, serve_files
 from tests.waiting import eventually_within
 
 pytestmark = [
@@ -28,14 +26,6 @@ pytestmark = [
 
 ROUNDS = 8
 WAITED_S = 20.0
-GONE = (Error, OSError, asyncio.CancelledError)
-
-
-async def connect(server: ProcessTarget) -> Client:
-    async def ignore(_: Exception) -> None:
-        """The server is killed under it."""
-
-    return await nats.connect(server.url, allow_reconnect=False, error_cb=ignore)
 
 
 class History:

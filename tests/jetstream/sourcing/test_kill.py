@@ -13,15 +13,12 @@ import asyncio
 import random
 from pathlib import Path
 
-import nats
 import pytest
-from nats.aio.client import Client
-from nats.errors import Error
 
 from tests.clients.target import GO_SERVER, ProcessTarget
 from tests.jetstream.behaviour.api import Api, Json
 from tests.jetstream.behaviour.copies import until_last
-from tests.jetstream.serve import kill, serve_files
+from tests.jetstream.serve import connect, kill, serve_files
 from tests.store.crash import TORTURE
 
 pytestmark = [
@@ -32,16 +29,8 @@ pytestmark = [
 ROUNDS = 3
 IN_FLIGHT = 20
 SUBJECTS = ("o.a", "o.b", "p", "w", "s")
-GONE = (Error, OSError, asyncio.CancelledError)
 Stored = tuple[int, str, bytes, str]
 """Sequence, subject, payload, source."""
-
-
-async def connect(server: ProcessTarget) -> Client:
-    async def ignore(_: Exception) -> None:
-        """The server is killed under it."""
-
-    return await nats.connect(server.url, allow_reconnect=False, error_cb=ignore)
 
 
 async def create_streams(api: Api) -> None:

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 
 import pytest
 
-from natsd.accounts import Account
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.stream.stream import Stream
 from tests.jetstream.clock import SECOND_NS, Clock
-from tests.jetstream.serving import ACCOUNT, DEADLINE_S, account_of, build, create, publish, serving
+from tests.jetstream.power import ROOT, run_until_off
+from tests.jetstream.serving import DEADLINE_S, account_of, create, publish, serving
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.test_file_store_model import end_other_tasks
 
-ROOT = Path("/data")
 CALLS = range(70, 76)
 """Of the disk: around those that make the markers durable, which are the program's last ones."""
 SUBJECTS = 8
@@ -47,28 +44,13 @@ class Program:
             await asyncio.sleep(0)
 
 
-async def run_until_off(disk: FaultyDisk, program: Program) -> None:
-    jetstream = build(ROOT, disk=disk, clock=program.clock)
-
-    async def run() -> None:
-        await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
-        await program.run(jetstream)
-
-    running = asyncio.ensure_future(run())
-    while not running.done() and not disk.is_off:  # noqa: ASYNC110 - a disk that is off tells nobody
-        await asyncio.sleep(0)
-    await end_other_tasks()
-    jetstream.scheduler.close()
-    jetstream.reactor.close()
-
-
 @pytest.mark.parametrize("number", CALLS)
 @pytest.mark.parametrize("seed", range(4 * TORTURE))
 def test_a_message_or_its_marker(number: int, seed: int, caplog: pytest.LogCaptureFixture) -> None:
     disk, program = FaultyDisk(seed=seed), Program()
     disk.power_fails_at = number
     with caplog.at_level(logging.CRITICAL):  # losses are logged as the failures that they are
-        asyncio.run(run_until_off(disk, program))
+        asyncio.run(run_until_off(disk, program, program.clock))
     assert len(program.stored) == SUBJECTS
     asyncio.run(look(disk.crash(seed=seed), program))
 
