@@ -181,13 +181,19 @@ async def test_a_work_queue_keeps_the_message_until_the_copy_is_taken(
     assert "maximum messages exceeded" in told[0].getMessage()
 
 
-async def test_a_target_that_is_gone_is_waited_for(served: Served, eventually: Eventually) -> None:
+async def terminated_without_target(served: Served, eventually: Eventually) -> Stream:
+    """A message of it is terminated when there is nobody left to take the letter."""
     stream = await dying(served)
     await served.account.delete_stream("DEAD")
     await served.publish("b")
     [reply] = await deliver(served, eventually)
     served.acknowledge(reply, b"+TERM")
     await eventually(lambda: stream.consumer("C").store.tracker.terminated)
+    return stream
+
+
+async def test_a_target_that_is_gone_is_waited_for(served: Served, eventually: Eventually) -> None:
+    stream = await terminated_without_target(served, eventually)
     for _ in range(5):
         await wait(served, 31)
     assert owed(stream.consumer("C")) == 1
@@ -262,12 +268,7 @@ async def test_a_dead_letter_is_delivered_to_nobody(served: Served, eventually: 
 
 
 async def test_what_is_gone_is_not_copied(served: Served, eventually: Eventually) -> None:
-    stream = await dying(served)
-    await served.account.delete_stream("DEAD")
-    await served.publish("b")
-    [reply] = await deliver(served, eventually)
-    served.acknowledge(reply, b"+TERM")
-    await eventually(lambda: stream.consumer("C").store.tracker.terminated)
+    stream = await terminated_without_target(served, eventually)
     await stream.delete_message(1)
     await morgue(served)
     await wait(served, 31)
