@@ -19,8 +19,11 @@ from struct import Struct
 from typing import Final
 
 import cramjam
+import crc32c
 
+from natsd.store.disk import Buffer
 from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.reused_bytes import ReusedBytes
 
 FRAME_BYTES: Final = 64 << 10
 IDENTIFIER: Final = b"\xff\x06\x00\x00sNaPpY"
@@ -29,7 +32,15 @@ NUMBER: Final = Struct("<4sQ")
 _PADDING: Final = b"\xfe\x08\x00\x00"
 _HEADER_BYTES: Final = 4
 _COMPRESSED, _PLAIN, _RESERVED = 0x00, 0x01, 0x80
-_FRAME_BYTES_MAX: Final = 4 + 32 + FRAME_BYTES + FRAME_BYTES // 6
+_BODY_BYTES_MAX: Final = 32 + FRAME_BYTES + FRAME_BYTES // 6
+_CRC_BYTES: Final = 4
+_FRAME_BYTES_MAX: Final = _CRC_BYTES + _BODY_BYTES_MAX
+_HEAD: Final = Struct("<II")  # kind and length, sum
+_ROOM_BYTES: Final = NUMBER.size + _HEAD.size + _BODY_BYTES_MAX
+ROOM_BYTES_MORE: Final = 1 << 20
+PARTS_KEPT: Final = 4
+"""So many parts' memory is used again: of who packs two while one is sent and one waits."""
+_CRC_MASK: Final = 0xA282EAD8
 REPEATED_BYTES_MIN: Final = 4 << 10
 """Two parts in a row that are this long and alike are the same part. Without a number in it, a part
 lies within one frame, and what repeats itself there compresses to less than half of this."""
@@ -40,29 +51,49 @@ class FramePacker:
 
     def __init__(self) -> None:
         self._number = 0
+        self._rooms: list[bytearray] = []
+        self._packed = ReusedBytes(PARTS_KEPT)
 
     def begin(self) -> bytes:
         """What a stream begins with."""
         return IDENTIFIER
 
-    def packing(self, *pieces: bytes) -> Callable[[], bytes]:
+    def packing(self, *pieces: Buffer) -> Callable[[], bytes]:
         """What packs the next bytes, each piece into frames of its own. It may be called in any
         thread, and while other bytes are packed; it takes a while, without the GIL for the most."""
         first = self._number
         self._number += sum(-(-len(piece) // FRAME_BYTES) for piece in pieces)
-        return partial(_pack, first, pieces)
+        return partial(self._pack, first, pieces)
+
+    def _pack(self, number: int, pieces: Sequence[Buffer]) -> bytes:
+        """Room is used again: new memory takes longer than what is written to it."""
+        room = self._rooms.pop() if self._rooms else bytearray()
+        end = 0
+        for piece in pieces:
+            view = memoryview(piece)
+            for at in range(0, len(view), FRAME_BYTES):
+                if len(room) < end + _ROOM_BYTES:
+                    room += bytes(ROOM_BYTES_MORE)
+                end = _put_frame(view[at : at + FRAME_BYTES], number, memoryview(room), end)
+                number += 1
+        packed = self._packed.copy(memoryview(room)[:end])
+        self._rooms.append(room)
+        return packed
 
 
-def _pack(number: int, pieces: Sequence[bytes]) -> bytes:
-    packed = memoryview(bytearray(len(IDENTIFIER) + _HEADER_BYTES + _FRAME_BYTES_MAX))
-    frames: list[bytes] = []
-    for piece in pieces:
-        view = memoryview(piece)
-        for at in range(0, len(view), FRAME_BYTES):
-            size = cramjam.snappy.compress_into(view[at : at + FRAME_BYTES], packed)
-            frames += (NUMBER.pack(_PADDING, number), bytes(packed[len(IDENTIFIER) : size]))
-            number += 1
-    return b"".join(frames)
+def _put_frame(data: memoryview, number: int, frames: memoryview, at: int) -> int:
+    """Where the frame ends. What does not become an eighth shorter stays as it is."""
+    NUMBER.pack_into(frames, at, _PADDING, number)
+    at += NUMBER.size
+    body, kind = at + _HEAD.size, _COMPRESSED
+    size = cramjam.snappy.compress_raw_into(data, frames[body : body + _BODY_BYTES_MAX])
+    if size > len(data) - len(data) // 8:
+        size, kind = len(data), _PLAIN
+        frames[body : body + size] = data
+    crc = crc32c.crc32c(data)
+    masked = ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF
+    _HEAD.pack_into(frames, at, kind | (_CRC_BYTES + size) << 8, masked)
+    return body + size
 
 
 class FrameUnpacker:
