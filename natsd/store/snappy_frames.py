@@ -1,4 +1,4 @@
-"""Bytes as snappy frames: what readers of snappy and of S2 unpack.
+"""Bytes as snappy frames (snappy.pyx): what readers of snappy and of S2 unpack.
 
     stream   identifier  ff 06 00 00 "sNaPpY"
              frames      00 length u24 · CRC-32C, masked · up to 64 KiB, compressed
@@ -15,32 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from struct import Struct
 from typing import Final
 
 import cramjam
-import crc32c
 
 from natsd.store.disk import Buffer
 from natsd.store.errors import DamagedEncoding, ForeignArchive
 from natsd.store.reused_bytes import ReusedBytes
+from natsd.store.snappy import FrameRoom
 
 FRAME_BYTES: Final = 64 << 10
 IDENTIFIER: Final = b"\xff\x06\x00\x00sNaPpY"
 S2_IDENTIFIER: Final = b"\xff\x06\x00\x00S2sTwO"
-NUMBER: Final = Struct("<4sQ")
-_PADDING: Final = b"\xfe\x08\x00\x00"
 _HEADER_BYTES: Final = 4
 _COMPRESSED, _PLAIN, _RESERVED = 0x00, 0x01, 0x80
-_BODY_BYTES_MAX: Final = 32 + FRAME_BYTES + FRAME_BYTES // 6
-_CRC_BYTES: Final = 4
-_FRAME_BYTES_MAX: Final = _CRC_BYTES + _BODY_BYTES_MAX
-_HEAD: Final = Struct("<II")  # kind and length, sum
-_ROOM_BYTES: Final = NUMBER.size + _HEAD.size + _BODY_BYTES_MAX
-ROOM_BYTES_MORE: Final = 1 << 20
+_FRAME_BYTES_MAX: Final = 4 + 32 + FRAME_BYTES + FRAME_BYTES // 6
 PARTS_KEPT: Final = 4
 """So many parts' memory is used again: of who packs two while one is sent and one waits."""
-_CRC_MASK: Final = 0xA282EAD8
 REPEATED_BYTES_MIN: Final = 4 << 10
 """Two parts in a row that are this long and alike are the same part. Without a number in it, a part
 lies within one frame, and what repeats itself there compresses to less than half of this."""
@@ -51,7 +42,7 @@ class FramePacker:
 
     def __init__(self) -> None:
         self._number = 0
-        self._rooms: list[bytearray] = []
+        self._rooms: list[FrameRoom] = []
         self._packed = ReusedBytes(PARTS_KEPT)
 
     def begin(self) -> bytes:
@@ -67,33 +58,10 @@ class FramePacker:
 
     def _pack(self, number: int, pieces: Sequence[Buffer]) -> bytes:
         """Room is used again: new memory takes longer than what is written to it."""
-        room = self._rooms.pop() if self._rooms else bytearray()
-        end = 0
-        for piece in pieces:
-            view = memoryview(piece)
-            for at in range(0, len(view), FRAME_BYTES):
-                if len(room) < end + _ROOM_BYTES:
-                    room += bytes(ROOM_BYTES_MORE)
-                end = _put_frame(view[at : at + FRAME_BYTES], number, memoryview(room), end)
-                number += 1
-        packed = self._packed.copy(memoryview(room)[:end])
+        room = self._rooms.pop() if self._rooms else FrameRoom()
+        packed = room.pack(number, pieces, self._packed)
         self._rooms.append(room)
         return packed
-
-
-def _put_frame(data: memoryview, number: int, frames: memoryview, at: int) -> int:
-    """Where the frame ends. What does not become an eighth shorter stays as it is."""
-    NUMBER.pack_into(frames, at, _PADDING, number)
-    at += NUMBER.size
-    body, kind = at + _HEAD.size, _COMPRESSED
-    size = cramjam.snappy.compress_raw_into(data, frames[body : body + _BODY_BYTES_MAX])
-    if size > len(data) - len(data) // 8:
-        size, kind = len(data), _PLAIN
-        frames[body : body + size] = data
-    crc = crc32c.crc32c(data)
-    masked = ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF
-    _HEAD.pack_into(frames, at, kind | (_CRC_BYTES + size) << 8, masked)
-    return body + size
 
 
 class FrameUnpacker:

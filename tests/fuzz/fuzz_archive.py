@@ -6,9 +6,9 @@ One that begins with 0xff is an archive by itself, one with 0xfe is packed as fr
 
 from natsd.store.archive import ArchiveReader, ArchiveWriter
 from natsd.store.errors import DamagedEncoding, ForeignArchive
-from natsd.store.snappy_frames import FramePacker
+from natsd.store.snappy_frames import FramePacker, FrameUnpacker
 
-MODULES = ["natsd.store.record", "natsd.store.reused_bytes"]
+MODULES = ["natsd.store.record", "natsd.store.reused_bytes", "natsd.store.snappy"]
 PART_BYTES = 500
 
 
@@ -42,7 +42,9 @@ SEEDS = [
 def check(data: bytes) -> None:
     if data[:1] == b"\xfe":
         packer = FramePacker()
-        read(packer.begin() + packer.packing(data[1:])())
+        packed = packer.begin() + packer.packing(data[1:])()
+        assert FrameUnpacker().feed(packed) == data[1:]
+        read(packed)
     elif data[:1] == b"\xff":
         read(data[1:])
     else:
