@@ -1,4 +1,4 @@
-"""Compressed bytes: others unpack them, whatever they are, and they are about as short as theirs."""
+"""Compressed bytes: others unpack them, whatever they are; they are about as short as theirs."""
 
 import cramjam
 import pytest
