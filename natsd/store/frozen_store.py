@@ -116,10 +116,14 @@ class FrozenStore:
 
     async def image(self, index: int, *, keep: bool = False) -> LiveImage:
         """What lives of a block; its file is given up then, unless it is to be read again. Raises
-        OSError."""
+        StoreClosed, OSError."""
+        return await self._volume.read(self.read_image, index, keep)
+
+    def read_image(self, index: int, keep: bool = False) -> LiveImage:
+        """The same, in a thread."""
         assert self._blocks is not None
         self._check()
-        return await self._volume.read(self._read, self._blocks[index], keep)
+        return self._read(self._blocks[index], keep)
 
     async def release(self) -> None:
         """Give up what is still held; a second call does nothing. Raises OSError."""
