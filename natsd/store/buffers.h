@@ -18,10 +18,24 @@
 #define NATSD_PAGE_BYTES 4096
 
 /* glibc raises its threshold for mmap with each large buffer that is freed, and keeps what comes
-   back after that. Blocks come and go by megabytes: theirs is given back. */
+   back after that. Blocks come and go by megabytes: theirs is given back. What
+   is smaller is kept up to as much as glibc itself would keep: to ask for it again costs faults. */
 static inline void natsd_give_back_large(void) {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, NATSD_LARGE_BYTES);
+    mallopt(M_TRIM_THRESHOLD, 2 * NATSD_LARGE_BYTES);
+#endif
+}
+
+/* Have large pages for a large buffer that will be used again and again, if the kernel has them. */
+static inline void natsd_prefer_huge_pages(unsigned char* data, size_t size) {
+#ifdef MADV_HUGEPAGE
+    uintptr_t start = ((uintptr_t)data + NATSD_PAGE_BYTES - 1) & ~(uintptr_t)(NATSD_PAGE_BYTES - 1);
+    uintptr_t end = ((uintptr_t)data + size) & ~(uintptr_t)(NATSD_PAGE_BYTES - 1);
+    if (size >= NATSD_LARGE_BYTES) madvise((void*)start, end - start, MADV_HUGEPAGE);
+#else
+    (void)data;
+    (void)size;
 #endif
 }
 

@@ -10,7 +10,8 @@ Promise
   afterwards: blocks are replaced or unlinked by name, and the second name keeps the bytes.
 - Nothing is copied; the store waits for nothing but its own turn. What is overwritten in place
   (an erased message) waits until `release`.
-- One block is in memory at a time, for each call of `image`.
+- One block is in memory at a time, for each call of `image`; the memory of BLOCKS_KEPT at most is
+  kept until `release`, to be used again.
 - The directory means nothing after a crash: whoever owns it removes it.
 """
 
@@ -27,12 +28,15 @@ from natsd.store.errors import StoreClosed
 from natsd.store.file_commits import FileCommits
 from natsd.store.journaled_log import JournaledLog
 from natsd.store.live_image import LiveImage, live_image
+from natsd.store.reused_bytes import ReusedBytes
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import StoreState
 from natsd.store.stored_blocks import StoredBlock, StoredBlocks, block_name
 from natsd.store.volume import Volume
 
 Moment = Callable[[], None]
+BLOCKS_KEPT: Final = 4
+"""So many blocks' memory is used again: of who reads one while three before it are at work."""
 
 
 @dataclass(slots=True)
@@ -77,6 +81,7 @@ class FrozenStore:
         self._dead = SequenceSet()
         self._holds = False
         self._is_released = False
+        self._reader = ReusedBytes(BLOCKS_KEPT)
 
     @property
     def num_blocks(self) -> int:
@@ -111,16 +116,21 @@ class FrozenStore:
 
     async def image(self, index: int, *, keep: bool = False) -> LiveImage:
         """What lives of a block; its file is given up then, unless it is to be read again. Raises
-        OSError."""
+        StoreClosed, OSError."""
+        return await self._volume.read(self.read_image, index, keep)
+
+    def read_image(self, index: int, keep: bool = False) -> LiveImage:
+        """The same, in a thread."""
         assert self._blocks is not None
         self._check()
-        return await self._volume.read(self._read, self._blocks[index], keep)
+        return self._read(self._blocks[index], keep)
 
     async def release(self) -> None:
         """Give up what is still held; a second call does nothing. Raises OSError."""
         if self._is_released:
             return
         self._is_released = True
+        self._reader = ReusedBytes(0)
         if self._holds:
             self._care.allow_erasures()
         await self._volume.read(self._volume.disk.rmtree, self._directory)
@@ -169,7 +179,11 @@ class FrozenStore:
             return LiveImage()
         disk, path = self._volume.disk, self._directory / frozen.name
         with contextlib.closing(disk.open(path, write=False)) as file:
-            data = file.pread(frozen.physical_end, 0)
+            descriptor = file.fileno()
+            if descriptor is None:
+                data = file.pread(frozen.physical_end, 0)
+            else:
+                data = self._reader.read(descriptor, frozen.physical_end, 0)
         read = self._stored.scan(data, frozen.stored.block.block_id, proven=frozen.proven)
         image = live_image(read.scan, frozen.first, frozen.last, self._dead)
         if not keep:

@@ -1,4 +1,4 @@
-"""Bytes as snappy frames: what readers of snappy and of S2 unpack.
+"""Bytes as snappy frames (snappy.pyx): what readers of snappy and of S2 unpack.
 
     stream   identifier  ff 06 00 00 "sNaPpY"
              frames      00 length u24 · CRC-32C, masked · up to 64 KiB, compressed
@@ -15,21 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from struct import Struct
 from typing import Final
 
 import cramjam
 
+from natsd.store.disk import Buffer
 from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.reused_bytes import ReusedBytes
+from natsd.store.snappy import FrameRoom
 
 FRAME_BYTES: Final = 64 << 10
 IDENTIFIER: Final = b"\xff\x06\x00\x00sNaPpY"
 S2_IDENTIFIER: Final = b"\xff\x06\x00\x00S2sTwO"
-NUMBER: Final = Struct("<4sQ")
-_PADDING: Final = b"\xfe\x08\x00\x00"
 _HEADER_BYTES: Final = 4
 _COMPRESSED, _PLAIN, _RESERVED = 0x00, 0x01, 0x80
 _FRAME_BYTES_MAX: Final = 4 + 32 + FRAME_BYTES + FRAME_BYTES // 6
+PARTS_KEPT: Final = 4
+"""So many parts' memory is used again: of who packs two while one is sent and one waits."""
 REPEATED_BYTES_MIN: Final = 4 << 10
 """Two parts in a row that are this long and alike are the same part. Without a number in it, a part
 lies within one frame, and what repeats itself there compresses to less than half of this."""
@@ -40,29 +42,26 @@ class FramePacker:
 
     def __init__(self) -> None:
         self._number = 0
+        self._rooms: list[FrameRoom] = []
+        self._packed = ReusedBytes(PARTS_KEPT)
 
     def begin(self) -> bytes:
         """What a stream begins with."""
         return IDENTIFIER
 
-    def packing(self, *pieces: bytes) -> Callable[[], bytes]:
+    def packing(self, *pieces: Buffer) -> Callable[[], bytes]:
         """What packs the next bytes, each piece into frames of its own. It may be called in any
         thread, and while other bytes are packed; it takes a while, without the GIL for the most."""
         first = self._number
         self._number += sum(-(-len(piece) // FRAME_BYTES) for piece in pieces)
-        return partial(_pack, first, pieces)
+        return partial(self._pack, first, pieces)
 
-
-def _pack(number: int, pieces: Sequence[bytes]) -> bytes:
-    packed = memoryview(bytearray(len(IDENTIFIER) + _HEADER_BYTES + _FRAME_BYTES_MAX))
-    frames: list[bytes] = []
-    for piece in pieces:
-        view = memoryview(piece)
-        for at in range(0, len(view), FRAME_BYTES):
-            size = cramjam.snappy.compress_into(view[at : at + FRAME_BYTES], packed)
-            frames += (NUMBER.pack(_PADDING, number), bytes(packed[len(IDENTIFIER) : size]))
-            number += 1
-    return b"".join(frames)
+    def _pack(self, number: int, pieces: Sequence[Buffer]) -> bytes:
+        """Room is used again: new memory takes longer than what is written to it."""
+        room = self._rooms.pop() if self._rooms else FrameRoom()
+        packed = room.pack(number, pieces, self._packed)
+        self._rooms.append(room)
+        return packed
 
 
 class FrameUnpacker:

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from random import Random
 
 import cramjam
 import pytest
@@ -135,6 +136,25 @@ def test_frames_give_back_what_was_packed(pieces: list[bytes], part_bytes: int) 
     )
     assert unpacked == b"".join(pieces)
     assert unpacker.is_between_frames
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=300), st.integers(1, 900)), max_size=8))
+def test_frames_and_those_of_other_programs_are_alike(drawn: list[tuple[bytes, int]]) -> None:
+    """What does not compress is in frames as it is; both are read both ways."""
+    data = b"".join(piece * times for piece, times in drawn)
+    packer = FramePacker()
+    packed = packer.begin() + packer.packing(data)()
+    assert bytes(cramjam.snappy.decompress(packed)) == data
+    assert FrameUnpacker().feed(bytes(cramjam.snappy.compress(data))) == data
+    assert len(packed) <= len(data) + 20 * (1 + len(data) // (64 << 10)) + 10
+
+
+def test_what_does_not_compress_stays_as_it_is() -> None:
+    noise = Random(1).randbytes(100_000)
+    packed = FramePacker().packing(noise)()
+    assert len(packed) == len(noise) + 2 * 20
+    assert noise[: 64 << 10] in packed
 
 
 @pytest.mark.parametrize("piece", [bytes(64), b"ab" * 32, bytes(range(64)), bytes(range(65))])

@@ -9,7 +9,7 @@ Promise
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from natsd.jetstream.archive.contents import MessageCount
@@ -17,10 +17,11 @@ from natsd.jetstream.archive.taking import TakenStream
 from natsd.store.archive import ArchiveWriter
 from natsd.store.errors import StoreError
 from natsd.store.frozen_store import FrozenStore
-from natsd.store.live_image import LiveImage
 from natsd.store.volume import Volume
 
 PACKED_AT_ONCE: Final = 2
+
+Packing = Callable[[], bytes]
 
 
 class ArchiveSource:
@@ -72,11 +73,9 @@ class ArchiveSource:
         several at once."""
         loop, packing = asyncio.get_running_loop(), deque[asyncio.Task[bytes]]()
         try:
-            async with contextlib.aclosing(_images(frozen)) as images:
-                async for image in images:
-                    if name := counts.add(image):
-                        pack = await self._volume.read(self._writer.packing, name, image.data)
-                        packing.append(loop.create_task(self._volume.read(pack)))
+            async with contextlib.aclosing(self._begun(counts, frozen)) as begun:
+                async for pack in begun:
+                    packing.append(loop.create_task(self._volume.read(pack)))
                     if len(packing) == PACKED_AT_ONCE:
                         yield await packing.popleft()
             while packing:
@@ -84,22 +83,29 @@ class ArchiveSource:
         finally:
             await asyncio.gather(*packing, return_exceptions=True)
 
+    async def _begun(self, counts: MessageCount, frozen: FrozenStore) -> AsyncGenerator[Packing]:
+        """What packs each block that holds something; the next one is being read already."""
+        loop, beginning = asyncio.get_running_loop(), None
+        try:
+            for index in range(frozen.num_blocks):
+                pack = await (beginning or self._volume.read(self._begin_block, counts, frozen, 0))
+                beginning = None
+                if index + 1 < frozen.num_blocks:
+                    read = self._volume.read(self._begin_block, counts, frozen, index + 1)
+                    beginning = loop.create_task(read)
+                if pack is not None:
+                    yield pack
+        finally:
+            if beginning is not None:
+                await asyncio.gather(beginning, return_exceptions=True)
+
+    def _begin_block(self, counts: MessageCount, frozen: FrozenStore, index: int) -> Packing | None:
+        """Read it, verify it, and make its sum; in a thread, one after the other."""
+        image = frozen.read_image(index)
+        name = counts.add(image)
+        return self._writer.packing(name, image.data) if name else None
+
     def _begin(self) -> bytes:
         parts = [self._writer.begin()]
         parts += [self._writer.entry(*entry) for entry in self._taken.image.entries()]
         return b"".join(parts)
-
-
-async def _images(frozen: FrozenStore) -> AsyncGenerator[LiveImage]:
-    """What lives of each block; the next one is being read already."""
-    loop, reading = asyncio.get_running_loop(), None
-    try:
-        for index in range(frozen.num_blocks):
-            image = await (reading or frozen.image(index))
-            reading = None
-            if index + 1 < frozen.num_blocks:
-                reading = loop.create_task(frozen.image(index + 1))
-            yield image
-    finally:
-        if reading is not None:
-            await asyncio.gather(reading, return_exceptions=True)

@@ -1,0 +1,78 @@
+"""An archive with wounds, or any bytes: what is read of it is what was written, from the start on.
+
+Input: bytes written over an archive, stretch by stretch: place (2 bytes), length (1), the bytes.
+One that begins with 0xff is an archive by itself, one with 0xfe is packed as frames and read so.
+"""
+
+from natsd.store.archive import ArchiveReader, ArchiveWriter
+from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.snappy_frames import FramePacker, FrameUnpacker
+
+MODULES = ["natsd.store.record", "natsd.store.reused_bytes", "natsd.store.snappy"]
+PART_BYTES = 500
+
+
+def written(entries: list[tuple[str, bytes]]) -> bytes:
+    writer = ArchiveWriter()
+    parts = [writer.begin(), *(writer.entry(*entry) for entry in entries), writer.end()]
+    return b"".join(parts)
+
+
+ENTRIES = [
+    ("meta.json", b'{"config":{}}'),
+    ("obs/0/state.db", bytes(range(256))),
+    ("msgs/000001.blk", b"one two three four " * 4000),
+    ("msgs/state.json", b"{}"),
+]
+ARCHIVE = written(ENTRIES)
+SEEDS = [
+    b"",
+    b"\x00\x00\x01\x00",  # the identifier
+    b"\x00\x0a\x08" + bytes(8),  # a frame's number
+    b"\x00\x17\x03\xff\xff\xff",  # a frame's length
+    b"\x00\x20\xff" + bytes(255),
+    b"\xff" + ARCHIVE[:900],
+    b"\xff\xff\x06\x00\x00S2sTwO",
+    b"\xff" + bytes(300),
+    b"\xfe" + bytes(1024),
+    b"\xfemeta.inf",
+]
+
+
+def check(data: bytes) -> None:
+    if data[:1] == b"\xfe":
+        packer = FramePacker()
+        packed = packer.begin() + packer.packing(data[1:])()
+        assert FrameUnpacker().feed(packed) == data[1:]
+        read(packed)
+    elif data[:1] == b"\xff":
+        read(data[1:])
+    else:
+        wounded = wound(data)
+        found, is_whole = read(wounded)
+        assert found == ENTRIES[: len(found)]
+        assert is_whole or wounded != ARCHIVE
+        assert not is_whole or found == ENTRIES
+
+
+def wound(data: bytes) -> bytes:
+    wounded = bytearray(ARCHIVE)
+    while len(data) > 3:
+        at = int.from_bytes(data[:2], "big") % len(ARCHIVE)
+        noise = data[3 : 3 + data[2]][: len(ARCHIVE) - at]
+        wounded[at : at + len(noise)] = noise
+        data = data[3 + data[2] :]
+    return bytes(wounded)
+
+
+def read(data: bytes) -> tuple[list[tuple[str, bytes]], bool]:
+    """What is found before anything is refused, and whether all was whole."""
+    reader = ArchiveReader()
+    found: list[tuple[str, bytes]] = []
+    try:
+        for at in range(0, len(data), PART_BYTES):
+            found += reader.feed(data[at : at + PART_BYTES])
+        reader.finish()
+    except (DamagedEncoding, ForeignArchive):
+        return found, False
+    return found, True
