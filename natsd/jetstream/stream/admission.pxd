@@ -15,3 +15,5 @@ cdef class Admission(Actor):
     ) except -1
     # A commit failed: what was stored above never was, and whoever waited for it was told.
     cdef int forget_above(self, uint64_t durable) except -1
+    # A message was lost that these batches rest on; who waited for it was told.
+    cdef int forget(self, set numbers) except -1

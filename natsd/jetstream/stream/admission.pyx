@@ -19,6 +19,9 @@ cdef class Admission(Actor):
     cdef int forget_above(self, uint64_t durable) except -1:
         return 0
 
+    cdef int forget(self, set numbers) except -1:
+        return 0
+
     def close(self) -> None:
         """Forget all batches, and take no more."""
         raise NotImplementedError
