@@ -19,6 +19,7 @@ SEEDS = [
     b"NATS/1.0\r\nNats-Stream-Source: O 1 > > o\r\nnats-stream-source: x\r\n\r\n",
     b"NATS/1.0\r\nA: Nats-Expected-\nNats-Batch-\r\rNats-Batch-\r\n\r\n\r\n",
     b"NATS/1.0\r\nNats-\r\nNats-Expected-",
+    b"NATS/1.0\r\n\n\r\n\r\xc4",
 ]
 
 

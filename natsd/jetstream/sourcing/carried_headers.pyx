@@ -69,7 +69,7 @@ cdef Py_ssize_t carry_headers(
     line = line_end
     while line < end:
         line_end = behind_line(line, end)
-        if line_end - line == 2 and line_end == end:
+        if line_end - line == 2 and line_end == end and memcmp(line, b"\r\n", 2) == 0:
             break
         if not is_left(line, line_end - line, is_source):
             memcpy(to, line, line_end - line)

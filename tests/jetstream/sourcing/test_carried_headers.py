@@ -30,6 +30,11 @@ def test_what_only_the_first_stream_heeds_is_left_away(block: bytes, copied: byt
     assert carried(LINE + block + b"\r\n", is_source=False) == LINE + copied
 
 
+def test_what_is_not_ended_is_kept() -> None:
+    for block in (LINE + b"A: b\r\nxy", LINE + b"A: b\r\n\r", LINE[:-2], b""):
+        assert carried(block, is_source=False) == block
+
+
 def test_a_source_writes_its_own_source() -> None:
     block = LINE + b"Nats-Stream-Source: O 1 > > o\r\nA: b\r\n\r\n"
     assert carried(block, is_source=True) == LINE + b"A: b\r\n"
