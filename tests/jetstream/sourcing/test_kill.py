@@ -58,9 +58,10 @@ async def create_streams(api: Api) -> None:
     await api.create_stream("S", subjects=["s"], storage="file", sources=sources)
 
 
-async def load(server: ProcessTarget, chance: random.Random, acknowledged: set[bytes]) -> None:
+async def load(
+    client: Client, server: ProcessTarget, chance: random.Random, acknowledged: set[bytes]
+) -> None:
     """Publish until the server is gone."""
-    client = await connect(server)
 
     async def one(subject: str, data: bytes) -> None:
         await client.request(subject, data, 30)
@@ -133,12 +134,11 @@ async def test_exact_through_random_restarts(tmp_path: Path) -> None:
     acknowledged: set[bytes] = set()
     for number in range(ROUNDS * TORTURE):
         server = await asyncio.to_thread(serve_files, tmp_path)
+        client = await connect(server)
         if number == 0:
-            client = await connect(server)
             await create_streams(Api(client))
-            await client.close()
         ending = asyncio.ensure_future(end(server, chance))
-        await load(server, chance, acknowledged)
+        await load(client, server, chance, acknowledged)
         await ending
     server = await asyncio.to_thread(serve_files, tmp_path)
     client = await connect(server)
