@@ -1,5 +1,5 @@
-"""What expires in an origin, its mirrors and a source, against plain lists, by a clock that is set by
-hand (reference §6.7 Nats-TTL, Nats-Marker-Reason; §6.12).
+"""What expires in an origin, its mirrors and a source, against plain lists, by a clock that is set
+by hand (reference §6.7 Nats-TTL, Nats-Marker-Reason; §6.12).
 
 - A mirror has the times of its origin, so that what expires there expires here at the same moment;
   an origin's marker comes over as any message and lives as long, and none is made here.
