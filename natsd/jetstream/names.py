@@ -31,6 +31,7 @@ NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 SUBJECT_DETAILS_LIMIT: Final = 100_000
 
+_LEVEL_DIGITS_MAX: Final = 9
 _FORBIDDEN: Final = frozenset(" .*>\\/\x7f") | {chr(code) for code in range(32)}
 
 
@@ -52,7 +53,7 @@ def metadata_length(metadata: Mapping[str, str]) -> int:
 def why_unsupported(metadata: Mapping[str, str]) -> str:
     """Why a stream or consumer with this metadata cannot be served here; empty: it can."""
     level = metadata.get(REQUIRED_LEVEL_KEY) or "0"
-    if level.isdecimal() and int(level) <= API_LEVEL:
+    if level.isdecimal() and len(level) <= _LEVEL_DIGITS_MAX and int(level) <= API_LEVEL:
         return ""
     return f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
 

@@ -1,4 +1,5 @@
-"""Runs one fuzz target under libFuzzer: atheris drives, clang's coverage of the modules steers.
+"""Runs one fuzz target under libFuzzer: atheris drives, coverage steers: clang's of the modules,
+atheris' own of what reads texts in Python.
 
     python tests/fuzz/run.py subject --seconds 60        what `make fuzz` calls for each target
 
@@ -25,6 +26,12 @@ ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "fuzz-corpus"
 COVERAGE_SYMBOL = b"__sanitizer_cov_8bit_counters_init"
 
+READERS_IN_PYTHON = [
+    "natsd.config.durations",
+    "natsd.jetstream.models.times",
+    "natsd.jetstream.schedules",
+    "natsd.jetstream.stream.lifetimes",
+]
 INPUT_BYTES_MAX = 4096
 INPUT_SECONDS_MAX = 10
 MEMORY_MB_MAX = 2048
@@ -43,7 +50,8 @@ def preload_sanitizer() -> None:
 
 def load(name: str) -> ModuleType:
     sys.path.append(str(ROOT))  # last, so that natsd is the build on PYTHONPATH
-    target = importlib.import_module(f"tests.fuzz.fuzz_{name}")
+    with atheris.instrument_imports(include=READERS_IN_PYTHON):
+        target = importlib.import_module(f"tests.fuzz.fuzz_{name}")
     for module in map(importlib.import_module, target.MODULES):
         if COVERAGE_SYMBOL not in Path(module.__file__).read_bytes():
             sys.exit(f"natsd: {module.__file__} is built without coverage: run make fuzz")

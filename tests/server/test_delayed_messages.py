@@ -21,4 +21,4 @@ def test_the_example_works(program: str, printed: str, tmp_path: Path) -> None:
     path = tmp_path / "example.py"
     path.write_text(program)
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == (printed, "")
+    assert (done.stdout, done.returncode) == (printed, 0), done.stderr

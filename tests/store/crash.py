@@ -24,7 +24,9 @@ def acknowledge(line: str) -> None:
 
 def kill_midway(script: str, *arguments: str, lines: int, delay_s: float) -> list[str]:
     """Run the script; kill it `delay_s` after it wrote so many lines; all whole lines it wrote."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    # The build under test may be on the path already, and goes before the sources.
+    inherited = filter(None, [os.environ.get("PYTHONPATH"), str(ROOT), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(inherited)}
     with subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         stdout=subprocess.PIPE,

@@ -23,6 +23,7 @@ Promise
 
 import json
 import logging
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from natsd.store.record import StoredMessage
 
 _logger = logging.getLogger(__name__)
+_SEQUENCE: Final = re.compile(r"[0-9]{1,20}")
 
 MAX_DELIVER: Final = "max_deliver"
 TERMINATED: Final = "terminated"
@@ -211,7 +213,7 @@ class DeadLetters:
     def _answered(self, subject: str, _reply: str | None, _headers: bytes, body: bytes) -> None:
         """An answer to a copy, perhaps to one that was given up waiting for."""
         number = subject.rpartition(".")[2]
-        if self._is_closed or not number.isdigit():
+        if self._is_closed or _SEQUENCE.fullmatch(number) is None:
             return
         sequence = int(number)
         if why := why_refused(body):

@@ -201,6 +201,11 @@ class Delays:
         sequence, time_ns = self._known_ids.get(message_id, (0, 0))
         return sequence if time_ns > since_ns else 0
 
+    def is_unsaved(self, sequence: int) -> bool:
+        """A message that waits under this sequence is not on disk yet."""
+        entry = self._waiting.get(sequence)
+        return entry is not None and entry.number > self._store.durable_sequence
+
     def roll_back(self, durable: int) -> None:
         """The stream took back all sequences above."""
         late = [sequence for sequence in self._waiting if sequence > durable]

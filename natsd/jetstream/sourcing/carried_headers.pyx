@@ -34,7 +34,9 @@ cdef Py_ssize_t carry_headers(
     cdef const char* end = block + length
     cdef const char* rest = behind_line(block, end)
     cdef char* to
-    if end - rest == 2 or end - rest > 2 and memcmp(end - 4, b"\r\n\r\n", 4) == 0:
+    if end - rest == 2 and memcmp(rest, b"\r\n", 2) == 0 or (
+        end - rest > 2 and memcmp(end - 4, b"\r\n\r\n", 4) == 0
+    ):
         end -= 2                # without the empty line
     memcpy(out, block, rest - block)
     to = copy_lines(rest, end, LEFT, NAMES if is_source else NAMES - 1, out + (rest - block))

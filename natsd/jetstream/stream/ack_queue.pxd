@@ -1,6 +1,6 @@
 """Answers to publishers, in order, each with what it waits for."""
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 
 cdef enum AnswerKind:
@@ -15,6 +15,7 @@ cdef struct Answer:             # at the front of the queue; good until that is 
     uint64_t value
     AnswerKind kind
     bint is_held                # waits for something else, whatever is durable
+    uint32_t batch              # whose answers rest on all of them; 0: none
     const char* reply
     uint32_t reply_len
     const char* text
@@ -25,8 +26,9 @@ cdef struct AnswerHead:         # as it stands in the buffer, the reply and the 
     uint64_t value
     uint32_t reply_len
     uint32_t text_len
-    uint32_t kind
-    uint32_t is_held
+    uint32_t batch
+    uint16_t kind
+    uint16_t is_held
 
 
 cdef class AckQueue:
@@ -47,8 +49,11 @@ cdef class AckQueue:
     cdef int release(self, uint64_t value) noexcept nogil   # the held one of that sequence
     # Everything that waits for more than `durable` is answered with this text instead.
     cdef int fail_above(self, uint64_t durable, const char* text, size_t text_len) except -1
-    # The held one of that sequence is answered with this text instead.
-    cdef int fail_held(self, uint64_t value, const char* text, size_t text_len) except -1
+    # The held one of that sequence is answered with this text instead, and so are its duplicates,
+    # and what follows of a batch that one of them is of. These batches.
+    cdef set fail_held(self, uint64_t value, const char* text, size_t text_len)
+    cdef int mark_last(self, uint32_t batch) noexcept   # the answer pushed last is of that batch
     cdef size_t size(self) noexcept nogil   # bytes that are queued
     cdef char* room(self, size_t need) except NULL
+    cdef int keep(self, const Answer* answer) except -1     # one of another queue, as it is
     cdef int take(self, AckQueue other) except -1

@@ -9,7 +9,7 @@ Promise
   bounds.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
@@ -58,7 +58,8 @@ cdef class AckQueue:
         cdef AnswerHead* head = <AnswerHead*> at
         head.wait = wait
         head.value = value
-        head.kind = kind
+        head.batch = 0
+        head.kind = <uint16_t> kind
         head.is_held = False
         head.reply_len = <uint32_t> reply_len
         head.text_len = <uint32_t> text_len
@@ -79,6 +80,7 @@ cdef class AckQueue:
         out.value = head.value
         out.kind = <AnswerKind> head.kind
         out.is_held = head.is_held
+        out.batch = head.batch
         out.reply = <const char*> head + sizeof(AnswerHead)
         out.reply_len = head.reply_len
         out.text = out.reply + head.reply_len
@@ -103,6 +105,11 @@ cdef class AckQueue:
         (<AnswerHead*> (self.buffer + self.last)).is_held = True
         return 0
 
+    cdef int mark_last(self, uint32_t batch) noexcept:
+        assert self.count > 0
+        (<AnswerHead*> (self.buffer + self.last)).batch = batch
+        return 0
+
     cdef int release(self, uint64_t value) noexcept nogil:
         cdef size_t at = self.start
         cdef AnswerHead* head
@@ -121,12 +128,7 @@ cdef class AckQueue:
         cdef Answer answer
         while self.peek(&answer):
             if answer.wait <= durable:
-                kept.push(
-                    answer.kind, answer.wait, answer.value, answer.reply, answer.reply_len,
-                    answer.text, answer.text_len,
-                )
-                if answer.is_held:
-                    kept.hold_last()
+                kept.keep(&answer)
             elif answer.kind == TEXT:   # it was refused already
                 kept.push(
                     TEXT, durable, 0, answer.reply, answer.reply_len, answer.text, answer.text_len
@@ -137,23 +139,31 @@ cdef class AckQueue:
         self.take(kept)
         return 0
 
-    cdef int fail_held(self, uint64_t value, const char* text, size_t text_len) except -1:
+    cdef set fail_held(self, uint64_t value, const char* text, size_t text_len):
         cdef AckQueue kept = AckQueue()
         cdef Answer answer
+        cdef set batches = set()
         while self.peek(&answer):
-            if answer.is_held and answer.value == value:
+            if answer.kind != TEXT and (answer.value == value or answer.batch in batches):
                 kept.push(
                     TEXT, answer.wait, 0, answer.reply, answer.reply_len, text, text_len
                 )
+                if answer.batch:
+                    batches.add(answer.batch)
             else:
-                kept.push(
-                    answer.kind, answer.wait, answer.value, answer.reply, answer.reply_len,
-                    answer.text, answer.text_len,
-                )
-                if answer.is_held:
-                    kept.hold_last()
+                kept.keep(&answer)
             self.pop()
         self.take(kept)
+        return batches
+
+    cdef int keep(self, const Answer* answer) except -1:
+        self.push(
+            answer.kind, answer.wait, answer.value, answer.reply, answer.reply_len, answer.text,
+            answer.text_len,
+        )
+        self.mark_last(answer.batch)
+        if answer.is_held:
+            self.hold_last()
         return 0
 
     cdef int take(self, AckQueue other) except -1:

@@ -25,6 +25,8 @@ cdef class Admission(Actor):
     ) except -1
     # A commit failed: what was stored above never was, and whoever waited for it was told.
     cdef int forget_above(self, uint64_t durable) except -1
+    # A message was lost that these batches rest on; who waited for it was told.
+    cdef int forget(self, set numbers) except -1
 
     # It is under way; no longer; it got a message; it got none for too long.
     cdef int add(self, Batch batch) except -1

@@ -42,6 +42,9 @@ cdef class Admission(Actor):
     cdef int forget_above(self, uint64_t durable) except -1:
         return 0
 
+    cdef int forget(self, set numbers) except -1:
+        return 0
+
     cdef int add(self, Batch batch) except -1:
         self.batches[batch.id] = batch
         self.inflight.count += 1

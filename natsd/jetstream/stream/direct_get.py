@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.core.subject import InvalidSubject
 from natsd.core.subscription import Subscription
-from natsd.jetstream.headers import REQUIRED_API_LEVEL, header_value
+from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much, header_value
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.names import (
-    API_LEVEL,
     SYSTEM_QUEUE,
     direct_get_subjects,
 )
@@ -193,8 +192,7 @@ def read_request(key: str, headers: bytes, body: bytes) -> StreamMsgGetRequest:
 
     Raises BadDirectGet.
     """
-    level = header_value(headers, REQUIRED_API_LEVEL)
-    if level is not None and not (level.isdigit() and int(level) <= API_LEVEL):
+    if header_value(headers, REQUIRED_API_LEVEL) == b"" or demands_too_much(headers):
         raise BadDirectGet("412 Required Api Level")
     if not body and not key:
         raise BadDirectGet("408 Empty Request")

@@ -10,6 +10,7 @@ from natsd.jetstream.stream.publish cimport Ingest
 
 
 cdef class FastBatch(Batch):
+    cdef uint32_t number        # of this stream's batches; ids come again
     cdef bint gaps_allowed
     cdef uint32_t flow_max      # that its publisher allows
     cdef uint32_t flow          # messages between two flow messages
@@ -23,6 +24,7 @@ cdef class FastBatch(Batch):
 cdef class FastBatches(Admission):
     cdef Ingest ingest
     cdef FastBatch recent       # the one that was looked for last, or None
+    cdef uint32_t begun         # the number of the batch that began last
 
     cdef FastBatch find(self, FastReply* said)
     cdef bytes refuse_to_begin(self, FastReply* said)
@@ -49,6 +51,7 @@ cdef class FastBatches(Admission):
         Py_ssize_t reply_len,
     ) except -1
     cdef int commit(self, FastBatch batch, const char* reply, Py_ssize_t reply_len) except -1
+    cdef int answered(self, FastBatch batch) noexcept   # the answer pushed last is of this batch
     # True: a flow message was due, and is on its way.
     cdef bint tell_flow(
         self, FastBatch batch, const char* reply, Py_ssize_t reply_len

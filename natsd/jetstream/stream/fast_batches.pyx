@@ -9,6 +9,7 @@
 Promise
 - A flow message and a PubAck are sent when all they speak of is durable, in the order of what was
   stored; a publisher hears of a commit of the store that failed as the error, and its batch ends.
+  So it does when that of the store of messages that wait for their time fails alone.
 - A publisher alone is told as rarely as it allows, up to every FLOW_MAX messages; several share
   that, and begin slowly.
 - No object is made for a message that follows one of the same batch.
@@ -147,15 +148,16 @@ cdef class FastBatches(Admission):
         batch.taken = said.sequence
         batch.wait = max(batch.wait, original)
         self.tell_flow(batch, reply, reply_len)
-        if said.operation != FAST_COMMIT:
-            return 0
-        if batch.last > 1 or batch.gaps_allowed:
-            return self.commit(batch, reply, reply_len)
+        if said.operation != FAST_COMMIT or batch.last > 1 or batch.gaps_allowed:
+            if self.ingest.scheduled.is_unsaved(original):      # it may be lost yet
+                self.send_flow(batch, original, batch.told, reply, reply_len)
+            return self.commit(batch, reply, reply_len) if said.operation == FAST_COMMIT else 0
         self.end(batch)
-        return self.ingest.answer(
+        self.ingest.answer(
             STORED_WITH, original, original, reply, reply_len,
             duplicate_tail(batch.id, said.sequence),
         )
+        return self.answered(batch)
 
     cdef int refused(
         self, FastBatch batch, FastReply* said, bytes refused, const char* reply,
@@ -173,9 +175,15 @@ cdef class FastBatches(Admission):
     cdef int commit(self, FastBatch batch, const char* reply, Py_ssize_t reply_len) except -1:
         """The batch ends: what was stored of it stays."""
         self.end(batch)
-        return self.ingest.answer_batch(
+        self.ingest.answer_batch(
             batch.wait, batch.stored, batch.id, batch.last, reply, reply_len
         )
+        return self.answered(batch)
+
+    cdef int answered(self, FastBatch batch) noexcept:
+        if not self.ingest.no_ack:
+            self.ingest.acks.mark_last(batch.number)
+        return 0
 
     cdef int refuse(self, bytes refused, const char* reply, Py_ssize_t reply_len) except -1:
         return self.ingest.answer(
@@ -213,9 +221,8 @@ cdef class FastBatches(Admission):
         memcpy(end, b',"msgs":', 8)
         end = put_decimal(end + 8, batch.flow)
         end[0] = c'}'
-        return self.ingest.acks.push(
-            STORED_TEXT, wait, wait, reply, reply_len, text, end + 1 - text
-        )
+        self.ingest.acks.push(STORED_TEXT, wait, wait, reply, reply_len, text, end + 1 - text)
+        return self.answered(batch)
 
     # Batches
 
@@ -242,6 +249,8 @@ cdef class FastBatches(Admission):
     cdef FastBatch begin(self, FastReply* said):
         cdef FastBatch batch = FastBatch()
         batch.id = said.id[:said.id_len]
+        self.begun = max(<uint32_t> 1, self.begun + 1)
+        batch.number = self.begun
         batch.gaps_allowed = said.gaps_allowed
         batch.flow_max = said.flow
         batch.flow = 1 if self.batches else min(<uint32_t> FLOW_MAX, said.flow)
@@ -258,5 +267,12 @@ cdef class FastBatches(Admission):
         cdef FastBatch batch
         for batch in list(self.batches.values()):
             if batch.wait > durable:
+                self.end(batch)
+        return 0
+
+    cdef int forget(self, set numbers) except -1:
+        cdef FastBatch batch
+        for batch in list(self.batches.values()):
+            if batch.number in numbers:
                 self.end(batch)
         return 0

@@ -11,6 +11,7 @@ from natsd.config.durations import DurationError, parse_duration_ns
 
 NEVER: Final = -1
 _SECOND_NS: Final = 1_000_000_000
+_DIGITS_MAX: Final = 19  # of seconds
 _LINE: Final = re.compile(rb"(?<=\r\n)Nats-TTL:.*?\r\n", re.DOTALL)
 
 
@@ -24,7 +25,9 @@ def parse_lifetime(text: bytes) -> int:
     if text.lower() == b"never":
         return NEVER
     if text.isdigit() and text != b"0":  # a bare 0 is read as a duration: it is too short
-        return int(text)
+        if len(text.lstrip(b"0")) > _DIGITS_MAX:
+            raise InvalidLifetime
+        return int(text.lstrip(b"0") or b"0")
     try:
         duration_ns = parse_duration_ns(text.decode())
     except (DurationError, UnicodeDecodeError):

@@ -111,7 +111,7 @@ def _invalid(reason: str, token: str) -> InvalidMapping:
 
 def _integer(text: str) -> int | None:
     """As Go's Atoi reads it."""
-    return int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else None
+    return int(text) if re.fullmatch(r"[+-]?0{0,64}[0-9]{1,18}", text) else None
 
 
 def _place(token: str, index: int, places: list[int], is_plain: bool) -> int:

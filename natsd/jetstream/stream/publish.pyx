@@ -717,7 +717,9 @@ cdef class Ingest(Actor):
     def fail_answer(self, uint64_t sequence, error) -> None:
         """It was not kept: its publisher is told so instead."""
         cdef bytes text = refusal(self.settings.name, store_error(error))
-        self.acks.fail_held(sequence, PyBytes_AS_STRING(text), len(text))
+        cdef set batches = self.acks.fail_held(sequence, PyBytes_AS_STRING(text), len(text))
+        if self.fast_batches is not None:
+            self.fast_batches.forget(batches)
         self.stream.scheduler.submit(self)
 
     @property

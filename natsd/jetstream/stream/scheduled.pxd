@@ -26,6 +26,7 @@ cdef class Scheduled:
     cdef bytes check_delayed(self, Entry* entry, uint64_t size, int64_t max_msg_size)
     # The sequence of a message that waits and has the entry's id; 0: there is none.
     cdef uint64_t find_id(self, Entry* entry, int64_t window_ns) except? 0
+    cdef bint is_unsaved(self, uint64_t sequence) except -1
 
     # Of what is applied. True: its answer has to wait.
     cdef bint delay(self, Entry* entry) except -1

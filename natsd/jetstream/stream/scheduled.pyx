@@ -79,6 +79,10 @@ cdef class Scheduled:
             entry.message_id[:entry.message_id_len], entry.time_ns - window_ns
         )
 
+    cdef bint is_unsaved(self, uint64_t sequence) except -1:
+        """A message that waits, and is not on disk yet."""
+        return self.delays is not None and self.delays.is_unsaved(sequence)
+
     # Apply
 
     cdef bint delay(self, Entry* entry) except -1:

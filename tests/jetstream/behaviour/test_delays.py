@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -56,12 +57,11 @@ async def test_any_number_of_one_subject_in_the_order_of_their_times(
     then = (datetime.now(UTC) + timedelta(seconds=0.4)).isoformat()
     late = (datetime.now(UTC) + timedelta(seconds=0.6)).isoformat()
     await api.publish("s.a", b"last", Nats_Delay=late)
-    for number in range(100):
-        await api.publish("s.a", b"%d" % number, Nats_Delay=then)
+    hundred = [b"%d" % number for number in range(100)]
+    await asyncio.gather(*(api.publish("s.a", each, Nats_Delay=then) for each in hundred))
     await api.publish("s.a", b"first", Nats_Delay="1ns")
     await soon(lambda: last_with(api, "s.a", b"last"))
     seen = [await api.ok("STREAM.MSG.GET.S", {"seq": sequence}) for sequence in range(103, 205)]
-    hundred = [base.encode() for base in map(str, range(100))]
     assert [payload(each) for each in seen] == [b"first", *hundred, b"last"]
 
 

@@ -54,6 +54,8 @@ REFUSED = [
     ("a.*", "{{wildcard()}}", INVALID + "not enough arguments passed to the function in {{wild"),
     ("a.*", "{{wildcard(1,2)}}", INVALID + "too many arguments passed to the function in {{wild"),
     ("a.*", "{{wildcard(x)}}", INVALID + "function argument is invalid or in the wrong format"),
+    ("a.*", f"{{{{wildcard({'0' * 5000})}}}}", INVALID + "function argument is invalid or in the"),
+    ("a.*", f"{{{{wildcard({'9' * 5000})}}}}", INVALID + "function argument is invalid or in the"),
     ("a.*", "{{left(1)}}", INVALID + "not enough arguments passed to the function in {{left(1)}}"),
     ("a.*", "{{split(1,x y)}}", INVALID + "function argument is invalid or in the wrong format"),
     ("a.*", "{{partition(x,1)}}", INVALID + "function argument is invalid or in the wrong format"),
