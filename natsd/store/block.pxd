@@ -105,6 +105,7 @@ cdef class MsgBlock:
     cdef int adopt_arrays(self, Scan scan) except -1
     cdef int own_bytes(self, size_t capacity) except -1
     cdef int expect_full(self) except -1
+    cdef size_t full_bytes(self) noexcept nogil
     cdef uint32_t size_at(self, uint32_t place) noexcept nogil
     cdef void note_record(self, uint64_t checksum, size_t size) noexcept nogil
     cdef int interrupt(self) except -1
