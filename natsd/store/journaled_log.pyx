@@ -88,11 +88,14 @@ cdef class JournaledLog(MessageLog):
     def take(self, uint64_t commit_number, *, bint force=False, bint closing=False):
         """Seal what was done: (block, extent) to be written in this order, none if nothing was.
 
-        Then `committed` or `rolled_back`, before the next.
+        Then `committed` or `rolled_back`, before the next. A batch that is half appended waits for
+        its other half, and everything with it.
         """
         cdef Sealed sealed
         assert self.sealed is None
         self.is_told = False
+        if self.is_together:
+            return []
         if not (force or closing or self.is_dirty):
             return []
         self.write_removals()

@@ -264,6 +264,8 @@ cdef class MessageLog:
         assert self.is_together
         self.is_together = False
         self.blocks.active.message_flags = 0
+        if not self.is_told:
+            self.tell()
         return 0
 
     def set_listener(self, listener):
