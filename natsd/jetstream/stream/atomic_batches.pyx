@@ -10,8 +10,8 @@ Promise
   the log, of which a crash leaves all or nothing; readers see what is durable, so all or nothing.
 - Memory is bounded: by the number of batches and of their messages, and in bytes by what a stream
   may buffer and by what all batches of the server may hold. What is past that is told 429.
-- A large batch goes into the log in slices. Nothing is committed meanwhile, and what is published
-  to the stream waits, in order; what else appends has all of the batch in the log before it.
+- A large batch of a file stream goes into the log in slices. Nothing is committed meanwhile, and
+  what is published to the stream waits, in order; what else appends has all of it in the log first.
 - A batch that goes wrong is forgotten: a gap, too many messages, no message for a while. Whoever
   listens is told so, in a turn of its own.
 
@@ -100,7 +100,7 @@ cdef class AtomicBatches(Admission):
     def close(self) -> None:
         """Forget all batches, and take no more; what is being stored is."""
         self.finish()
-        while self.held and not self.ingest.is_paused:
+        while self.held:
             self.release_some()
             self.finish()
         for batch in list(self.batches.values()):
@@ -541,9 +541,15 @@ cdef class AtomicBatches(Admission):
             storing.block.message_flags = 0
             log.begin_together(storing.so_far.count - storing.done, storing.so_far.bytes)
             storing.block = log.blocks.active
-        storing.done = self.apply_some(
-            storing.batch, storing.so_far, storing.done, storing.now_ns, bytes_max
-        )
+        try:
+            storing.done = self.apply_some(
+                storing.batch, storing.so_far, storing.done, storing.now_ns, bytes_max
+            )
+        except BaseException:       # or nothing would be committed ever again
+            self.storing = None
+            self.holds = len(self.held) > 0
+            log.end_together()
+            raise
         storing.batch.give_back(storing.done)
         if storing.done == storing.batch.count:
             self.storing = None
@@ -592,6 +598,9 @@ cdef class AtomicBatches(Admission):
         cdef int left = HELD_PER_SLICE
         cdef bytes subject, headers, data, reply
         self.holds = False
+        if self.ingest.is_paused:       # the stream ends: they were promised nothing
+            self.held.clear()
+            return 0
         try:
             while self.held and not self.holds and left and self.held_bytes > until:
                 subject, headers, data, reply, size = self.held.popleft()
