@@ -138,14 +138,11 @@ cdef class MsgBlock:
         return 0
 
     cdef int expect_full(self) except -1:
-        """It will be filled: have all of its memory now."""
         self.own_bytes(self.full_bytes())
         populate_buffer(<BlockBuffer> self.holder)
         return 0
 
     cdef size_t full_bytes(self) noexcept nogil:
-        """Once it is full, marks and a few removals follow: to move for them all that is there
-        would hold the loop for milliseconds."""
         return <size_t> self.max_bytes + self.max_bytes // 256 + 2 * MARK_BYTES
 
     cdef unsigned char* reserve(self, uint64_t sequence, size_t size) except NULL:

@@ -64,7 +64,7 @@ async def test_a_commit_that_fails_meanwhile_takes_all_of_it_back() -> None:
         bench.store._commits.failed(StoreFull("no space"))  # type: ignore[attr-defined]  # as the committer would
         assert json.loads(await bench.answer(committed))["error"]["err_code"] == 10023
         assert bench.store.log.last_sequence == 1
-        bench.store._commits.resumed()  # type: ignore[attr-defined]
+        bench.store._commits.resumed()  # type: ignore[attr-defined]  # as the committer would
         assert (await bench.ask("s.a"))["seq"] == 2
 
 
