@@ -147,8 +147,7 @@ cdef class MsgBlock:
 
     cdef unsigned char* reserve(self, uint64_t sequence, size_t size) except NULL:
         """Where a record of `size` bytes is to be written."""
-        cdef size_t used = self.size - self.cache_start
-        cdef size_t capacity
+        cdef size_t capacity, used = self.size - self.cache_start
         if <uint64_t> self.size + size > LOGICAL_BYTES_MAX:
             raise BlockFull(f"block {self.block_id} cannot grow by {size} bytes")
         if used + size > self.capacity:
