@@ -104,7 +104,9 @@ cdef class MsgBlock:
     cdef int adopt_bytes(self, Scan scan) except -1
     cdef int adopt_arrays(self, Scan scan) except -1
     cdef int own_bytes(self, size_t capacity) except -1
-    cdef int expect_full(self) except -1
+    cdef int expect_full(self) except -1    # it will be filled: have all of its memory now
+    # Marks and a few removals follow when it is full: to move all that is there takes milliseconds.
+    cdef size_t full_bytes(self) noexcept nogil
     cdef uint32_t size_at(self, uint32_t place) noexcept nogil
     cdef void note_record(self, uint64_t checksum, size_t size) noexcept nogil
     cdef int interrupt(self) except -1

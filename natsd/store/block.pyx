@@ -138,21 +138,22 @@ cdef class MsgBlock:
         return 0
 
     cdef int expect_full(self) except -1:
-        """It will be filled: have all of its memory now."""
-        self.own_bytes(self.max_bytes)
+        self.own_bytes(self.full_bytes())
         populate_buffer(<BlockBuffer> self.holder)
         return 0
 
+    cdef size_t full_bytes(self) noexcept nogil:
+        return <size_t> self.max_bytes + self.max_bytes // 256 + 2 * MARK_BYTES
+
     cdef unsigned char* reserve(self, uint64_t sequence, size_t size) except NULL:
         """Where a record of `size` bytes is to be written."""
-        cdef size_t used = self.size - self.cache_start
-        cdef size_t capacity
+        cdef size_t capacity, used = self.size - self.cache_start
         if <uint64_t> self.size + size > LOGICAL_BYTES_MAX:
             raise BlockFull(f"block {self.block_id} cannot grow by {size} bytes")
         if used + size > self.capacity:
             capacity = max(<size_t> self.capacity * 2, <size_t> BUFFER_BYTES_MIN)
             if self.cache_start == 0 and self.size < self.max_bytes:
-                capacity = min(capacity, <size_t> self.max_bytes + 2 * MARK_BYTES)
+                capacity = min(capacity, self.full_bytes())
             self.own_bytes(min(max(capacity, used + size), <size_t> LOGICAL_BYTES_MAX))
         return self.data + used
 

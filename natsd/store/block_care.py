@@ -66,6 +66,7 @@ class BlockCare:
         self._jobs: deque[Job] = deque()
         self._task: asyncio.Task[None] | None = None
         self._looks_for_sparse = False
+        self._forgets = False
         self._is_closing = False
         self._holders = 0
         self._postponed: list[tuple[SequenceSet, int]] = []
@@ -88,12 +89,21 @@ class BlockCare:
         if self.index.is_due:
             self.later(self.index.write)
         self.look_for_sparse()
+        if self._log.num_buried and not self._forgets:
+            self._forgets = True
+            self.later(self._forget_subjects)
 
     def look_for_sparse(self) -> None:
         """Removals may have left blocks half empty."""
         if self._log.sparse and not self._looks_for_sparse:
             self._looks_for_sparse = True
             self.later(self._compact_sparse)
+
+    async def _forget_subjects(self) -> None:
+        self._forgets = self._log.forget_some()
+        if self._forgets:
+            self.later(self._forget_subjects)
+            await asyncio.sleep(0)
 
     def later(self, job: Job) -> None:
         """Do this after what is waiting already."""

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from natsd.store.array cimport Array
 from natsd.store.sequence_set cimport SequenceSet
 
 cdef struct Expiry:
@@ -21,7 +22,7 @@ cdef class Expiries:
 
     cdef int add(
         self, int64_t at_ns, uint64_t sequence, uint64_t first, SequenceSet dead,
-        list dropped,
+        Array* dropped,
     ) except -1
     cdef bint peek(self, Expiry* out) noexcept nogil
     cdef void pop(self) noexcept nogil

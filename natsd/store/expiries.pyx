@@ -13,6 +13,8 @@ it; here that costs nothing at removal, and 16 bytes until the next look.
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 
+from natsd.store.array cimport Array, array_add
+
 cdef enum:
     TIDY_AT_MIN = 1024
     CARRIED = 4                 # entries for each one added
@@ -68,11 +70,12 @@ cdef class Expiries:
 
     cdef int add(
         self, int64_t at_ns, uint64_t sequence, uint64_t first, SequenceSet dead,
-        list dropped,
+        Array* dropped,
     ) except -1:
         """`first` and `dead` tell which messages of those that were added before are gone; those
-        entries go to `dropped`, if that is a list, for they may be needed after a rollback."""
+        entries go to `dropped`, unless that is NULL, for they may be needed after a rollback."""
         cdef Expiry item
+        cdef Expiry* place
         if push(&self.heap, Expiry(at_ns=at_ns, sequence=sequence)) < 0:
             raise MemoryError()
         if self.old.count == 0:
@@ -88,8 +91,11 @@ cdef class Expiries:
             if item.sequence >= first and not dead.has(item.sequence):
                 if push(&self.heap, item) < 0:
                     raise MemoryError()
-            elif dropped is not None:
-                dropped.append((item.at_ns, item.sequence))
+            elif dropped != NULL:
+                place = <Expiry*> array_add(dropped, sizeof(Expiry))
+                if place == NULL:
+                    raise MemoryError()
+                place[0] = item
             self.old.count -= 1
         if self.old.count == 0:
             self.tidy_at = max(self.heap.count * 2, <size_t> TIDY_AT_MIN)

@@ -24,7 +24,7 @@ cdef class Sealed:
     cdef Py_ssize_t begun
     cdef Py_ssize_t retired
     cdef Py_ssize_t replaced
-    cdef Py_ssize_t expired
+    cdef uint32_t expired
     cdef uint32_t buried
     cdef SubjectIndex subjects
     cdef Edges edges

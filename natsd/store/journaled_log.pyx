@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block cimport FOUND, BlockExtent, MsgBlock
 from natsd.store.undo_journal cimport Edges, Journal, Removal
-from natsd.store.expiries cimport Expiries
+from natsd.store.expiries cimport Expiries, Expiry
 from natsd.store.log cimport SEQUENCE_LAST, MessageLog, Replaced
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
@@ -88,11 +88,14 @@ cdef class JournaledLog(MessageLog):
     def take(self, uint64_t commit_number, *, bint force=False, bint closing=False):
         """Seal what was done: (block, extent) to be written in this order, none if nothing was.
 
-        Then `committed` or `rolled_back`, before the next.
+        Then `committed` or `rolled_back`, before the next. A batch that is half appended waits for
+        its other half, and everything with it.
         """
         cdef Sealed sealed
         assert self.sealed is None
         self.is_told = False
+        if self.is_together:
+            return []
         if not (force or closing or self.is_dirty):
             return []
         self.write_removals()
@@ -103,7 +106,7 @@ cdef class JournaledLog(MessageLog):
         sealed.removals = self.journal.removal_count
         sealed.begun = len(self.journal.begun)
         sealed.retired = len(self.journal.retired)
-        sealed.expired = len(self.journal.expired)
+        sealed.expired = self.journal.expired.count
         sealed.replaced = len(self.replaced)
         sealed.buried = self.subjects.seal()
         sealed.subjects = self.subjects
@@ -164,7 +167,7 @@ cdef class JournaledLog(MessageLog):
         gone += journal.retired[:sealed.retired]
         del journal.retired[:sealed.retired]
         del journal.begun[:sealed.begun]
-        del journal.expired[:sealed.expired]
+        journal.drop_expired(sealed.expired)
         journal.drop(sealed.removals)
         journal.durable = sealed.edges
         sealed.subjects.forget_buried(sealed.buried)
@@ -175,15 +178,12 @@ cdef class JournaledLog(MessageLog):
         """The extents in flight, if any, were not written: undo everything since the durable point.
         Blocks that began since, whose files are to be unlinked."""
         cdef Replaced old
+        cdef Journal journal
         begun = []
-        expired = []
         self.sealed = None
-        for old in self.replaced[1:]:
-            begun += old.journal.begun
-            expired += old.journal.expired
+        later = [old.journal for old in self.replaced[1:]]
         if self.replaced:
-            begun += self.journal.begun
-            expired += self.journal.expired
+            later.append(self.journal)
             old = self.replaced[0]
             self.replaced.clear()
             old.subjects.outlive(self.subjects)
@@ -194,8 +194,10 @@ cdef class JournaledLog(MessageLog):
             self.live_bytes = old.live_bytes
             self.journal = old.journal
             self.blocks = old.blocks
+        for journal in later:
+            begun += journal.begun
+            self.journal.take_expired(journal)
         begun = self.journal.begun + begun
-        self.journal.expired += expired
         self.blocks.set(self.journal.retired + self.blocks.blocks)
         self.undo_journal()
         self.undo_appends()
@@ -211,6 +213,7 @@ cdef class JournaledLog(MessageLog):
         """Removals of what stays. What was appended and removed since goes as if neither was."""
         cdef Edges* durable = &self.journal.durable
         cdef Removal* removal
+        cdef Expiry item
         cdef size_t at
         cdef MsgBlock block
         if self.edges.first > durable.first and durable.first <= durable.last:
@@ -229,9 +232,10 @@ cdef class JournaledLog(MessageLog):
             self.subjects.renote(removal.slot, removal.sequence)
             self.msgs += 1
             self.live_bytes += removal.size
-        for at_ns, sequence in self.journal.expired:
-            if sequence <= durable.last:
-                self.expiries.add(at_ns, sequence, durable.first, self.dead, None)
+        for at in range(self.journal.expired.count):
+            item = (<Expiry*> self.journal.expired.items)[at]
+            if item.sequence <= durable.last:
+                self.expiries.add(item.at_ns, item.sequence, durable.first, self.dead, NULL)
         return 0
 
     cdef int undo_appends(self) except -1:

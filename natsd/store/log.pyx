@@ -29,6 +29,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from natsd.core.subject cimport wire_bytes
+from natsd.store.array cimport Array
 from natsd.store.block cimport ABSENT, FOUND, MsgBlock
 from natsd.store.block_index cimport NO_SLOT
 from natsd.store.block_list cimport BlockList
@@ -263,6 +264,8 @@ cdef class MessageLog:
         assert self.is_together
         self.is_together = False
         self.blocks.active.message_flags = 0
+        if not self.is_told:
+            self.tell()
         return 0
 
     def set_listener(self, listener):
@@ -536,7 +539,7 @@ cdef class MessageLog:
     # Expiry
 
     cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1:
-        cdef list dropped = self.journal.expired if self.is_undoable else None
+        cdef Array* dropped = &self.journal.expired if self.is_undoable else NULL
         return self.expiries.add(at_ns, sequence, self.edges.first, self.dead, dropped)
 
     def next_expiry_ns(self):
@@ -660,9 +663,12 @@ cdef class MessageLog:
 
     @property
     def num_buried(self):
-        """Subjects whose last message went: their names are forgotten in one go, once that is
-        durable."""
+        """Subjects whose last message went: their names are forgotten once that is durable."""
         return len(self.subjects.buried)
+
+    def forget_some(self):
+        """Forget some of those that are durable; is there more?"""
+        return self.subjects.forget_some()
 
     @property
     def undo_bytes(self):

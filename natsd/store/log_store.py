@@ -34,9 +34,10 @@ from natsd.store.snapshot import write_snapshot
 from natsd.store.store import DurabilityListener, Limits, Store, StoreState, SubjectState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
+EXPIRY_SLICE = SLICE // 2  # publishers wait for each, and nobody for the last
 REMOVALS_PER_SLICE = 5_000
 UNDO_BYTES_MAX = 16 << 20  # kept to undo removals, before a long operation waits for a commit
-BURIED_MAX = 4096  # subjects that end with one commit: more of them would hold the loop
+BURIED_MAX = 65_536  # names of subjects without a message, before the same
 FILTERS_MAX = 1024
 GHOSTS_MIN = 1024  # names without messages, before they are looked for
 
@@ -207,7 +208,7 @@ class LogStore(Store):
             self._check_open()
             done, cold = False, None
             try:
-                done = operation.step(SLICE)
+                done = operation.step(EXPIRY_SLICE)
             except ColdBlock as error:
                 cold = error.block
             if operation.last and replace is not None:
@@ -268,6 +269,7 @@ class LogStore(Store):
     async def _breathe(self) -> None:
         """Between two slices of removing."""
         self.changed()
+        self._log.forget_some()
         if self._log.undo_bytes > UNDO_BYTES_MAX or self._log.num_buried > BURIED_MAX:
             await self.synced()
         await asyncio.sleep(0)

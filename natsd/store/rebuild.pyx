@@ -140,7 +140,7 @@ cdef class BlockShare:
             raise MemoryError()
         for at in range(self.expiry_count):
             expiries.add(
-                self.expiries[at].at_ns, self.expiries[at].sequence, 0, none_dead, None
+                self.expiries[at].at_ns, self.expiries[at].sequence, 0, none_dead, NULL
             )
 
 
@@ -346,4 +346,4 @@ def load_expiries(Expiries expiries not None, bytes data not None) -> None:
         raise DamagedEncoding("expiries are cut short")
     for at in range(0, len(data), sizeof(Expiry)):
         memcpy(&item, <const char*> data + at, sizeof(Expiry))
-        expiries.add(item.at_ns, item.sequence, 0, none_dead, None)
+        expiries.add(item.at_ns, item.sequence, 0, none_dead, NULL)

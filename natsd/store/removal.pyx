@@ -21,6 +21,7 @@ from natsd.store.errors import ColdBlock
 cdef enum:
     REMOVAL_COST = 100          # of budget
     SUBJECT_COST = 40
+    EXPIRY_COST = 400           # it is looked at as well, and in no order
     REPLACED_PER_SLICE = 128    # a publish each
 
 
@@ -230,7 +231,7 @@ cdef class Expire(Operation):
         return 0
 
     cdef bint work(self, uint64_t budget) except? -1:
-        for _ in range(budget // REMOVAL_COST + 1):
+        for _ in range(budget // EXPIRY_COST + 1):
             if self.last is not None and len(self.last) >= REPLACED_PER_SLICE:
                 return False
             if not self.expire_oldest() and not self.expire_soonest():
@@ -276,7 +277,7 @@ cdef class Expire(Operation):
                 is_due = view.expires_ns == soonest.at_ns
             log.expiries.pop()
             if log.is_undoable:
-                log.journal.expired.append((soonest.at_ns, soonest.sequence))
+                log.journal.note_expired(soonest)
             if is_due:
                 self.let_go(soonest.sequence, &view, soonest.at_ns)
                 return True

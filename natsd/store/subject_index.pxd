@@ -56,6 +56,7 @@ cdef class SubjectIndex:
     cdef readonly uint64_t ghosts           # without one
     cdef dict buried                        # name of a ghost -> generation, in that order
     cdef uint32_t generation
+    cdef uint32_t forgettable               # what was buried up to that one can be forgotten
     cdef char* recent                       # the name that was placed last
     cdef uint32_t recent_len
     cdef uint32_t recent_room
@@ -84,8 +85,10 @@ cdef class SubjectIndex:
     cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept
 
     # Ghosts. `bury` remembers the name of one; what was buried up to a generation is forgotten
-    # once that can no more be undone. `forget` does it at once.
+    # once that can no more be undone: some at once, the rest by `forget_some` (is there more?).
+    # `forget` does it without that.
     cdef int bury(self, const char* subject, Py_ssize_t length) except -1
     cdef uint32_t seal(self) noexcept
     cdef int forget_buried(self, uint32_t generation) except -1
+    cdef bint forget_some(self) except -1
     cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1

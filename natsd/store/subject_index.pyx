@@ -21,6 +21,7 @@ from natsd.trie.record_trie cimport RecordTrie
 
 cdef enum:
     RECENT_ROOM_MIN = 64
+    FORGOTTEN_AT_ONCE = 512     # subjects: half a millisecond
 
 
 cdef class SubjectIndex:
@@ -31,6 +32,7 @@ cdef class SubjectIndex:
         self.frees = frees
         self.arrivals = 1
         self.buried = {}
+        self.forgettable = <uint32_t> -1
         self.recent_slot = -1
 
     def __dealloc__(self):
@@ -199,11 +201,22 @@ cdef class SubjectIndex:
         return self.generation - 1
 
     cdef int forget_buried(self, uint32_t generation) except -1:
+        self.forgettable = generation
+        self.forget_some()
+        return 0
+
+    cdef bint forget_some(self) except -1:
         cdef bytes name
         cdef int64_t slot
         cdef list names = []
+        cdef bint is_more = False
+        if not self.buried:
+            return False
         for name, buried in self.buried.items():
-            if <int32_t> (<uint32_t> buried - generation) > 0:
+            if <int32_t> (<uint32_t> buried - self.forgettable) > 0:
+                break
+            if len(names) == FORGOTTEN_AT_ONCE:
+                is_more = True
                 break
             names.append(name)
         for name in names:
@@ -211,7 +224,7 @@ cdef class SubjectIndex:
             slot = self.trie.find(name, len(name))
             if slot >= 0 and self.record(slot).count == 0:
                 self.forget(name, len(name), slot)
-        return 0
+        return is_more
 
     cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1:
         assert self.record(slot).count == 0

@@ -2,6 +2,9 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from natsd.store.array cimport Array
+from natsd.store.expiries cimport Expiry
+
 cdef struct Edges:              # of a log: where it begins and ends
     uint64_t first              # last + 1: no message
     uint64_t last
@@ -21,8 +24,11 @@ cdef class Journal:
     cdef size_t capacity
     cdef list begun             # blocks that began since the durable point
     cdef list retired           # blocks that hold nothing live any more, from the front
-    cdef list expired           # (time, sequence) of entries taken out of the expiries
+    cdef Array expired          # of Expiry: what was taken out of the expiries
     cdef Edges durable          # the edges at the durable point
 
     cdef int add(self, uint64_t sequence, uint32_t slot, uint32_t size) except -1
     cdef void drop(self, size_t removals) noexcept
+    cdef int note_expired(self, Expiry item) except -1
+    cdef int take_expired(self, Journal other) except -1    # a later one's
+    cdef void drop_expired(self, uint32_t count) noexcept

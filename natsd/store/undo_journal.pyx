@@ -6,7 +6,10 @@ Appends need no entry: what was appended is what lies behind the durable last se
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memmove
+from libc.string cimport memmove, memset
+
+from natsd.store.array cimport array_add
+from natsd.store.expiries cimport Expiry
 
 cdef enum:
     CAPACITY_MIN = 64
@@ -16,10 +19,10 @@ cdef class Journal:
     def __cinit__(self):
         self.begun = []
         self.retired = []
-        self.expired = []
 
     def __dealloc__(self):
         free(self.removals)
+        free(self.expired.items)
 
     cdef int add(self, uint64_t sequence, uint32_t slot, uint32_t size) except -1:
         cdef size_t capacity
@@ -44,3 +47,27 @@ cdef class Journal:
             free(self.removals)
             self.removals = NULL
             self.capacity = 0
+
+    cdef int note_expired(self, Expiry item) except -1:
+        cdef Expiry* place = <Expiry*> array_add(&self.expired, sizeof(Expiry))
+        if place == NULL:
+            raise MemoryError()
+        place[0] = item
+        return 0
+
+    cdef int take_expired(self, Journal other) except -1:
+        cdef uint32_t at
+        for at in range(other.expired.count):
+            self.note_expired((<Expiry*> other.expired.items)[at])
+        return 0
+
+    cdef void drop_expired(self, uint32_t count) noexcept:
+        """The oldest ones are durable."""
+        cdef Expiry* items = <Expiry*> self.expired.items
+        assert count <= self.expired.count
+        self.expired.count -= count
+        if self.expired.count:
+            memmove(items, &items[count], self.expired.count * sizeof(Expiry))
+        elif self.expired.capacity > CAPACITY_MIN:
+            free(items)
+            memset(&self.expired, 0, sizeof(self.expired))

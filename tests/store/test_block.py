@@ -160,6 +160,16 @@ def test_an_extent_is_what_the_file_is_to_hold() -> None:
     assert extent.length == block.record_bytes(4) + MARKS_BYTES
 
 
+def test_a_full_block_takes_its_marks_without_being_moved() -> None:
+    block = new_block(max_bytes=1 << 16)
+    while not block.is_sealed:
+        fill(block, 1)
+    memory = block.cached_bytes
+    assert memory < 2 * block.max_bytes
+    assert block.take_extent(1, 1) is not None
+    assert block.cached_bytes == memory
+
+
 def test_appending_goes_on_while_a_commit_is_in_flight() -> None:
     block = new_block()
     fill(block, 10)

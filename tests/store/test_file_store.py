@@ -57,6 +57,20 @@ async def test_a_removal_at_the_front_unlinks_blocks_once_it_is_durable(volume: 
     await store.close()
 
 
+async def test_very_many_subjects_that_end_at_once_are_forgotten_in_steps(volume: Volume) -> None:
+    store = await open_store(volume)
+    for number in range(3000):
+        store.append(f"orders.{number}", None, b"", 1)
+    await store.synced()
+    assert await store.purge(pattern="orders.*") == 3000
+    await store.synced()
+    assert store.log.subjects.ghosts > 0
+    store.append("orders.7", None, b"", 1)  # again, before its name is forgotten
+    await eventually_within(lambda: store.log.num_buried == 0)
+    assert (store.log.subjects.ghosts, store.log.subjects.count) == (0, 1)
+    await store.close()
+
+
 async def test_a_full_block_takes_no_more_room_than_it_needs(volume: Volume) -> None:
     store = await open_store(volume)
     await fill(store, 100)

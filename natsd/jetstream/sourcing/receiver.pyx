@@ -206,6 +206,7 @@ cdef class Receiver(Actor):
         cdef PublishHeaders found
         cdef Entry entry
         cdef bytes refused
+        ingest.finish_batch()
         memset(&entry, 0, sizeof(Entry))
         entry.subject = message.subject
         entry.subject_len = message.subject_len

@@ -45,6 +45,16 @@ cdef class Admission(Actor):
     cdef int forget(self, set numbers) except -1:
         return 0
 
+    cdef bint hold(
+        self, const char* subject, Py_ssize_t subject_len, const char* headers,
+        Py_ssize_t headers_len, const char* data, Py_ssize_t data_len, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        raise NotImplementedError
+
+    cdef int finish(self) except -1:
+        return 0
+
     cdef int add(self, Batch batch) except -1:
         self.batches[batch.id] = batch
         self.inflight.count += 1

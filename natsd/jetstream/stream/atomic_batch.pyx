@@ -16,6 +16,9 @@ from libc.string cimport memcpy, memmove
 from natsd.jetstream.stream.admission cimport Batch
 from natsd.jetstream.stream.entry cimport Entry
 
+cdef extern from "../../store/buffers.h" nogil:
+    void natsd_give_back_pages(char* data, size_t size)
+
 cdef enum:
     BYTES_MIN = 4096
     MESSAGES_MIN = 16
@@ -86,6 +89,11 @@ cdef class AtomicBatch(Batch):
         message.headers_len += <uint32_t> length
         self.size += length
         return 0
+
+    cdef void give_back(self, uint64_t number) noexcept nogil:
+        cdef size_t end = self.messages[number].at if number < self.count else self.size
+        natsd_give_back_pages(self.data + self.given_back, end - self.given_back)
+        self.given_back = end
 
     cdef size_t memory_bytes(self) noexcept nogil:
         return self.capacity + self.messages_room * sizeof(Staged)

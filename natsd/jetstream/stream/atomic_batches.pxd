@@ -7,6 +7,7 @@ from natsd.jetstream.stream.atomic_batch cimport AtomicBatch
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport PublishHeaders
 from natsd.jetstream.stream.publish cimport Ingest
+from natsd.store.block cimport MsgBlock
 
 
 cdef enum BatchCommit:
@@ -24,11 +25,24 @@ cdef class SoFar:               # what a batch does, of which a part was checked
     cdef dict rewritten         # number -> (headers, payload, Scheduling) as it is stored
 
 
+cdef class Storing:             # a batch that goes into the log in slices
+    cdef AtomicBatch batch
+    cdef SoFar so_far
+    cdef bytes reply
+    cdef MsgBlock block         # that it stands in
+    cdef int64_t now_ns         # the time of all of its messages
+    cdef uint64_t done          # so many of them are in the log
+
+
 cdef class AtomicBatches(Admission):
     cdef Ingest ingest
     cdef object abandoned       # called with a batch's id and the reason
     cdef list untold            # (id, reason) of those given up
     cdef int64_t staged_bytes
+    # A large batch on its way into the log, and what comes behind it.
+    cdef Storing storing        # or None
+    cdef object held            # deque of (subject, headers, data, reply)
+    cdef int64_t held_bytes
 
     cdef int take(
         self, bytes id, uint64_t number, BatchCommit commit, Entry* entry, PublishHeaders* headers,
@@ -64,3 +78,12 @@ cdef class AtomicBatches(Admission):
     cdef bytes check_rollup(self, bytes subject, PublishHeaders* headers, SoFar so_far)
     cdef bytes check_room(self, bytes subject, bint is_rollup, SoFar so_far)
     cdef int apply(self, AtomicBatch batch, SoFar so_far) except -1
+    cdef uint64_t apply_some(
+        self, AtomicBatch batch, SoFar so_far, uint64_t done, int64_t now_ns, uint64_t bytes_max
+    ) except? 0
+    cdef int begin_storing(
+        self, AtomicBatch batch, SoFar so_far, const char* reply, Py_ssize_t reply_len
+    ) except -1
+    cdef int store_some(self, uint64_t bytes_max) except -1
+    cdef int stored(self, AtomicBatch batch, const char* reply, Py_ssize_t reply_len) except -1
+    cdef int release_some(self) except -1

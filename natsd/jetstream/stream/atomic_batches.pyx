@@ -10,11 +10,15 @@ Promise
   the log, of which a crash leaves all or nothing; readers see what is durable, so all or nothing.
 - Memory is bounded: by the number of batches and of their messages, and in bytes by what a stream
   may buffer and by what all batches of the server may hold. What is past that is told 429.
+- A large batch of a file stream goes into the log in slices. Nothing is committed meanwhile, and
+  what is published to the stream waits, in order; what else appends has all of it in the log first.
 - A batch that goes wrong is forgotten: a gap, too many messages, no message for a while. Whoever
   listens is told so, in a turn of its own.
 
 Source: ADR-50; nats-server 2.14 reference 6.7, 6.17; order of checks: nats-server 2.14.5, tried.
 """
+
+from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
@@ -48,6 +52,9 @@ from natsd.store.errors import (
 
 cdef enum:
     ID_BYTES_MAX = 64
+    SLICE_BYTES = 1 << 20       # into the log at once: a millisecond, page faults included
+    HELD_PER_SLICE = 256
+    HELD_MAX = 100_000
 
 cdef bytes SEQUENCE_HEADER = b"Nats-Batch-Sequence"
 cdef bytes COMMIT_HEADER = b"Nats-Batch-Commit"
@@ -83,6 +90,15 @@ cdef class AtomicBatches(Admission):
         self.ingest = ingest
         self.abandoned = abandoned
         self.untold = []
+        self.held = deque()
+
+    def close(self) -> None:
+        """Forget all batches, and take no more; what is being stored is."""
+        self.finish()
+        while self.held:
+            self.release_some()
+            self.finish()
+        Admission.close(self)
 
     # A message
 
@@ -212,7 +228,11 @@ cdef class AtomicBatches(Admission):
         self.untold = []
         for id, reason in untold:
             self.abandoned(id.decode("utf-8", "surrogateescape"), reason)
-        return False
+        if self.storing is not None:
+            self.store_some(SLICE_BYTES)
+        elif self.held:
+            self.release_some()
+        return self.holds
 
     cdef int answer(self, bytes refused, const char* reply, Py_ssize_t reply_len) except -1:
         return self.ingest.answer(
@@ -225,16 +245,20 @@ cdef class AtomicBatches(Admission):
         """Of a batch that was ended."""
         cdef SoFar so_far = SoFar()
         cdef bytes refused
-        cdef uint64_t last
         try:
             refused = self.check(batch, so_far)
+            if refused is None and so_far.bytes > SLICE_BYTES and self.ingest.log.is_undoable:
+                return self.begin_storing(batch, so_far, reply, reply_len)
             if refused is None:
                 self.apply(batch, so_far)
         except StoreError as error:
             refused = refusal(self.ingest.settings.name, store_error(error))
         if refused is not None:
             return self.answer(refused, reply, reply_len)
-        last = self.ingest.log.edges.last
+        return self.stored(batch, reply, reply_len)
+
+    cdef int stored(self, AtomicBatch batch, const char* reply, Py_ssize_t reply_len) except -1:
+        cdef uint64_t last = self.ingest.log.edges.last
         self.ingest.answer_batch(last, last, batch.id, batch.count, reply, reply_len)
         if reply_len and not self.ingest.no_ack:
             self.ingest.rollups.hold_answer(last)
@@ -421,36 +445,145 @@ cdef class AtomicBatches(Admission):
 
     cdef int apply(self, AtomicBatch batch, SoFar so_far) except -1:
         """Nothing of this can be refused any more."""
+        cdef MessageLog log = self.ingest.log
+        log.begin_together(so_far.count, so_far.bytes)
+        try:
+            self.apply_some(
+                batch, so_far, 0, self.ingest.stream.scheduler.now(), <uint64_t> -1
+            )
+        finally:
+            log.end_together()
+        return 0
+
+    cdef uint64_t apply_some(
+        self, AtomicBatch batch, SoFar so_far, uint64_t done, int64_t now_ns, uint64_t bytes_max
+    ) except? 0:
+        """Of the messages behind the first `done` one at least; how many are applied now."""
         cdef Ingest ingest = self.ingest
-        cdef int64_t now_ns = ingest.stream.scheduler.now()
         cdef PublishHeaders headers
         cdef Entry entry
-        cdef uint64_t number
         cdef tuple rewritten
-        ingest.log.begin_together(so_far.count, so_far.bytes)
+        cdef uint64_t size = 0
+        while done < batch.count and size < bytes_max:
+            done += 1
+            self.load(batch, done, &entry, &headers)
+            entry.time_ns = now_ns
+            entry.sequence = ingest.log.edges.last + 1
+            entry.message_id_len = 0
+            if header_given(&headers, MESSAGE_ID):
+                self.note_id(&entry, &headers)
+            rewritten = so_far.rewritten.get(done) if so_far.rewritten else None
+            if rewritten is not None:
+                entry.headers = PyBytes_AS_STRING(rewritten[0])
+                entry.headers_len = PyBytes_GET_SIZE(rewritten[0])
+                entry.data = PyBytes_AS_STRING(rewritten[1])
+                entry.data_len = PyBytes_GET_SIZE(rewritten[1])
+                entry.scheduling = rewritten[2]
+                find_publish_headers(entry.headers, entry.headers_len, &headers)
+            ingest.preconditions.expire(&entry, &headers)
+            entry.rollup = rollup_of(&headers)
+            entry.is_skipped = (
+                ingest.stream.retention == INTEREST
+                and not ingest.stream.is_wanted(entry.subject, entry.subject_len)
+            )
+            size += ingest.size_of(&entry)
+            ingest.propose(&entry)
+        return done
+
+    # A large batch, in slices
+
+    cdef int begin_storing(
+        self, AtomicBatch batch, SoFar so_far, const char* reply, Py_ssize_t reply_len
+    ) except -1:
+        cdef Storing storing = Storing()
+        storing.batch = batch
+        storing.so_far = so_far
+        storing.reply = reply[:reply_len] if reply_len else b""
+        storing.now_ns = self.ingest.stream.scheduler.now()
+        self.ingest.log.begin_together(so_far.count, so_far.bytes)
+        storing.block = self.ingest.log.blocks.active
+        self.storing = storing
+        self.holds = True
+        return self.ingest.stream.scheduler.submit(self)
+
+    cdef int store_some(self, uint64_t bytes_max) except -1:
+        cdef Storing storing = self.storing
+        cdef MessageLog log = self.ingest.log
+        if log.blocks.active is not storing.block:      # the stream was purged meanwhile
+            log.is_together = False
+            storing.block.message_flags = 0
+            log.begin_together(storing.so_far.count - storing.done, storing.so_far.bytes)
+            storing.block = log.blocks.active
         try:
-            for number in range(1, batch.count + 1):
-                self.load(batch, number, &entry, &headers)
-                entry.time_ns = now_ns
-                entry.sequence = ingest.log.edges.last + 1
-                entry.message_id_len = 0
-                if header_given(&headers, MESSAGE_ID):
-                    self.note_id(&entry, &headers)
-                rewritten = so_far.rewritten.get(number) if so_far.rewritten else None
-                if rewritten is not None:
-                    entry.headers = PyBytes_AS_STRING(rewritten[0])
-                    entry.headers_len = PyBytes_GET_SIZE(rewritten[0])
-                    entry.data = PyBytes_AS_STRING(rewritten[1])
-                    entry.data_len = PyBytes_GET_SIZE(rewritten[1])
-                    entry.scheduling = rewritten[2]
-                    find_publish_headers(entry.headers, entry.headers_len, &headers)
-                ingest.preconditions.expire(&entry, &headers)
-                entry.rollup = rollup_of(&headers)
-                entry.is_skipped = (
-                    ingest.stream.retention == INTEREST
-                    and not ingest.stream.is_wanted(entry.subject, entry.subject_len)
+            storing.done = self.apply_some(
+                storing.batch, storing.so_far, storing.done, storing.now_ns, bytes_max
+            )
+        except BaseException:       # or nothing would be committed ever again
+            self.storing = None
+            self.holds = len(self.held) > 0
+            log.end_together()
+            raise
+        storing.batch.give_back(storing.done)
+        if storing.done == storing.batch.count:
+            self.storing = None
+            self.holds = len(self.held) > 0
+            log.end_together()
+            self.stored(storing.batch, PyBytes_AS_STRING(storing.reply), len(storing.reply))
+            self.ingest.stream.scheduler.submit(self.ingest)
+        return 0
+
+    cdef int finish(self) except -1:
+        while self.storing is not None:
+            self.store_some(<uint64_t> -1)
+        return 0
+
+    cdef int forget_above(self, uint64_t durable) except -1:
+        """What was stored of the batch was taken back with everything that was not on disk."""
+        cdef Storing storing = self.storing
+        if storing is None:
+            return 0
+        self.storing = None
+        self.ingest.log.is_together = False
+        storing.block.message_flags = 0
+        return self.answer(
+            refusal(self.ingest.settings.name, store_error(self.ingest.log.refusal())),
+            PyBytes_AS_STRING(storing.reply), len(storing.reply),
+        )
+
+    cdef bint hold(
+        self, const char* subject, Py_ssize_t subject_len, const char* headers,
+        Py_ssize_t headers_len, const char* data, Py_ssize_t data_len, const char* reply,
+        Py_ssize_t reply_len,
+    ) except -1:
+        cdef int64_t size = subject_len + headers_len + data_len + reply_len
+        if self.held_bytes + size > self.ingest.staged_bytes_max or len(self.held) >= HELD_MAX:
+            return False
+        self.held_bytes += size
+        self.held.append((
+            subject[:subject_len], headers[:headers_len] if headers_len else b"",
+            data[:data_len] if data_len else b"", reply[:reply_len] if reply_len else b"", size,
+        ))
+        return True
+
+    cdef int release_some(self) except -1:
+        """Publishes that were held go on, up to the next large batch."""
+        cdef int64_t size, until = self.held_bytes - SLICE_BYTES
+        cdef int left = HELD_PER_SLICE
+        cdef bytes subject, headers, data, reply
+        self.holds = False
+        if self.ingest.is_paused:       # the stream ends: they were promised nothing
+            self.held.clear()
+            return 0
+        try:
+            while self.held and not self.holds and left and self.held_bytes > until:
+                subject, headers, data, reply, size = self.held.popleft()
+                self.held_bytes -= size
+                left -= 1
+                self.ingest.take(
+                    PyBytes_AS_STRING(subject), len(subject), PyBytes_AS_STRING(headers),
+                    len(headers), PyBytes_AS_STRING(data), len(data), PyBytes_AS_STRING(reply),
+                    len(reply),
                 )
-                ingest.propose(&entry)
         finally:
-            ingest.log.end_together()
+            self.holds = self.holds or len(self.held) > 0
         return 0

@@ -102,6 +102,8 @@ cdef class Ingest(Actor):
         self, uint64_t wait, uint64_t sequence, bytes batch_id, uint64_t count, const char* reply,
         Py_ssize_t reply_len,
     ) except -1
+    # Before the stream itself appends: a large batch may be on its way into the log.
+    cdef int finish_batch(self) except -1
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1
     cdef int send_busy(self) except -1
     cdef bint send_acks(self) except -1

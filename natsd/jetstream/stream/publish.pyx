@@ -102,6 +102,7 @@ cdef class Ingest(Actor):
         """Take on an IngestSettings. Raises InvalidMapping."""
         cdef StreamCore stream = self.stream
         cdef SubjectTransform transform = None
+        self.finish_batch()
         cdef Republisher republisher = None
         if settings.subject_transform is not None:
             transform = SubjectTransform(settings.subject_transform)
@@ -217,6 +218,12 @@ cdef class Ingest(Actor):
             self.stream.scheduler.reactor.congested = self.backlog
             if pressure == FULL:
                 return self.answer_busy(reply, reply_len)
+        if self.atomic_batches is not None and self.atomic_batches.holds:
+            if self.atomic_batches.hold(
+                subject, subject_len, headers, headers_len, data, data_len, reply, reply_len
+            ):
+                return 0
+            return self.answer_busy(reply, reply_len)
         if self.counters is not None:
             if self.counters.must_wait(self.transform, subject, subject_len):
                 if self.counters.hold(
@@ -531,6 +538,7 @@ cdef class Ingest(Actor):
         cdef bytes refused
         if self.is_paused or self.is_sealed or self.backlog.pressure() == FULL:
             return 0
+        self.finish_batch()
         self.stream.scheduler.submit(self)
         memset(&entry, 0, sizeof(Entry))
         entry.subject, entry.subject_len = subject, len(subject)
@@ -564,6 +572,11 @@ cdef class Ingest(Actor):
             if self.message_ids.find(entry):
                 entry.message_id_len = 0        # it is known from its publish
         return self.check_resources(entry, headers)
+
+    cdef int finish_batch(self) except -1:
+        if self.atomic_batches is not None:
+            self.atomic_batches.finish()
+        return 0
 
     cdef uint64_t previous_of(self, Entry* entry) noexcept:
         """The last message of the subject; 0: none, or it is not known exactly."""
@@ -702,6 +715,8 @@ cdef class Ingest(Actor):
         self.backlog.roll_back(durable)
         if self.fast_batches is not None:
             self.fast_batches.forget_above(durable)
+        if self.atomic_batches is not None:
+            self.atomic_batches.forget_above(durable)
         self.scheduled.roll_back(durable)
         self.stream.scheduler.submit(self)
         if self.failing is not None:

@@ -1,0 +1,100 @@
+"""Large atomic batches go into the log in slices: what happens to the stream meanwhile."""
+
+import asyncio
+import errno
+import json
+from pathlib import Path
+
+from natsd.store.errors import StoreFull
+from tests.jetstream.stream.publishing import Bench, file_bench
+from tests.jetstream.stream.test_atomic_batches import offer, put
+from tests.store.faulty_disk import FaultyDisk
+
+DIRECTORY = Path("/data")
+MESSAGES = 30
+DATA = bytes(700_000)
+
+
+def put_large(bench: Bench, batch_id: str = "large") -> str:
+    """A batch that takes several slices; the commit's reply."""
+    for number in range(1, MESSAGES):
+        put(bench, batch_id, number, "s.a", DATA, Nats_Msg_Id=f"{batch_id}{number}")
+    return put(bench, batch_id, MESSAGES, "s.a", DATA, Nats_Batch_Commit="1")
+
+
+async def half_stored(bench: Bench, before: int) -> None:
+    """Returns in the middle of it."""
+    for _ in range(1000):
+        if bench.store.log.last_sequence > before:
+            break
+        await asyncio.sleep(0)
+    assert before < bench.store.log.last_sequence < before + MESSAGES
+    assert bench.store.durable_sequence <= before
+
+
+async def test_what_is_published_meanwhile_comes_after_it_in_order() -> None:
+    async with file_bench(DIRECTORY, disk=FaultyDisk(seed=1)) as bench:
+        offer(bench, msgs_max=MESSAGES, staged_bytes_max=64 << 20)
+        committed = put_large(bench)
+        after = [bench.publish("s.b", b"%d" % number) for number in range(1000)]
+        assert bench.store.log.last_sequence == 0  # nothing of it in the turn of the commit
+        answer = json.loads(await bench.answer(committed))
+        assert (answer["seq"], answer["count"]) == (MESSAGES, MESSAGES)
+        sequences = [json.loads(await bench.answer(reply))["seq"] for reply in after]
+        assert sequences == list(range(MESSAGES + 1, MESSAGES + 1001))
+
+
+async def test_one_may_follow_the_other() -> None:
+    async with file_bench(DIRECTORY, disk=FaultyDisk(seed=1)) as bench:
+        offer(bench, msgs_max=MESSAGES, staged_bytes_max=64 << 20)
+        replies = [put_large(bench, "first"), bench.publish("s.b"), put_large(bench, "second")]
+        replies.append(bench.publish("s.b"))
+        answers = [json.loads(await bench.answer(reply)) for reply in replies]
+        assert [answer["seq"] for answer in answers] == [30, 31, 61, 62]
+
+
+async def test_a_commit_that_fails_meanwhile_takes_all_of_it_back() -> None:
+    """The one that was under way when the batch began."""
+    disk = FaultyDisk(seed=1)
+    async with file_bench(DIRECTORY, disk=disk) as bench:
+        offer(bench, msgs_max=MESSAGES, staged_bytes_max=64 << 20)
+        await bench.ask("s.a")
+        committed = put_large(bench)
+        await half_stored(bench, 1)
+        bench.store._commits.failed(StoreFull("no space"))  # type: ignore[attr-defined]  # as the committer would
+        assert json.loads(await bench.answer(committed))["error"]["err_code"] == 10023
+        assert bench.store.log.last_sequence == 1
+        bench.store._commits.resumed()  # type: ignore[attr-defined]  # as the committer would
+        assert (await bench.ask("s.a"))["seq"] == 2
+
+
+async def test_a_disk_that_is_full_leaves_nothing_of_it() -> None:
+    disk = FaultyDisk(seed=1)
+    async with file_bench(DIRECTORY, disk=disk) as bench:
+        offer(bench, msgs_max=MESSAGES, staged_bytes_max=64 << 20)
+        await bench.ask("s.a")
+        disk.fail("pwrite", errno.ENOSPC)
+        committed = put_large(bench)
+        after = bench.publish("s.a")
+        for reply in (committed, after):
+            assert "error" in json.loads(await bench.answer(reply))
+        assert bench.store.log.last_sequence == bench.core.visible == 1
+        assert len(bench.ingest.message_ids) == 0
+
+
+async def test_a_purge_meanwhile_removes_what_is_there() -> None:
+    async with file_bench(DIRECTORY, disk=FaultyDisk(seed=1)) as bench:
+        offer(bench, msgs_max=MESSAGES, staged_bytes_max=64 << 20)
+        committed = put_large(bench)
+        await half_stored(bench, 0)
+        await bench.store.purge()
+        assert json.loads(await bench.answer(committed))["seq"] == MESSAGES
+        assert bench.store.log.last_sequence == MESSAGES
+
+
+async def test_a_stream_that_ends_has_all_of_it() -> None:
+    async with file_bench(DIRECTORY, disk=FaultyDisk(seed=1)) as bench:
+        offer(bench, msgs_max=MESSAGES, staged_bytes_max=64 << 20)
+        put_large(bench)
+        bench.ingest.close()
+        assert bench.store.log.last_sequence == MESSAGES
