@@ -14,6 +14,7 @@ import random
 from pathlib import Path
 
 import pytest
+from nats.aio.client import Client
 
 from tests.clients.target import GO_SERVER, ProcessTarget
 from tests.jetstream.behaviour.api import Api, Json
