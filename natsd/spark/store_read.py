@@ -79,9 +79,7 @@ class BlockReader:
             self._holds.callback(held.release)
         operator = self._place.keys.operator()
         data_key = open_key(OverlayDisk(RealDisk()), root, directory, operator)
-        return StoredBlocks(
-            RealDisk(), directory, os.urandom, block_bytes_max=0, data_key=data_key
-        )
+        return StoredBlocks(RealDisk(), directory, os.urandom, block_bytes_max=0, data_key=data_key)
 
     def close(self) -> None:
         """A second call does nothing."""
@@ -104,7 +102,9 @@ class BlockReader:
             data = patched(data, part)
         read = self._blocks.scan(data, part.block_id, proven=part.proven)
         if read.scan.readable and read.scan.seed != part.seed:
-            raise StoreChanged(f"{path} was written anew since the read was planned: start it again")
+            raise StoreChanged(
+                f"{path} was written anew since the read was planned: start it again"
+            )
         return read.scan, read.damage
 
     def _read_entry(self, part: BlockPart) -> tuple[Scan, list[Damage]]:
