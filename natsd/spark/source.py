@@ -38,14 +38,14 @@ class JetStreamSource(DataSource):
         return columns.ddl(self._read_options().column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from natsd.spark.reading import batch_reader
+        from natsd.spark.readers import batch_reader
 
         caller = sys._getframe(1).f_code.co_filename
         options = self._read_options().check_batch()
         return batch_reader(options, schema, filters_are_asked_for=caller.endswith(PUSHES_FILTERS))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from natsd.spark.reading import stream_reader
+        from natsd.spark.readers import stream_reader
 
         return stream_reader(self._read_options().check_stream(), schema)
 
