@@ -69,7 +69,11 @@ def parser() -> argparse.ArgumentParser:
         spark = job.add_argument_group("spark")
         spark.add_argument("--master", default="local[*]", help="Spark's master (local[*])")
         spark.add_argument(
-            "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark's configuration"
+            "--conf",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="Spark's configuration",
         )
         job.add_argument("--json", action="store_true", help="print one JSON object")
         job.set_defaults(module=module)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from natsd.spark.java import find_java
+from natsd.spark.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ def make_session(
 ) -> SparkSession:
     """A session, with the data source registered. Raises JavaMissing."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ["JAVA_HOME"] = str(find_java())
+    ensure_java()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)

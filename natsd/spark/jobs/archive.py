@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.spark.columns import ALL_NAMES, ddl
+from natsd.spark.columns import ddl
 from natsd.spark.jobs.archive_table import TARGET_FILE_BYTES, ArchiveTable
 from natsd.spark.jobs.arguments import add_connection, connection_of, options_of, pairs
 from natsd.spark.jobs.errors import JobError, reason_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NAME: Final = "archive"
 HELP: Final = "streams into a table of Parquet files, each message once; resumable"
 ARCHIVED_AT: Final = "archived_at"
-COLUMNS: Final = f"{ddl(ALL_NAMES)}, {ARCHIVED_AT} TIMESTAMP"
+COLUMNS: Final = f"{ddl()}, {ARCHIVED_AT} TIMESTAMP"
 MSGS_PER_BATCH: Final = 1_000_000
 COMPACT_EVERY: Final = 32
 """Changes between two looks for small files, while it goes on."""
@@ -172,7 +172,9 @@ def _start(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("stream", metavar="STREAM", help="name of a stream, or several by commas")
-    parser.add_argument("table", metavar="TABLE", help="directory of the table; any that Spark opens")
+    parser.add_argument(
+        "table", metavar="TABLE", help="directory of the table; any that Spark opens"
+    )
     parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
     parser.add_argument(
         "--token",

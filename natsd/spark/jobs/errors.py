@@ -3,7 +3,9 @@
 import re
 from typing import Final
 
-_RAISED: Final = re.compile(r"^[\w.]*(?:Error|Exception|Loss|Refused|Problem)\b[^:\n]*: *(\S.*)$", re.M)
+_RAISED: Final = re.compile(
+    r"^[\w.]*(?:Error|Exception|Loss|Refused|Problem)\b[^:\n]*: *(\S.*)$", re.M
+)
 
 
 class JobError(Exception):

@@ -130,9 +130,7 @@ def replay(
     )
 
 
-def _selected(
-    spark: SparkSession, path: str, where: str | None, subject: str | None
-) -> DataFrame:
+def _selected(spark: SparkSession, path: str, where: str | None, subject: str | None) -> DataFrame:
     files = TableFiles(spark, path)
     if files.exists(DESCRIPTION):
         rows = ArchiveTable(spark, path).read()
@@ -189,11 +187,16 @@ def _carried_headers() -> Column:
         "\"yyyy-MM-dd'T'HH:mm:ss\"), '.', lpad(cast(time_ns % 1000000000 AS string), 9, '0'), 'Z')"
     )
     origin = F.create_map(
-        F.lit(ORIGINAL_STREAM), F.array("stream"),
-        F.lit(ORIGINAL_SEQUENCE), F.array(F.col("seq").cast("string")),
-        F.lit(ORIGINAL_TIME), F.array(time_text),
+        F.lit(ORIGINAL_STREAM),
+        F.array("stream"),
+        F.lit(ORIGINAL_SEQUENCE),
+        F.array(F.col("seq").cast("string")),
+        F.lit(ORIGINAL_TIME),
+        F.array(time_text),
     )
-    keep = F.map_filter(own, lambda k, _: ~k.isin(ORIGINAL_STREAM, ORIGINAL_SEQUENCE, ORIGINAL_TIME))
+    keep = F.map_filter(
+        own, lambda k, _: ~k.isin(ORIGINAL_STREAM, ORIGINAL_SEQUENCE, ORIGINAL_TIME)
+    )
     return F.map_concat(keep, origin)
 
 
@@ -208,7 +211,9 @@ def _mapped(mappings: Mapping[str, str]) -> Column:
             SubjectTransform(source, destination)
         except InvalidMapping as error:
             raise JobError(f"--map {source}={destination}: {error}") from None
-    return F.arrow_udf(partial(_map_subjects, mappings=tuple(mappings.items())), "string")("subject")
+    return F.arrow_udf(partial(_map_subjects, mappings=tuple(mappings.items())), "string")(
+        "subject"
+    )
 
 
 def _map_subjects(subjects: pa.Array, mappings: tuple[tuple[str, str], ...]) -> pa.Array:
@@ -238,7 +243,9 @@ def _paced(batches: Iterator[pa.RecordBatch], rate: float) -> Iterator[pa.Record
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("table", metavar="TABLE", help="an archive, or a directory of Parquet files")
+    parser.add_argument(
+        "table", metavar="TABLE", help="an archive, or a directory of Parquet files"
+    )
     parser.add_argument("--stream", required=True, help="the stream to send to")
     parser.add_argument(
         "--map",

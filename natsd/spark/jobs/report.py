@@ -159,12 +159,16 @@ def _replace(path: Path, data: bytes) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("what", metavar="STREAM|TABLE", help="streams by commas; or with --archive a table")
+    parser.add_argument(
+        "what", metavar="STREAM|TABLE", help="streams by commas; or with --archive a table"
+    )
     parser.add_argument("page", metavar="PAGE", help="the HTML file to write")
     parser.add_argument("--archive", action="store_true", help="the rows are those of an archive")
     parser.add_argument("--store", metavar="DIR", help="read a store directory, not a server")
     parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
-    parser.add_argument("--window", metavar="INTERVAL", help="like '1 hour'; by default one that fits")
+    parser.add_argument(
+        "--window", metavar="INTERVAL", help="like '1 hour'; by default one that fits"
+    )
     parser.add_argument("--top", type=int, default=TOP_SUBJECTS, metavar="N", help="subjects shown")
     parser.add_argument(
         "--sent-header", metavar="NAME", help="header with the publisher's time, for latency"

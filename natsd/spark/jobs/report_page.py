@@ -29,9 +29,11 @@ p.what { color: #555; margin-top: .2rem; }
 .tile span { color: #666; font-size: .85rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #eee; }
-th.text, td.text { text-align: left; overflow-wrap: anywhere; }
+th.text, td.text { text-align: left; overflow-wrap: anywhere; min-width: 7rem; }
+section { overflow-x: auto; }
 th { position: sticky; top: 0; background: #fff; }
 """
+_CONFIG: Final = {"displaylogo": False, "displayModeBar": False, "responsive": True}
 _COLOURS: Final = ("#27aae1", "#34a574", "#8dc63f", "#375c93", "#d9822b", "#9b59b6")
 
 
@@ -177,11 +179,11 @@ def _laid_out(figure: Figure, title: str, *, shows_names: bool) -> Figure:
 
 
 def _chart(figure: Figure) -> str:
-    return str(figure.to_html(full_html=False, include_plotlyjs=False))
+    return str(figure.to_html(full_html=False, include_plotlyjs=False, config=_CONFIG))
 
 
 def _section(title: str, body: str) -> str:
-    return f"<h2>{escape(title)}</h2>{body}"
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
 
 
 def _count(value: Any) -> str:

@@ -157,7 +157,10 @@ def _gaps(rows: DataFrame) -> Rows:
     before = F.lag("high").over(Window.partitionBy("stream").orderBy("bucket"))
     between = _as_gaps(
         ends.select("stream", before.alias("before"), F.col("low").alias("behind")),
-        F.col("before.seq"), F.col("before.time"), F.col("behind.seq"), F.col("behind.time"),
+        F.col("before.seq"),
+        F.col("before.time"),
+        F.col("behind.seq"),
+        F.col("behind.time"),
     )
     longest = inside.unionByName(between).orderBy(F.desc("missing"), "stream", "first_missing")
     return _rows(longest.limit(GAPS_MAX))
@@ -167,13 +170,13 @@ def _gaps_of(rows: DataFrame, order: Any) -> DataFrame:
     from pyspark.sql import functions as F
 
     pairs = rows.select(
-        "stream", "seq", "time",
+        "stream",
+        "seq",
+        "time",
         F.lag("seq").over(order).alias("seq_before"),
         F.lag("time").over(order).alias("time_before"),
     )
-    return _as_gaps(
-        pairs, F.col("seq_before"), F.col("time_before"), F.col("seq"), F.col("time")
-    )
+    return _as_gaps(pairs, F.col("seq_before"), F.col("time_before"), F.col("seq"), F.col("time"))
 
 
 def _as_gaps(

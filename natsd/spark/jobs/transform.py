@@ -147,14 +147,22 @@ def load_function(name: str) -> Function:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("--from", dest="source", required=True, metavar="STREAM", help="or several, by commas")
+    parser.add_argument(
+        "--from", dest="source", required=True, metavar="STREAM", help="or several, by commas"
+    )
     parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--to", metavar="STREAM", help="the stream to write to")
     to.add_argument("--table", metavar="DIR", help="the directory of Parquet files to write to")
     how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--sql", metavar="FILE", help="a query over the view 'messages'; - reads it from standard input")
-    how.add_argument("--function", metavar="MODULE:NAME", help="a function of a DataFrame; file.py:name too")
+    how.add_argument(
+        "--sql",
+        metavar="FILE",
+        help="a query over the view 'messages'; - reads it from standard input",
+    )
+    how.add_argument(
+        "--function", metavar="MODULE:NAME", help="a function of a DataFrame; file.py:name too"
+    )
     parser.add_argument("--checkpoint", required=True, metavar="DIR", help="how far it is; keep it")
     parser.add_argument("--output-mode", choices=("append", "update", "complete"), default="append")
     parser.add_argument("--follow", action="store_true", help="go on until it is stopped")
