@@ -18,8 +18,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.spark.columns import ddl

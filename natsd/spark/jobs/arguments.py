@@ -35,7 +35,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def connection_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The options of the data source that these arguments are. Raises JobError for an unreadable file."""
+    """The data source's options that these arguments are. Raises JobError for a file's error."""
     named = {
         "servers": arguments.server,
         "credentials": arguments.creds,

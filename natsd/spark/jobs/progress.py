@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-POLL_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 1
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

@@ -8,11 +8,11 @@ Promise
   all of them do.
 - A message that the stream has already is not sent again: each carries where it comes from, and
   what is there is looked at first. So a replay that was killed goes on, and one that is run again
-  after its archive has grown sends what is new. What the stream has lost since (by a limit, a purge,
-  a work queue's acknowledgement) is sent again.
-- `Nats-Original-Stream`, `-Sequence` and `-Time` (RFC 3339) tell where a message comes from. What its
-  publisher asked of the server, any `Nats-` header, is carried as `Nats-Original-…`: it was done
-  once. Only the reason of a delete marker stays, for a bucket's readers.
+  after its archive has grown sends what is new. What the stream has lost since, by a limit, a purge
+  or a work queue's acknowledgement, is sent again.
+- `Nats-Original-Stream`, `-Sequence` and `-Time` (RFC 3339) tell where a message comes from. What
+  its publisher asked of the server, any `Nats-` header, is carried as `Nats-Original-…`: it was
+  done once. Only the reason of a delete marker stays, for a bucket's readers.
 - A dry run reads, maps and counts, and sends nothing.
 """
 
@@ -96,9 +96,9 @@ def replay(
     """Send an archive's messages, or those of any Parquet files with its columns, to a stream.
 
     `target` are the data source's options, `stream` among them. `mappings`: subject mappings, as in
-    a server's configuration; the first that matches a subject holds. `where`: SQL over the archive's
-    columns; `subject`: with wildcards. `rate`: messages a second, of all tasks together. Raises
-    JobError.
+    a server's configuration; the first that matches a subject holds. `where`: SQL over the columns
+    of the archive; `subject`: with wildcards. `rate`: messages a second, of all tasks together.
+    Raises JobError.
     """
     from pyspark.sql import functions as F
 
@@ -108,7 +108,7 @@ def replay(
     number = tasks or spark.sparkContext.defaultParallelism
     rows = _selected(spark, path, where, subject)
     missing = rows.join(_there(spark, target), on=["stream", "seq"], how="left_anti")
-    mapped = missing.withColumn("subject", _mapped(mappings or {}))
+    mapped = _mapped(missing, mappings or {})
     try:
         total = rows.count()
         counts = mapped.groupBy("subject").agg(F.count("seq"), F.sum(F.octet_length("data")))
@@ -200,29 +200,29 @@ def _carried_headers() -> Column:
     return F.map_concat(keep, origin)
 
 
-def _mapped(mappings: Mapping[str, str]) -> Column:
-    """The subject as mapped, by the first mapping that matches it."""
-    from pyspark.sql import functions as F
-
-    if not mappings:
-        return F.col("subject")
+def _mapped(rows: DataFrame, mappings: Mapping[str, str]) -> DataFrame:
+    """With subjects as mapped, each by the first mapping that matches it."""
     for source, destination in mappings.items():
         try:
             SubjectTransform(source, destination)
         except InvalidMapping as error:
             raise JobError(f"--map {source}={destination}: {error}") from None
-    return F.arrow_udf(partial(_map_subjects, mappings=tuple(mappings.items())), "string")(
-        "subject"
-    )
+    if not mappings:
+        return rows
+    return rows.mapInArrow(partial(_map_subjects, mappings=tuple(mappings.items())), rows.schema)
 
 
-def _map_subjects(subjects: pa.Array, mappings: tuple[tuple[str, str], ...]) -> pa.Array:
+def _map_subjects(
+    batches: Iterator[pa.RecordBatch], mappings: tuple[tuple[str, str], ...]
+) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     transforms = [SubjectTransform(source, destination) for source, destination in mappings]
-    encoded = subjects.dictionary_encode()
-    mapped = [_first_mapped(transforms, subject) for subject in encoded.dictionary.to_pylist()]
-    return pa.array(mapped, pa.string()).take(encoded.indices)
+    for batch in batches:
+        encoded = batch["subject"].dictionary_encode()
+        mapped = [_first_mapped(transforms, subject) for subject in encoded.dictionary.to_pylist()]
+        subjects = pa.array(mapped, pa.string()).take(encoded.indices)
+        yield batch.set_column(batch.schema.get_field_index("subject"), "subject", subjects)
 
 
 def _first_mapped(transforms: list[SubjectTransform], subject: str) -> str:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 SHOWN_GAPS: Final = 50
 _STYLE: Final = """
 :root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 0 auto; max-width: 1080px; padding: 1.5rem; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; }
+body { margin: 0 auto; max-width: 1080px; padding: 1.5rem; }
 h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
 p.what { color: #555; margin-top: .2rem; }
 .tiles { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.2rem 0; }

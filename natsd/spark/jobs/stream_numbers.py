@@ -51,8 +51,8 @@ class Numbers:
 def compute(
     rows: DataFrame, *, window: str | None, top: int, latency: tuple[str, Column] | None
 ) -> Numbers:
-    """All tables. `window`: Spark's interval, else one that fits; `latency`: what it is between, and
-    a column of milliseconds."""
+    """All tables. `window`: Spark's interval, else one that fits; `latency`: what it lies between,
+    and a column of milliseconds."""
     from pyspark.sql import functions as F
 
     size = F.octet_length(F.coalesce("data", F.lit(b"")))

@@ -121,7 +121,7 @@ class TableLog:
         number = self.state.number
         self._files.create(f"{LOG}/{number:012}{_STATE_SUFFIX}", msgspec.json.encode(self.state))
         for name in self._files.names(LOG):
-            if name < f"{number:012}":
+            if name < f"{number:012}{_STATE_SUFFIX}":
                 self._files.remove(f"{LOG}/{name}")
 
     def _read(self, name: str, kind: type[_Read]) -> _Read:
