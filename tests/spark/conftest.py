@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from natsd.spark.client import Client
 from tests.spark.servers import JetStreamServer, find_go_server
+from tests.spark.serving import options
 from tests.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -73,3 +76,18 @@ def start_go(start: StartServer, *, batched_gets: bool) -> JetStreamServer:
     if path is None:
         pytest.skip("no such nats-server on PATH")
     return start([path])
+
+
+@pytest.fixture
+def client(shared_server: JetStreamServer) -> Iterator[Client]:
+    with Client(options(shared_server.url)) as client:
+        yield client
+
+
+@pytest.fixture
+def names() -> Callable[[], str]:
+    """Names of streams that no other test has."""
+    return lambda: f"S{next(_numbers)}"
+
+
+_numbers = itertools.count(1)
