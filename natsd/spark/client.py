@@ -104,6 +104,11 @@ class Client:
         return self._connection
 
     @property
+    def is_connected(self) -> bool:
+        """As far as is known."""
+        return self._connection is not None and self._connection.is_open
+
+    @property
     def info(self) -> dict[str, Any]:
         """What the server says of itself."""
         return self.connection.info
@@ -198,6 +203,12 @@ class Client:
         if self._subscriptions.pop(sid, None) is not None:
             self.connection.parser.detach(sid)
             self.send(b"UNSUB %d\r\n" % sid)
+
+    def unsubscribe_all(self) -> None:
+        """Begin anew on the same connection. Raises ConnectionLost."""
+        for sid in list(self._subscriptions):
+            self.unsubscribe(sid)
+        self._replies = None
 
     def new_inbox(self) -> str:
         """A subject that nobody else uses."""

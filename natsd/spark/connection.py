@@ -47,6 +47,7 @@ class Connection:
         self.socket = sock
         self.is_open = True
         self.is_leaving = False
+        self.received_bytes = 0
         self._send_timeout_s = max(options.request_timeout_s, 1.0)
 
     def close(self) -> None:
@@ -117,6 +118,7 @@ class Connection:
             self.close()
             raise ConnectionLost(f"{self.address} closed the connection")
         self.parser.received(count)
+        self.received_bytes += count
         return True
 
     def _control(self, control: Control) -> None:
