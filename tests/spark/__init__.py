@@ -1,1 +1,1 @@
-"""The data source, from frames and records to Spark's own answers."""
+"""natsd.spark, with and without a Spark session."""
