@@ -13,6 +13,7 @@ Source: nats-server 2.14 reference 6.5, 6.10; ADR-17 (ordered consumer), ADR-13 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -20,8 +21,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from natsd.spark.arrow import BatchWrapper
 from natsd.spark.client import Subscription
 from natsd.spark.errors import ClientError
+from natsd.spark.message_batch import MessageBatch
 from natsd.spark.range_intakes import PullIntake
 from natsd.spark.reading import Reading
 
@@ -29,6 +32,8 @@ PULL_ROWS: Final = 20_000
 PULL_ROWS_MIN: Final = 64
 SEVERAL_FILTERS: Final = (2, 10)
 SECOND_NS: Final = 1_000_000_000
+DELETE_S: Final = 1.0
+"""Longer nobody waits for a consumer to go."""
 INACTIVE_NS: Final = 60 * SECOND_NS
 
 NO_MESSAGES = 404
@@ -56,7 +61,14 @@ class PullReader:
         self.intake = PullIntake(
             reading.batch, reading.last, reading.target, request.start_time_ns, request.end_time_ns
         )
+        self.intake.is_bare = "data" not in reading.names
+        self.late_subjects: list[str] = []
         self._answers: Subscription
+
+    def keep_late(self) -> None:
+        """The subjects of what is behind the intake's `upto` go into `late_subjects`."""
+        self.intake.late = MessageBatch(["subject"], PULL_ROWS)
+        self._late_wrapper = BatchWrapper(["subject"])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Raises ClientError, ApiError, DataLoss."""
@@ -70,15 +82,21 @@ class PullReader:
                 reading.passed(intake)
                 if intake.batch.is_full:
                     yield reading.take(intake.batch)
+                self._take_late()
                 self._look_at_status()
                 waiting = intake.pending != 0
+            reading.look_at_gaps(intake)
         finally:
-            reading.passed(intake)
+            reading.leave(intake)
             self._delete()
-        reading.look_at_gaps(intake)
         if not intake.is_complete:
             reading.verify_end()
         reading.wait_for_gaps()
+
+    def _take_late(self) -> None:
+        late = self.intake.late
+        if late is not None and late.rows and (late.is_full or self.intake.pending == 0):
+            self.late_subjects += self._late_wrapper.take(late).column(0).to_pylist()
 
     # The consumer
 
@@ -114,18 +132,19 @@ class PullReader:
             config["filter_subjects"] = list(subjects)
         elif subjects or reading.request.last_per_subject:
             config["filter_subject"] = reading.subjects[0]
-        if "data" not in reading.names:
+        if self.intake.is_bare:
             config["headers_only"] = True
         return config
 
     def _delete(self) -> None:
-        """Nobody waits for that; a consumer that stays is removed by the server in a minute."""
+        """A consumer that stays nevertheless is removed by the server in a minute."""
         client = self._reading.client
+        self.intake.is_over = True
         if client.is_connected:
-            self.intake.is_over = True
-            self._answers.unsubscribe()
-            subject = f"{client.options.api}.CONSUMER.DELETE.{self._stream}.{self._name}"
-            client.publish(subject, reply=client.new_inbox())
+            with contextlib.suppress(ClientError):
+                self._answers.unsubscribe()
+                subject = f"CONSUMER.DELETE.{self._stream}.{self._name}"
+                client.api(subject, timeout_s=DELETE_S)
 
     # Pulls
 
@@ -135,6 +154,7 @@ class PullReader:
         if self._asked - intake.frames > self._rows // 2:
             return
         client = reading.client
+        reading.look_at_gaps(intake)
         if intake.frames:
             row_bytes = intake.row_bytes // intake.frames + 1
             self._rows = max(PULL_ROWS_MIN, min(self._rows, reading.max_bytes // row_bytes))
