@@ -6,8 +6,8 @@
 Promise
 - The archive is read and verified once by the driver, an entry at a time; a task reads the frames
   of its own blocks only.
-- Every message in it lives: what was removed is in no archive. A message of a block that does not
-  verify later is DamagedMessages, as in a store.
+- Every message in it lives: what was removed is in no archive.
+- A task gives nothing of an archive that is not what the driver verified (StoreChanged).
 - An archive that nats-server made is refused in one line (ForeignArchive).
 
 Blocks. Raises StoreNotReadable, StoreError, OSError.
@@ -25,6 +25,7 @@ import msgspec
 from natsd.spark.stored_ranges import BlockPart, StoreNotReadable, StorePlace, StreamPlan
 from natsd.store.archive_map import EntryPlace, map_archive
 from natsd.store.errors import DamagedEncoding
+from natsd.store.record import checksum
 from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import StoreState
@@ -66,8 +67,8 @@ def read_archive(path: Path) -> tuple[StreamPlan, dict[str, Any]]:
     found = _Found()
     with archive.open("rb") as file:
         try:
-            for place, body in map_archive(file):
-                _take(found, place, body)
+            for entry, body in map_archive(file):
+                _take(found, entry, body)
         except (msgspec.MsgspecError, json.JSONDecodeError) as error:
             raise DamagedEncoding(f"{archive} is not understood: {error}") from None
     if found.state is None or not found.stream:
@@ -80,36 +81,36 @@ def read_archive(path: Path) -> tuple[StreamPlan, dict[str, Any]]:
     return StreamPlan(place, first, state.last_sequence, tuple(parts)), found.config
 
 
-def _take(found: _Found, place: EntryPlace, body: bytes) -> None:
-    if place.name == META:
+def _take(found: _Found, entry: EntryPlace, body: bytes) -> None:
+    if entry.name == META:
         found.config = json.loads(body).get("config", {})
         found.stream = str(found.config.get("name", ""))
-    elif place.name == STATE:
+    elif entry.name == STATE:
         found.state = msgspec.json.decode(body, type=StoreState)
-    elif place.name.startswith(MESSAGES):
-        found.parts.append(part_of(place, body))
+    elif entry.name.startswith(MESSAGES):
+        found.parts.append(part_of(entry, body))
 
 
-def part_of(place: EntryPlace, body: bytes) -> BlockPart:
+def part_of(entry: EntryPlace, body: bytes) -> BlockPart:
     """A block's image as a part. Raises DamagedEncoding."""
     scan = Scan(body, proven=len(body))
     sequences = SequenceSet(scan.sequences())
     first, last = sequences.first, sequences.last
     if not scan.readable or scan.damage or first is None or last is None:
-        raise DamagedEncoding(f"{place.name} of the archive does not verify")
+        raise DamagedEncoding(f"{entry.name} of the archive does not verify")
     dead = SequenceSet()
     dead.add_range(first, last)
     dead.difference_update(sequences)
     return BlockPart(
-        file=place.name,
+        file=entry.name,
         block_id=scan.block_id,
-        seed=scan.seed,
+        seed=checksum(body),
         first=first,
         last=last,
         rows=sequences.count,
         size_bytes=scan.live_bytes,
-        end=place.length,
-        proven=place.length,
+        end=entry.length,
+        proven=entry.length,
         dead=dead.encode(),
-        offset=place.offset,
+        offset=entry.offset,
     )

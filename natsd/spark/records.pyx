@@ -1,7 +1,7 @@
 """Records: messages of one scanned block become rows, straight from the block's bytes.
 
     scan.index   place ─▶ offset ─▶ record │ header │ subject │ headers │ payload │
-                                                      └────────┴─────────┴─▶ columns of a MessageBatch
+                                                      └────────┴─────────┴─▶ a MessageBatch
 
 Promise
 - A row is a message that the scan verified (header and body checksums), from `first` to `last`, not
@@ -11,7 +11,7 @@ Promise
 - `missing` names what should live, from `first` to `last`, and does not verify or is not there.
 """
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, uint32_t, uint64_t
 
 from natsd.spark.message_batch cimport MessageBatch
 from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_sequence

@@ -11,7 +11,7 @@ Promise
   valid, else by a scan of all blocks.
 - So a plan tells what a server would find: what was acknowledged, without what was removed, purged
   or erased. What a server would go on to remove (by age, say) is still there.
-- A directory that a server uses is refused (DirectoryLocked), and no server starts while it is
+- A directory that a server uses is refused (InUse), and no server starts while it is
   planned or read. What changes between the two is found out by who reads (StoreChanged).
 - Memory: what recovery needs, but for the stream's subjects, and of the plan one entry per block.
 
@@ -29,19 +29,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from natsd.spark.stored_ranges import BlockPart, StoreKeys, StoreNotReadable, StorePlace, StreamPlan
-from natsd.store.check import BLOCK_BYTES_MAX, context_of
-from natsd.store.disk import DirectoryLocked, FileLock, RealDisk, lock_to_read
+from natsd.spark.store_hold import LOCK_NAME, hold, open_key
+from natsd.spark.stored_ranges import (
+    NO_KEYS,
+    BlockPart,
+    StoreKeys,
+    StoreNotReadable,
+    StorePlace,
+    StreamPlan,
+)
+from natsd.store.check import BLOCK_BYTES_MAX
+from natsd.store.disk import RealDisk
 from natsd.store.file_store import recover_files
 from natsd.store.found_damage import FoundDamage
 from natsd.store.journal_replay import Replayed, replay
-from natsd.store.keys import ENCRYPTING_FILE, KEY_FILE, DataKey, OperatorKeys, open_data_key
 from natsd.store.overlay_disk import OverlayDisk, OverlayFile
 from natsd.store.recovery import Recovered
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.vault import Vault
-from natsd.store.volume import LOCK_NAME
 
 GLOBAL_ACCOUNT: Final = "$G"
 # As natsd/jetstream/stream/files.py and asset_file.py have them.
@@ -53,14 +59,10 @@ JETSTREAM: Final = "jetstream"
 _COMPARED_BYTES: Final = 4096
 
 
-class InUse(StoreNotReadable):
-    """A server runs on the directory."""
-
-
 class StoreDirectory:
     """A store directory, held until `close`; its journal is replayed in memory."""
 
-    def __init__(self, path: str | Path, keys: StoreKeys = StoreKeys()) -> None:
+    def __init__(self, path: str | Path, keys: StoreKeys = NO_KEYS) -> None:
         self.root: Final = find_root(Path(path))
         self.keys: Final = keys
         self._operator = keys.operator()
@@ -158,28 +160,6 @@ def find_root(path: Path) -> Path:
     raise StoreNotReadable(
         f"{path} is no store directory: neither it nor {JETSTREAM} in it has {LOCK_NAME}"
     )
-
-
-def hold(root: Path) -> FileLock | None:
-    """Keep servers out, not others who read; None where there is nothing to hold. Raises InUse."""
-    try:
-        return lock_to_read(root / LOCK_NAME)
-    except FileNotFoundError:
-        return None
-    except DirectoryLocked as error:
-        raise InUse(
-            f"{error}: stop the server, read over the network (servers=…), or read a snapshot"
-        ) from None
-
-
-def open_key(
-    disk: OverlayDisk, root: Path, directory: Path, operator: OperatorKeys
-) -> DataKey | None:
-    """The key of a stream's blocks; None where they are plain, keys or not."""
-    if not any(disk.exists(directory / name) for name in (KEY_FILE, ENCRYPTING_FILE)):
-        return None
-    opened = open_data_key(disk, directory, context_of(root, directory), operator, os.urandom)
-    return opened.data_key if opened else None
 
 
 class _Parts:

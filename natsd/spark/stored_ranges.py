@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from natsd.spark.ranges import DataLoss, RangeRequest
 
@@ -83,6 +83,9 @@ def _key(path: str) -> bytes | None:
         raise StoreNotReadable(f"the key file {path} cannot be read: {reason}") from None
 
 
+NO_KEYS: Final = StoreKeys()
+
+
 @dataclass(frozen=True)
 class StorePlace:
     """A stream's files: `directory` below the volume `root`, or `archive` alone, a snapshot."""
@@ -91,7 +94,7 @@ class StorePlace:
     root: str = ""
     directory: str = ""
     archive: str = ""
-    keys: StoreKeys = StoreKeys()
+    keys: StoreKeys = NO_KEYS
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,9 @@ class BlockPart:
     """Messages `first` to `last` of a block; those in `dead`, an encoded set, are not there.
 
     `end`: so many bytes of the file count, `proven` of the block's bytes were committed; in an
-    archive the block's frames begin at `offset` and unpack to `end` bytes. `patch` stands at
-    `patch_offset` where the volume's journal says other than the file. `damage`: what is known to
-    be lost: first and last sequence, and where.
+    archive the block's frames begin at `offset` and unpack to `end` bytes, whose checksum is
+    `seed`. `patch` stands at `patch_offset` where the volume's journal says other than the file.
+    `damage`: what is known to be lost: first and last sequence, and where.
     """
 
     file: str
