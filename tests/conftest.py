@@ -6,6 +6,7 @@ Async tests run on uvloop. A test marked `both_loops` runs on uvloop and on plai
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import uvloop
@@ -35,6 +36,13 @@ def pytest_asyncio_loop_factories(
         return LOOPS
     chosen = config.getoption("--loop")
     return {chosen: LOOPS[chosen]}
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.scheduling import make_scheduler  # not at the top: xdist may be switched off
+
+    return make_scheduler(config, log)
 
 
 @pytest.fixture

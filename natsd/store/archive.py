@@ -89,12 +89,27 @@ class ArchiveReader:
 
         Raises DamagedEncoding, and ForeignArchive for what nats-server made.
         """
-        self._pending += self._frames.feed(part)
+        return self.take(self._frames.feed(part))
+
+    def take(self, unpacked: bytes) -> list[tuple[str, bytes]]:
+        """`feed` for who unpacks the frames."""
+        self._pending += unpacked
         return list(self._entries())
+
+    @property
+    def is_between_entries(self) -> bool:
+        """Nothing of an entry waits for its rest."""
+        return not self._pending
 
     def finish(self) -> None:
         """There is no more. Raises DamagedEncoding unless that was a whole archive."""
-        if not self.is_ended or not self._frames.is_between_frames or any(self._pending):
+        if not self._frames.is_between_frames:
+            raise DamagedEncoding("the archive is not whole")
+        self.finish_entries()
+
+    def finish_entries(self) -> None:
+        """`finish` for who unpacks the frames."""
+        if not self.is_ended or any(self._pending):
             raise DamagedEncoding("the archive is not whole")
 
     def _entries(self) -> Iterator[tuple[str, bytes]]:

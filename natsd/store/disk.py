@@ -314,6 +314,25 @@ class FileLock:
         self._file.close()
 
 
+def lock_to_read(path: Path) -> FileLock:
+    """Hold a lock file together with others who only read; who wants it alone is refused meanwhile.
+
+    Not a byte is written, so a disk that cannot be written to will do. Raises DirectoryLocked while
+    somebody has it alone, `OSError` where there is no such file.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb", 0)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = file.read(20)
+        file.close()
+        raise DirectoryLocked(path, int(text) if text.isdigit() else 0) from None
+    except OSError:
+        file.close()
+        raise
+    return FileLock(file)
+
+
 class RealDisk:
     """The operating system's files."""
 

@@ -328,9 +328,16 @@ def _open_files(
         block_bytes_max=block_bytes_for(limits, options),
         data_key=key,
     )
+    return blocks, recover_files(blocks, with_subjects=True)
+
+
+def recover_files(blocks: StoredBlocks, *, with_subjects: bool = False) -> Recovered:
+    """What the files hold, by index.db where that can be believed; without `with_subjects` the
+    result's `subjects` mean nothing then. Blocks. Raises OSError."""
     image, subjects = _read_index(blocks)
-    by_index = recover_by_index(blocks, image, subjects) if image else None
-    return blocks, by_index or recover(blocks, image)
+    known = subjects if with_subjects else []
+    by_index = recover_by_index(blocks, image, known) if image else None
+    return by_index or recover(blocks, image)
 
 
 def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:

@@ -29,7 +29,7 @@ MODULES = [
     "natsd.jetstream.stream.preconditions",
     "natsd.jetstream.stream.publish",
     "natsd.jetstream.stream.republish",
-    "natsd.jetstream.stream.transform",
+    "natsd.core.subject_transform",
 ]
 SEEDS = [
     b"",

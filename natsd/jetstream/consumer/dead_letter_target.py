@@ -12,11 +12,10 @@ Promise
 from typing import TYPE_CHECKING
 
 from natsd.core.subject import matches
+from natsd.core.subject_transform import SubjectTransform
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.metadata import dead_letter_subject, refusal
 from natsd.jetstream.models.consumer import ConsumerConfig
-from natsd.jetstream.stream.settings import Mapping
-from natsd.jetstream.stream.transform import SubjectTransform
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
@@ -73,7 +72,7 @@ def _stored_as(subject: str, stream: "Stream") -> str:
     transform = stream.config.subject_transform
     if transform is None:
         return subject
-    return SubjectTransform(Mapping(transform.src, transform.dest)).map(subject) or subject
+    return SubjectTransform(transform.src, transform.dest).map(subject) or subject
 
 
 def _wants(config: ConsumerConfig, subject: str) -> bool:

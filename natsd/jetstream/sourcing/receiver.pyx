@@ -29,6 +29,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
+from natsd.core.subject_transform cimport SubjectTransform
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.consumer.ack_message cimport Delivery, parse_delivery
 from natsd.jetstream.scheduler cimport Actor
@@ -40,7 +41,6 @@ from natsd.jetstream.stream.headers cimport (
     MESSAGE_ID, ROLLUP, TTL, PublishHeaders, find_publish_headers, header_given,
 )
 from natsd.jetstream.stream.publish cimport Ingest
-from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX
 
 from natsd.jetstream.errors import ErrorId
@@ -87,7 +87,7 @@ cdef class Receiver(Actor):
         self.told = told
         self.is_mirror = header is None
         self.lead, self.tail = (b"", b"") if header is None else header
-        self.transforms = [SubjectTransform(mapping) for mapping in transforms]
+        self.transforms = [SubjectTransform(each.source, each.destination) for each in transforms]
         self.trouble = ""
 
     def __dealloc__(self):

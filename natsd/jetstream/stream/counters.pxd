@@ -1,11 +1,11 @@
 """A stream's counters, for compiled callers."""
 
+from natsd.core.subject_transform cimport SubjectTransform
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.decimal_sum cimport Number
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.headers cimport HeaderValue, PublishHeaders
 from natsd.jetstream.stream.preconditions cimport Preconditions
-from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport MessageLog
 from natsd.store.record cimport RecordView

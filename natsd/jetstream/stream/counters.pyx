@@ -29,6 +29,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
+from natsd.core.subject_transform cimport SubjectTransform
 from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.decimal_sum cimport Number, negated, put_sum, read_number
 from natsd.jetstream.stream.headers cimport (
@@ -37,7 +38,6 @@ from natsd.jetstream.stream.headers cimport (
     find_header, header_given,
 )
 from natsd.jetstream.stream.preconditions cimport Preconditions
-from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.store.block cimport COLD, FOUND, Found
 from natsd.store.log cimport DONE, NEEDS_BLOCK, Outcome
 

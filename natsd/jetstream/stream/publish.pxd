@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from natsd.core.subject_transform cimport SubjectTransform
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport AckQueue, Answer, AnswerKind
 from natsd.jetstream.stream.admission cimport Admission
@@ -15,7 +16,6 @@ from natsd.jetstream.stream.preconditions cimport Preconditions
 from natsd.jetstream.stream.republish cimport Republisher
 from natsd.jetstream.stream.rollups cimport Rollups
 from natsd.jetstream.stream.scheduled cimport Scheduled
-from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.jetstream.usage cimport Usage
 from natsd.store.log cimport MessageLog
 

@@ -31,6 +31,7 @@ from libc.string cimport memcpy, memset
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.match_result cimport MatchResult
 from natsd.core.subject cimport wire_bytes
+from natsd.core.subject_transform cimport SubjectTransform
 from natsd.core.subscription cimport Message, Subscription
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
@@ -52,7 +53,6 @@ from natsd.jetstream.stream.preconditions cimport Preconditions
 from natsd.jetstream.stream.republish cimport Republisher
 from natsd.jetstream.stream.rollups cimport Rollups
 from natsd.jetstream.stream.scheduled cimport Scheduled
-from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.jetstream.usage cimport Usage
 from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
 from natsd.store.subject_index cimport is_exact
@@ -105,7 +105,8 @@ cdef class Ingest(Actor):
         self.finish_batch()
         cdef Republisher republisher = None
         if settings.subject_transform is not None:
-            transform = SubjectTransform(settings.subject_transform)
+            mapping = settings.subject_transform
+            transform = SubjectTransform(mapping.source, mapping.destination)
         if settings.republish is not None:
             republisher = self.republisher
             if republisher is None or republisher.settings != settings.republish:

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from natsd.core.subject_transform cimport SubjectTransform
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.store.record cimport RecordView
 
 

@@ -15,9 +15,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from natsd.core.subject cimport subject_is_literal, subject_is_valid
+from natsd.core.subject_transform cimport SubjectTransform
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.transform cimport SubjectTransform
 from natsd.store.block cimport COLD, FOUND, Found, MsgBlock
 from natsd.store.record cimport RecordView
 
@@ -34,7 +34,7 @@ cdef class Republisher(Actor):
         """`settings` are RepublishSettings. Raises InvalidMapping."""
         self.stream = stream
         self.settings = settings
-        self.transform = SubjectTransform(settings.mapping)
+        self.transform = SubjectTransform(settings.mapping.source, settings.mapping.destination)
         self.headers_only = settings.headers_only
         self.name = stream.name.encode("utf-8", "surrogateescape")
 

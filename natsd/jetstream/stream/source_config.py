@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from natsd.core.quoting import quoted
 from natsd.core.subject import collide, is_literal, is_subset, is_valid, is_valid_publish
+from natsd.core.subject_mapping import InvalidMapping, check_mapping
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.stream import (
     ExternalStream,
@@ -23,7 +24,6 @@ from natsd.jetstream.models.stream import (
     SubjectTransformConfig,
 )
 from natsd.jetstream.names import API_PREFIX, is_valid_asset_name
-from natsd.jetstream.stream.mapping import InvalidMapping, check_mapping
 
 Origins = Callable[[str], StreamConfig | None]
 """The configuration of the account's stream of a name, if there is one."""

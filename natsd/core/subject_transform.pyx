@@ -8,7 +8,7 @@ Promise
 - Texts, wildcards, the rest and partitions make no Python object; what cuts tokens does.
 - The answer is good until the next one.
 
-Source: nats-server 2.14 reference 5.6; the destination's language is read by mapping.py.
+Source: nats-server 2.14 reference 5.6; the destination's language is read by subject_mapping.py.
 """
 
 import secrets
@@ -22,7 +22,7 @@ from natsd.core.subject cimport (
     wire_text,
 )
 
-from natsd.jetstream.stream.mapping import Change, Draw, Partition, Text, Wildcard, parse_mapping
+from natsd.core.subject_mapping import Change, Draw, Partition, Text, Wildcard, parse_mapping
 
 cdef enum:
     FNV_OFFSET = 2166136261
@@ -37,12 +37,12 @@ cdef inline uint32_t fnv1a(uint32_t hash, const char* text, Py_ssize_t length) n
 
 
 cdef class SubjectTransform:
-    def __init__(self, mapping not None):
-        """Of a Mapping. Raises InvalidMapping."""
+    def __init__(self, str source not None, str destination not None):
+        """Of a source, "" for all subjects, and a destination. Raises InvalidMapping."""
         cdef uint32_t at, tail_at
-        pieces = parse_mapping(mapping.source, mapping.destination)
-        self.source = wire_bytes(mapping.source or ">")
-        self.destination = wire_bytes(mapping.destination)
+        pieces = parse_mapping(source, destination)
+        self.source = wire_bytes(source or ">")
+        self.destination = wire_bytes(destination)
         self.is_identity = self.source == b">" and self.destination == b">"
         tail_at = <uint32_t> self.source.count(b".")
         self.pieces = <Piece*> calloc(len(pieces), sizeof(Piece))

@@ -1,8 +1,6 @@
-from natsd.jetstream.stream.settings import Mapping
-
 class SubjectTransform:
     source: bytes
     destination: bytes
 
-    def __init__(self, mapping: Mapping) -> None: ...
+    def __init__(self, source: str, destination: str) -> None: ...
     def map(self, subject: str | bytes) -> str | None: ...

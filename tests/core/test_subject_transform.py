@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from natsd.jetstream.stream.mapping import InvalidMapping
-from natsd.jetstream.stream.settings import Mapping
-from natsd.jetstream.stream.transform import SubjectTransform
+from natsd.core.subject_mapping import InvalidMapping
+from natsd.core.subject_transform import SubjectTransform
 
 MAPPED = [
     ("", ">", "a.b", "a.b"),
@@ -38,7 +37,7 @@ MAPPED = [
 
 @pytest.mark.parametrize(("source", "destination", "subject", "expected"), MAPPED)
 def test_mappings(source: str, destination: str, subject: str, expected: str | None) -> None:
-    assert SubjectTransform(Mapping(source, destination)).map(subject) == expected
+    assert SubjectTransform(source, destination).map(subject) == expected
 
 
 INVALID = "invalid mapping destination: "
@@ -65,5 +64,5 @@ REFUSED = [
 @pytest.mark.parametrize(("source", "destination", "text"), REFUSED)
 def test_what_is_no_mapping(source: str, destination: str, text: str) -> None:
     with pytest.raises(InvalidMapping) as refused:
-        SubjectTransform(Mapping(source, destination))
+        SubjectTransform(source, destination)
     assert str(refused.value).startswith(text)

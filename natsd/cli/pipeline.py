@@ -1,0 +1,128 @@
+"""`natsd pipeline JOB …`: streams archived, replayed, audited, reported and transformed on Spark.
+
+- Each job is a module of natsd.spark.jobs with NAME, HELP, `add_arguments` and `run`, which takes a
+  SparkSession: what a command does, a program can call.
+- Standard output has the summary alone, or with `--json` one object; progress and Spark's own words
+  go to standard error.
+- Exit code 0: done; 1: done, and the job found something (audit); 2: refused, one line says why.
+"""
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Final
+
+from natsd.spark.jobs import archive, audit, replay, report, transform
+from natsd.spark.jobs.arguments import pairs
+from natsd.spark.jobs.errors import JobError
+from natsd.spark.jobs.outcome import Outcome
+
+if TYPE_CHECKING:
+    from natsd.spark.jobs.progress import Advance
+
+JOBS: Final[Sequence[ModuleType]] = (archive, replay, audit, report, transform)
+REFUSED: Final = 2
+NO_SPARK: Final = "natsd pipeline needs PySpark; install it: pip install 'natsd[spark]'"
+
+EXAMPLES: Final = """\
+examples:
+  natsd pipeline archive ORDERS /data/orders --token region=2
+  natsd pipeline replay /data/orders --stream ORDERS_AGAIN --map 'orders.>=again.orders.>'
+  natsd pipeline audit /var/lib/nats/jetstream --stream ORDERS
+  natsd pipeline report ORDERS orders.html --window '1 hour'
+  natsd pipeline transform --from ORDERS --to BIG --sql big.sql
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    given = parser().parse_args(arguments)
+    try:
+        with _told_to_stop():
+            outcome = _run(given)
+    except JobError as error:
+        print(f"natsd pipeline {given.job}: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print(f"natsd pipeline {given.job}: stopped; run it again to go on", file=sys.stderr)
+        return REFUSED
+    print(json.dumps(outcome.as_json(), indent=2) if given.json else outcome.text())
+    return outcome.exit_code
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="natsd pipeline",
+        description="Jobs over streams, on Spark: on this machine, or on a cluster with --master.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    jobs = result.add_subparsers(dest="job", required=True, metavar="JOB")
+    for module in JOBS:
+        job = jobs.add_parser(module.NAME, help=module.HELP, description=module.HELP)
+        module.add_arguments(job)
+        spark = job.add_argument_group("spark")
+        spark.add_argument("--master", default="local[*]", help="Spark's master (local[*])")
+        spark.add_argument(
+            "--conf",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="Spark's configuration",
+        )
+        job.add_argument("--json", action="store_true", help="print one JSON object")
+        job.set_defaults(module=module)
+    return result
+
+
+def _run(given: argparse.Namespace) -> Outcome:
+    try:
+        from natsd.spark.session import make_session
+    except ImportError:
+        raise JobError(NO_SPARK) from None
+    configuration = pairs(given.conf, "--conf")
+    spark = make_session(given.master, f"natsd pipeline {given.job}", configuration)
+    try:
+        with _progress(given.job) as advance:
+            outcome: Outcome = given.module.run(spark, given, advance)
+        return outcome
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[None]:
+    """SIGTERM is what Ctrl-C is: a job stops between two steps."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[["Advance"], None] | None]:
+    """A bar on standard error, where a person looks at it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=None)
+
+        def advance(now: "Advance") -> None:
+            bar.update(task, completed=now.done, total=now.done + now.waiting)
+
+        yield advance

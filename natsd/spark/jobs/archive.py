@@ -1,0 +1,220 @@
+"""`natsd pipeline archive`: streams into a table of Parquet files, each message once.
+
+    from natsd.spark.jobs.archive import archive
+    archive(spark, {"stream": "ORDERS"}, "/data/orders", tokens={"region": 2})
+
+Promise
+- A streaming query reads what is new since the last run, batch after batch, and a batch is added
+  whole (archive_table.py). Killed at any point, the next run goes on without a gap or a repetition,
+  with or without the query's checkpoint.
+- The table's columns are the source's, all of them, and `archived_at`; its partitions are the day
+  of `time` in UTC, and below that the chosen subject tokens.
+- Without `follow` it ends when it has what was in the streams at its start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from natsd.spark.columns import ddl
+from natsd.spark.jobs.archive_table import TARGET_FILE_BYTES, ArchiveTable
+from natsd.spark.jobs.arguments import add_connection, connection_of, options_of, pairs
+from natsd.spark.jobs.errors import JobError, reason_of
+from natsd.spark.jobs.progress import Advance, following, shown_bytes
+from natsd.spark.jobs.table_log import StreamRange, joined
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+NAME: Final = "archive"
+HELP: Final = "streams into a table of Parquet files, each message once; resumable"
+ARCHIVED_AT: Final = "archived_at"
+COLUMNS: Final = f"{ddl()}, {ARCHIVED_AT} TIMESTAMP"
+MSGS_PER_BATCH: Final = 1_000_000
+COMPACT_EVERY: Final = 32
+"""Changes between two looks for small files, while it goes on."""
+_IDENTITY: Final = ("stream", "streams", "streamsPattern", "subject", "subjects", "domain")
+
+
+@dataclass(slots=True)
+class Archived:
+    """What one run has added, and what the table is now."""
+
+    table: str
+    streams: dict[str, StreamRange]
+    files: int
+    size_bytes: int
+    rows: int
+    compacted: int
+    seconds: float
+
+    exit_code = 0
+
+    @property
+    def added(self) -> int:
+        """Messages that are new."""
+        return sum(stream.rows for stream in self.streams.values())
+
+    def text(self) -> str:
+        """A line for each stream, and one for the table."""
+        lines = [
+            f"{name}: {new.rows:,} messages, sequences {new.first:,} to {new.last:,}"
+            for name, new in sorted(self.streams.items())
+        ]
+        rate = f" ({self.added / self.seconds:,.0f}/s)" if self.seconds else ""
+        lines.append(f"{self.added:,} messages in {self.seconds:.1f} s{rate}")
+        if self.compacted:
+            lines.append(f"{self.compacted:,} small files compacted")
+        size = shown_bytes(self.size_bytes)
+        lines.append(f"{self.table}: {self.rows:,} messages, {self.files:,} files, {size}")
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "streams"}
+        ranges = {
+            name: {"first": new.first, "last": new.last, "rows": new.rows}
+            for name, new in self.streams.items()
+        }
+        return {**values, "added": self.added, "streams": ranges}
+
+
+def archive(
+    spark: SparkSession,
+    source: Mapping[str, str],
+    path: str,
+    *,
+    tokens: Mapping[str, int] | None = None,
+    follow: bool = False,
+    interval: str = "10 seconds",
+    target_file_bytes: int = TARGET_FILE_BYTES,
+    advance: Callable[[Advance], None] | None = None,
+) -> Archived:
+    """Archive streams into the table at `path`, which is made if there is none.
+
+    `source` are the data source's options; `tokens` names subject tokens, counted from 1.
+    `follow` goes on, with a batch each `interval`, until the query is stopped (SIGINT, SIGTERM).
+    `advance` is told how far it is. Raises JobError.
+    """
+    began = time.monotonic()
+    table = ArchiveTable.create(
+        spark,
+        path,
+        source={name: value for name, value in source.items() if name in _IDENTITY},
+        servers=source.get("servers", ""),
+        columns=COLUMNS,
+        tokens=tokens or {},
+    )
+    filling = _Filling(table, target_file_bytes if follow else None)
+    try:
+        following(_start(spark, source, filling, follow, interval), advance)
+        compacted = filling.compacted + table.compact(target_file_bytes)
+    except Exception as error:
+        raise JobError(f"{table.root}: {reason_of(error)}") from error
+    state = table.state
+    return Archived(
+        table.root,
+        filling.streams,
+        len(state.files),
+        state.size_bytes,
+        state.rows,
+        compacted,
+        time.monotonic() - began,
+    )
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """The messages of an archive, each once, as it is now. Raises JobError where there is none."""
+    return ArchiveTable(spark, path).read()
+
+
+class _Filling:
+    """Adds one batch after the other."""
+
+    def __init__(self, table: ArchiveTable, compact_to: int | None) -> None:
+        self.table = table
+        self.streams: dict[str, StreamRange] = {}
+        self.compacted = 0
+        self._compact_to = compact_to
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        from pyspark.sql import functions as F
+
+        rows = batch.withColumn(ARCHIVED_AT, F.current_timestamp())
+        for name, new in self.table.append(rows).items():
+            self.streams[name] = joined(self.streams.get(name), new)
+        if self._compact_to is not None and number % COMPACT_EVERY == COMPACT_EVERY - 1:
+            self.compacted += self.table.compact(self._compact_to)
+
+
+def _start(
+    spark: SparkSession, source: Mapping[str, str], filling: _Filling, follow: bool, interval: str
+) -> StreamingQuery:
+    table = filling.table
+    options = {"startingOffsets": "earliest", "maxMsgsPerTrigger": str(MSGS_PER_BATCH), **source}
+    if not table.has_checkpoint and table.state.streams:
+        held = {name: stream.last + 1 for name, stream in table.state.streams.items()}
+        options["startingOffsets"] = json.dumps(held)
+    rows = spark.readStream.format("jetstream").options(**options).load()
+    writer = rows.writeStream.foreachBatch(filling).option("checkpointLocation", table.checkpoint)
+    writer = writer.queryName("natsd archive")
+    chosen = {"processingTime": interval} if follow else {"availableNow": True}
+    return writer.trigger(**chosen).start()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("stream", metavar="STREAM", help="name of a stream, or several by commas")
+    parser.add_argument(
+        "table", metavar="TABLE", help="directory of the table; any that Spark opens"
+    )
+    parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
+    parser.add_argument(
+        "--token",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="partition by the N-th token of the subject, below the day; may be repeated",
+    )
+    parser.add_argument("--follow", action="store_true", help="go on until it is stopped")
+    parser.add_argument("--interval", default="10 seconds", help="of batches, with --follow")
+    parser.add_argument(
+        "--file-mb", type=int, default=TARGET_FILE_BYTES >> 20, help="what small files grow to"
+    )
+    add_connection(parser)
+
+
+def run(
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    advance: Callable[[Advance], None] | None = None,
+) -> Archived:
+    """The command. Raises JobError."""
+    source = {"streams": arguments.stream, **connection_of(arguments), **options_of(arguments)}
+    if arguments.subject:
+        source["subjects"] = arguments.subject
+    return archive(
+        spark,
+        source,
+        arguments.table,
+        tokens=_tokens(arguments.token),
+        follow=arguments.follow,
+        interval=arguments.interval,
+        target_file_bytes=arguments.file_mb << 20,
+        advance=advance,
+    )
+
+
+def _tokens(given: list[str]) -> dict[str, int]:
+    tokens = {}
+    for name, number in pairs(given, "--token").items():
+        if not name.isidentifier() or not number.isdecimal() or int(number) < 1:
+            raise JobError(f"--token {name}={number}: write it as NAME=N, N from 1")
+        tokens[name] = int(number)
+    return tokens

@@ -1,0 +1,49 @@
+"""How far a streaming query is, told while it runs; and sizes as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_SECONDS: Final = 1
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """How far a job is: messages done, and how many are known to wait."""
+
+    done: int
+    waiting: int
+
+
+def following(query: StreamingQuery, advance: Callable[[Advance], None] | None) -> None:
+    """Wait for the end of a query; its error is raised. Stops it when the wait is interrupted."""
+    from natsd.spark.lag import lag_of
+
+    last, done, has_ended = -1, 0, False
+    try:
+        while not has_ended:
+            has_ended = bool(query.awaitTermination(POLL_SECONDS))
+            for progress in query.recentProgress:
+                if progress.batchId > last:
+                    last = progress.batchId
+                    done += progress.numInputRows
+                    if advance is not None:
+                        advance(Advance(done, sum(lag_of(progress.sources).values())))
+    finally:
+        query.stop()
+
+
+def shown_bytes(size: int) -> str:
+    """Bytes with a unit."""
+    value = float(size)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,0 +1,146 @@
+"""What a table holds: a log of what was added and removed, one file for each change.
+
+    _natsd/table.json                     what the table is: written once
+    _natsd/log/000000000041.state.json    all that holds after change 41
+    _natsd/log/000000000042.json          change 42: files added and removed, sequences they hold
+    _natsd/staging/000000000043/          files of a change that is not in the log yet
+
+Promise
+- A change has happened once its file is there. Its files are moved to where they belong behind
+  that, and `unfinished` names the change for which this may not have been done.
+- Changes are numbered without a gap. Every STATE_EVERY changes the state is written and what came
+  before it is removed, so that a table is opened by reading a few files, whatever its age.
+- One job writes a table at a time; a second one is refused when it would write the same change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import msgspec
+
+from natsd.spark.jobs.errors import JobError
+from natsd.spark.jobs.table_files import TableFiles
+
+DIRECTORY: Final = "_natsd"
+LOG: Final = f"{DIRECTORY}/log"
+STATE_EVERY: Final = 64
+_STATE_SUFFIX: Final = ".state.json"
+_CHANGE_SUFFIX: Final = ".json"
+_Read = TypeVar("_Read")
+
+
+class StreamRange(msgspec.Struct, frozen=True):
+    """Messages of one stream: how many, and the first and last sequence of them."""
+
+    first: int
+    last: int
+    rows: int
+
+
+class AddedFile(msgspec.Struct, frozen=True):
+    """A file that a change adds: where it goes, and where it was written."""
+
+    path: str
+    staged: str
+    size_bytes: int
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One change. `streams`: what was new in it; nothing, where files only take others' place."""
+
+    number: int
+    at: str
+    added: list[AddedFile]
+    removed: list[str] = []
+    streams: dict[str, StreamRange] = {}
+
+
+class State(msgspec.Struct):
+    """All changes up to one: the files with their sizes, and what was ever added of each stream."""
+
+    number: int = 0
+    files: dict[str, int] = {}
+    streams: dict[str, StreamRange] = {}
+    unfinished: Change | None = None
+
+    @property
+    def rows(self) -> int:
+        """Messages in the table."""
+        return sum(stream.rows for stream in self.streams.values())
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(self.files.values())
+
+    def apply(self, change: Change) -> None:
+        """Take in the next change."""
+        assert change.number == self.number + 1
+        self.number = change.number
+        for path in change.removed:
+            self.files.pop(path, None)
+        self.files |= {added.path: added.size_bytes for added in change.added}
+        for name, new in change.streams.items():
+            self.streams[name] = joined(self.streams.get(name), new)
+        self.unfinished = change
+
+
+class TableLog:
+    """The log of one table, and what it says."""
+
+    def __init__(self, files: TableFiles) -> None:
+        """Reads it. Raises JobError where it is damaged."""
+        self._files = files
+        names = files.names(LOG)
+        states = [name for name in names if name.endswith(_STATE_SUFFIX)]
+        self.state = self._read(states[-1], State) if states else State()
+        for name in names:
+            if not name.endswith(_STATE_SUFFIX) and name.endswith(_CHANGE_SUFFIX):
+                self._take(name)
+
+    def append(self, change: Change) -> None:
+        """Make a change happen. Raises JobError where another job has made one with its number."""
+        number = change.number
+        self._files.create(f"{LOG}/{number:012}{_CHANGE_SUFFIX}", msgspec.json.encode(change))
+        self.state.apply(change)
+        if number % STATE_EVERY == 0:
+            self._write_state()
+
+    def _take(self, name: str) -> None:
+        change = self._read(name, Change)
+        if change.number <= self.state.number:
+            return
+        if change.number != self.state.number + 1:
+            missing = f"{LOG}/{self.state.number + 1:012}{_CHANGE_SUFFIX}"
+            raise JobError(f"{self._files.absolute(missing)}: it is missing from the table's log")
+        self.state.apply(change)
+
+    def _write_state(self) -> None:
+        number = self.state.number
+        self._files.create(f"{LOG}/{number:012}{_STATE_SUFFIX}", msgspec.json.encode(self.state))
+        for name in self._files.names(LOG):
+            if name < f"{number:012}{_STATE_SUFFIX}":
+                self._files.remove(f"{LOG}/{name}")
+
+    def _read(self, name: str, kind: type[_Read]) -> _Read:
+        path = f"{LOG}/{name}"
+        try:
+            return msgspec.json.decode(self._files.read(path), type=kind)
+        except msgspec.DecodeError as error:
+            raise JobError(f"{self._files.absolute(path)}: it is damaged: {error}") from None
+
+
+def joined(one: StreamRange | None, other: StreamRange) -> StreamRange:
+    """Both ranges as one."""
+    if one is None:
+        return other
+    return StreamRange(
+        min(one.first, other.first), max(one.last, other.last), one.rows + other.rows
+    )
+
+
+def ranges_of(rows: Iterable[tuple[str, int, int, int]]) -> dict[str, StreamRange]:
+    """Of rows of stream, first, last, and number."""
+    return {stream: StreamRange(first, last, count) for stream, first, last, count in rows}

@@ -1,0 +1,206 @@
+"""`natsd pipeline transform`: a user's own function or SQL between a stream and a stream or table.
+
+    from natsd.spark.jobs.transform import transform
+    transform(spark, {"stream": "ORDERS"}, lambda rows: rows.where("length(data) > 1000"),
+              into_stream={"stream": "BIG"}, checkpoint="/data/big.checkpoint")
+
+Promise
+- The function takes the DataFrame of the source and gives the one that is written; SQL reads it as
+  `messages`. What goes to a stream has the columns `subject` and `data`, and may have `headers` and
+  `id`, as any write of the data source.
+- It is a streaming query with a checkpoint: what was done is not done again, a killed one goes on.
+  Both sinks are exactly once: the data source's own, and Spark's file sink for tables.
+- Without `follow` it ends when it has done what was in the streams at its start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from natsd.spark.jobs.arguments import add_connection, connection_of, options_of
+from natsd.spark.jobs.errors import JobError, reason_of
+from natsd.spark.jobs.progress import Advance, following
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Function = Callable[[DataFrame], DataFrame]
+
+NAME: Final = "transform"
+HELP: Final = "your own PySpark function or SQL between a stream and a stream or table"
+VIEW: Final = "messages"
+
+
+@dataclass(slots=True)
+class Transformed:
+    """How many messages were read, and where what became of them is."""
+
+    target: str
+    read: int
+    batches: int
+    seconds: float
+
+    exit_code = 0
+
+    def text(self) -> str:
+        """One line."""
+        rate = f" ({self.read / self.seconds:,.0f}/s)" if self.seconds else ""
+        return (
+            f"{self.read:,} messages read in {self.batches:,} batches, {self.seconds:.1f} s{rate}; "
+            f"written to {self.target}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def transform(
+    spark: SparkSession,
+    source: Mapping[str, str],
+    function: Function,
+    *,
+    checkpoint: str,
+    into_stream: Mapping[str, str] | None = None,
+    into_table: str | None = None,
+    output_mode: str = "append",
+    follow: bool = False,
+    interval: str = "10 seconds",
+    advance: Callable[[Advance], None] | None = None,
+) -> Transformed:
+    """Run a function over a stream, into a stream (the data source's options) or a directory of
+    Parquet files. Raises JobError."""
+    if (into_stream is None) == (into_table is None):
+        raise JobError("transform: say where to, a stream or a table, and one of them only")
+    began = time.monotonic()
+    total = _Total(advance)
+    try:
+        options = {"startingOffsets": "earliest", **source}
+        rows = function(spark.readStream.format("jetstream").options(**options).load())
+        writer = rows.writeStream.outputMode(output_mode).option("checkpointLocation", checkpoint)
+        if into_stream is not None:
+            writer = writer.format("jetstream").options(**into_stream)
+        else:
+            writer = writer.format("parquet").option("path", into_table)
+        chosen = {"processingTime": interval} if follow else {"availableNow": True}
+        following(writer.queryName("natsd transform").trigger(**chosen).start(), total)
+    except Exception as error:
+        raise JobError(f"transform: {reason_of(error)}") from error
+    target = into_table if into_stream is None else into_stream.get("stream", "streams by subject")
+    return Transformed(str(target), total.done, total.batches, time.monotonic() - began)
+
+
+class _Total:
+    """Adds up what a query tells of itself."""
+
+    def __init__(self, advance: Callable[[Advance], None] | None) -> None:
+        self.done = 0
+        self.batches = 0
+        self._advance = advance
+
+    def __call__(self, now: Advance) -> None:
+        self.batches += now.done > self.done
+        self.done = now.done
+        if self._advance is not None:
+            self._advance(now)
+
+
+def sql_function(text: str) -> Function:
+    """The function that a query over `messages` is."""
+    return partial(_query, text=text)
+
+
+def _query(rows: DataFrame, text: str) -> DataFrame:
+    rows.createOrReplaceTempView(VIEW)
+    return rows.sparkSession.sql(text)
+
+
+def load_function(name: str) -> Function:
+    """The function that `module:function` or `file.py:function` names. Raises JobError."""
+    module_name, colon, function_name = name.rpartition(":")
+    if not colon:
+        raise JobError(f"--function {name}: write it as module:function or file.py:function")
+    try:
+        if module_name.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(Path(module_name).stem, module_name)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(module_name)
+    except (ImportError, OSError, SyntaxError) as error:
+        raise JobError(f"--function {name}: {error}") from None
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise JobError(f"--function {name}: there is no function of that name")
+    found: Function = function
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "--from", dest="source", required=True, metavar="STREAM", help="or several, by commas"
+    )
+    parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
+    to = parser.add_mutually_exclusive_group(required=True)
+    to.add_argument("--to", metavar="STREAM", help="the stream to write to")
+    to.add_argument("--table", metavar="DIR", help="the directory of Parquet files to write to")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument(
+        "--sql",
+        metavar="FILE",
+        help="a query over the view 'messages'; - reads it from standard input",
+    )
+    how.add_argument(
+        "--function", metavar="MODULE:NAME", help="a function of a DataFrame; file.py:name too"
+    )
+    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="how far it is; keep it")
+    parser.add_argument("--output-mode", choices=("append", "update", "complete"), default="append")
+    parser.add_argument("--follow", action="store_true", help="go on until it is stopped")
+    parser.add_argument("--interval", default="10 seconds", help="of batches, with --follow")
+    add_connection(parser)
+
+
+def run(
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    advance: Callable[[Advance], None] | None = None,
+) -> Transformed:
+    """The command. Raises JobError."""
+    connection = connection_of(arguments)
+    source = {**connection, "streams": arguments.source, **options_of(arguments)}
+    if arguments.subject:
+        source["subjects"] = arguments.subject
+    function = (
+        load_function(arguments.function)
+        if arguments.function
+        else sql_function(_text(arguments.sql))
+    )
+    return transform(
+        spark,
+        source,
+        function,
+        checkpoint=arguments.checkpoint,
+        into_stream={**connection, "stream": arguments.to} if arguments.to else None,
+        into_table=arguments.table,
+        output_mode=arguments.output_mode,
+        follow=arguments.follow,
+        interval=arguments.interval,
+        advance=advance,
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        return Path("/dev/stdin" if path == "-" else path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"--sql {path}: {error}") from None

@@ -1,0 +1,84 @@
+"""MessageBatch: rows go in, columns' buffers come out (message_batch.pyx has the drawing)."""
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+cdef enum:                      # as columns.Columns
+    STREAM = 1
+    SEQ = 2
+    SUBJECT = 4
+    TIME = 8
+    TIME_NS = 16
+    HEADERS = 32
+    DATA = 64
+
+
+cdef struct Growing:            # bytes that are appended to
+    char* at
+    size_t used
+    size_t room
+
+
+cdef struct Line:               # one line of a block of headers
+    const char* key
+    size_t key_len
+    const char* value
+    size_t value_len
+    int32_t order
+    bint is_taken
+
+
+cdef class ColumnBuffer:
+    """Bytes of a column, owned, behind the buffer protocol."""
+
+    cdef char* at
+    cdef Py_ssize_t size
+
+
+cdef class MessageBatch:
+    cdef readonly tuple names
+    cdef readonly Py_ssize_t rows
+    cdef readonly Py_ssize_t max_rows
+    cdef readonly Py_ssize_t max_bytes
+    cdef readonly Py_ssize_t headerless     # rows without headers, which are null
+    cdef int wanted                         # of the columns above
+    cdef bytes stream_name
+    cdef const char* stream_at
+    cdef size_t stream_len
+    cdef Py_ssize_t entries                 # of the headers' maps
+    cdef Py_ssize_t values                  # of the entries' lists
+    cdef Growing stream_offsets, stream_text
+    cdef Growing sequences
+    cdef Growing subject_offsets, subject_text
+    cdef Growing times
+    cdef Growing times_ns
+    cdef Growing header_validity, header_offsets, key_offsets, key_text
+    cdef Growing value_lists, value_offsets, value_text
+    cdef Growing data_offsets, data_bytes
+    cdef Line* lines
+    cdef size_t lines_room
+
+    # One row. `stream` NULL: the batch's own. `headers` is a block as it stands on the wire, with
+    # or without its empty line; only what comes behind its first line counts; 0 bytes: none.
+    cdef int append(
+        self, const char* stream, size_t stream_len, const char* subject, size_t subject_len,
+        uint64_t sequence, int64_t time_ns, const char* headers, size_t headers_len,
+        const char* data, size_t data_len,
+    ) except -1 nogil
+
+    cdef inline size_t used_bytes(self) noexcept nogil:
+        return (
+            self.stream_offsets.used + self.stream_text.used + self.sequences.used
+            + self.subject_offsets.used + self.subject_text.used + self.times.used
+            + self.times_ns.used + self.header_validity.used + self.header_offsets.used
+            + self.key_offsets.used + self.key_text.used + self.value_lists.used
+            + self.value_offsets.used + self.value_text.used
+            + self.data_offsets.used + self.data_bytes.used
+        )
+
+    cdef inline bint full(self) noexcept nogil:
+        return self.rows >= self.max_rows or self.used_bytes() >= <size_t> self.max_bytes
+
+    cdef int begin(self) except -1 nogil
+    cdef int add_headers(self, const char* headers, size_t length) except -1 nogil
+    cdef Py_ssize_t read_lines(self, const char* headers, size_t length) except -1 nogil
+    cdef int add_entry(self, Py_ssize_t first, Py_ssize_t count, bint is_sorted) except -1 nogil

@@ -1,0 +1,35 @@
+from collections.abc import Sequence
+
+class ColumnBuffer:
+    """Bytes of a column, owned, behind the buffer protocol."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class MessageBatch:
+    stream: str
+    names: tuple[str, ...]
+    rows: int
+    max_rows: int
+    max_bytes: int
+    headerless: int
+
+    def __init__(
+        self, names: Sequence[str], max_rows: int = 10_000, max_bytes: int = 8 << 20
+    ) -> None: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def is_full(self) -> bool: ...
+    @property
+    def entry_counts(self) -> tuple[int, int]: ...
+    def add(
+        self,
+        stream: bytes | None,
+        subject: bytes,
+        sequence: int,
+        time_ns: int,
+        headers: bytes,
+        data: bytes,
+    ) -> None: ...
+    def take(self) -> list[list[ColumnBuffer]]: ...

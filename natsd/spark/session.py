@@ -1,0 +1,47 @@
+"""A SparkSession for natsd's own jobs: the same Python everywhere, and a Java that is there.
+
+A session that exists already is taken as it is; what is set here is for a new one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from natsd.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Spark looks through the long texts of Python's errors with a pattern that recurses.
+    "spark.driver.extraJavaOptions": "-Xss8m",
+}
+
+
+def make_session(
+    master: str = "local[*]",
+    name: str = "natsd",
+    configuration: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session, with the data source registered. Raises JavaMissing."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    ensure_java()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**DEFAULTS, **(configuration or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    from natsd.spark import register
+
+    register(spark)
+    return spark

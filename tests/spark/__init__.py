@@ -1,0 +1,1 @@
+"""natsd.spark, with and without a Spark session."""

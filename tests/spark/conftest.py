@@ -1,0 +1,93 @@
+"""The Spark session and the servers of these tests: both start once, in the one worker that runs
+`tests/spark` (see tests/scheduling.py)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from natsd.spark.client import Client
+from tests.spark.servers import JetStreamServer, find_go_server
+from tests.spark.serving import options
+from tests.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START_TIMEOUT_S = 200  # the first test waits for a wheel, a JVM and its workers
+HERE = Path(__file__).parent
+
+StartServer = Callable[..., JetStreamServer]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.timeout(START_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """`format("jetstream")` is there unregistered: natsd comes from an installed wheel."""
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStreamServer]:
+    """A natsd for all tests that are content with streams of names of their own."""
+    server = JetStreamServer(tmp_path_factory.mktemp("natsd"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[StartServer]:
+    """`server = start_server(authorization={…})`: a natsd of the test's own."""
+    started: list[JetStreamServer] = []
+
+    def start(command: list[str] | None = None, **options: Any) -> JetStreamServer:
+        started.append(JetStreamServer(tmp_path / f"server-{len(started)}", command, **options))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def go_server(start_server: StartServer) -> JetStreamServer:
+    """nats-server 2.11 or newer, where one is on PATH."""
+    return start_go(start_server, batched_gets=True)
+
+
+@pytest.fixture
+def old_go_server(start_server: StartServer) -> JetStreamServer:
+    """nats-server before 2.11, where one is on PATH."""
+    return start_go(start_server, batched_gets=False)
+
+
+def start_go(start: StartServer, *, batched_gets: bool) -> JetStreamServer:
+    path = find_go_server(batched_gets=batched_gets)
+    if path is None:
+        pytest.skip("no such nats-server on PATH")
+    return start([path])
+
+
+@pytest.fixture
+def client(shared_server: JetStreamServer) -> Iterator[Client]:
+    with Client(options(shared_server.url)) as client:
+        yield client
+
+
+@pytest.fixture
+def names() -> Callable[[], str]:
+    """Names of streams that no other test has."""
+    return lambda: f"S{next(_numbers)}"
+
+
+_numbers = itertools.count(1)

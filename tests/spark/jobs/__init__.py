@@ -1,0 +1,1 @@
+"""Jobs over streams, with a real SparkSession."""

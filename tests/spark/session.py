@@ -1,0 +1,94 @@
+"""One SparkSession for a test run, whose Python processes import natsd from the wheel.
+
+Spark does not find data sources in editable installs, and a user has a wheel. So one is packed of
+what is compiled already, installed into a directory, and that directory is what Spark's own Python
+processes have on their path: not the sources, from which these tests run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+import natsd
+from natsd.spark.java import ensure_java
+from tests.source.reading import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.memory": "512m",
+    # Deep recursion: Spark looks for an interruption in Python's error texts with a regex.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss8m -XX:TieredStopAtLevel=1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.sql.streaming.noDataProgressEventInterval": "100ms",
+    "spark.log.level": "ERROR",
+}
+
+
+def install_wheel(directory: Path) -> Path:
+    """A directory that holds natsd and pyspark_natsd as pip installs them."""
+    wheels, site = directory / "wheel", directory / "site"
+    compiled = Path(natsd.__file__).parent.parent
+    packing = [sys.executable, str(ROOT / ".ci" / "build.py"), "packed", str(wheels)]
+    subprocess.run(packing, check=True, env={**os.environ, "NATSD_COMPILED": str(compiled)})
+    (wheel,) = wheels.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    subprocess.run(
+        [*pip, "--no-deps", "--no-index", "--no-compile", "--target", str(site), str(wheel)],
+        check=True,
+    )
+    return site
+
+
+@contextlib.contextmanager
+def spark_session(directory: Path) -> Iterator[SparkSession]:
+    spark = start(directory, install_wheel(directory))
+    try:
+        yield spark
+    finally:
+        end(spark)
+
+
+def start(directory: Path, site: Path) -> SparkSession:
+    """The JVM keeps the environment of its start, and gives it to Spark's Python processes."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(site))
+        environment.setenv("PYTHONSAFEPATH", "1")  # they start in this directory: it is no wheel
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        environment.setenv("SPARK_LOCAL_DIRS", str(directory / "local"))
+        ensure_java()
+        from pyspark.sql import SparkSession
+
+        building = SparkSession.builder.master("local[2]").appName("natsd's tests")
+        for name, value in SETTINGS.items():
+            building = building.config(name, value)
+        building = building.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        return building.getOrCreate()
+
+
+def end(spark: SparkSession) -> None:
+    """Stops the session and its JVM, which would stay until this process ends."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(30)
+        SparkContext._gateway = SparkContext._jvm = None

@@ -1,0 +1,63 @@
+"""What tests of writes share: batches of rows, tasks, and what a stream holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from natsd.spark.begin_records import Job
+from natsd.spark.client import Client
+from natsd.spark.connecting import ConnectOptions
+from natsd.spark.network_read import read_range
+from natsd.spark.ranges import RangeRequest
+from natsd.spark.write_task import Task, WriteOptions
+from natsd.spark.written_columns import WrittenColumns
+
+HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
+SCHEMA = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("headers", HEADERS)])
+PLAIN = WrittenColumns(subject=0, data=1, headers=2)
+BY_ID = WrittenColumns(subject=0, data=1, headers=2, id=3)
+
+
+def batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Of (subject, data[, headers[, id]])."""
+    names = ["subject", "data", "headers", "id"]
+    kinds = [pa.string(), pa.binary(), HEADERS, pa.string()]
+    width = max(3, *(len(row) for row in rows)) if rows else 3
+    columns = [
+        pa.array([row[at] if at < len(row) else None for row in rows], kinds[at])
+        for at in range(width)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names[:width])
+
+
+def batches(rows: Sequence[tuple[Any, ...]], size: int = 10) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), size):
+        yield batch(rows[at : at + size])
+
+
+def numbered(count: int, subject: str = "orders.{}") -> list[tuple[str, bytes]]:
+    return [(subject.format(at % 5), b"row %d" % at) for at in range(count)]
+
+
+def task(
+    version: int = 0, partition: int = 0, attempt: int = 0, run: str = "one", application: str = "q"
+) -> Task:
+    return Task(Job(application, version), partition, attempt, run)
+
+
+def writing(connect: ConnectOptions, **settings: Any) -> WriteOptions:
+    """Leases are short: who waits for one waits not long."""
+    return WriteOptions(connect, **{"lease_s": 0.5, "ack_timeout_s": 5.0, **settings})
+
+
+def stored(client: Client, stream: str) -> list[tuple[str, bytes]]:
+    """Subject and data of each message, in the stream's order."""
+    last = client.api(f"STREAM.INFO.{stream}")["state"]["last_seq"]
+    request = RangeRequest(stream, 1, last)
+    found: list[tuple[str, bytes]] = []
+    for part in read_range(client.options, request, ("subject", "data")) if last else ():
+        found += zip(part["subject"].to_pylist(), part["data"].to_pylist(), strict=True)
+    return found
