@@ -5,6 +5,7 @@ class RangeIntake(Intake):
     batch: MessageBatch
     last: int
     upto: int
+    late: MessageBatch | None
     start_ns: int
     end_ns: int
     stop_at_frames: int
