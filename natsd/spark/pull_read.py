@@ -58,6 +58,7 @@ class PullReader:
         self.intake = PullIntake(
             reading.batch, reading.last, reading.target, request.start_time_ns, request.end_time_ns
         )
+        self.intake.is_bare = "data" not in reading.names
         self.late_subjects: list[str] = []
         self._answers: Subscription
 
@@ -129,7 +130,7 @@ class PullReader:
             config["filter_subjects"] = list(subjects)
         elif subjects or reading.request.last_per_subject:
             config["filter_subject"] = reading.subjects[0]
-        if "data" not in reading.names:
+        if self.intake.is_bare:
             config["headers_only"] = True
         return config
 

@@ -50,3 +50,4 @@ cdef class DirectIntake(RangeIntake):
 cdef class PullIntake(RangeIntake):
     cdef public uint64_t consumer_sequence  # of the last delivery
     cdef public bint is_out_of_order        # a delivery is missing
+    cdef public bint is_bare                # payloads stay on the server, which says their size

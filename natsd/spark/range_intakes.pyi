@@ -36,3 +36,4 @@ class DirectIntake(RangeIntake): ...
 class PullIntake(RangeIntake):
     consumer_sequence: int
     is_out_of_order: bool
+    is_bare: bool

@@ -215,7 +215,7 @@ cdef class PullIntake(RangeIntake):
             return STOP
         self.consumer_sequence = consumers
         self.pending = <int64_t> pending
-        if headers_len > 4:             # the size of a payload that stayed behind
+        if self.is_bare and headers_len > 4:
             line = line_before(frame.headers, frame.headers + headers_len - 2)
             if name_of(line, frame.headers + headers_len - 2 - line, &value) == MSG_SIZE:
                 headers_len = line - frame.headers
