@@ -6,11 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tests.clients.target import ProcessTarget, go_config
+from tests.clients.target import ProcessTarget, go_config, start_natsd_process
 
 GO_WITH_BATCHED_GETS: Final = (2, 11)
 
@@ -20,11 +19,11 @@ class JetStreamServer:
 
     def __init__(self, directory: Path, command: list[str] | None = None, **options: Any) -> None:
         self.store_dir = directory / "store"
-        self.command = command or [sys.executable, "-m", "natsd"]
+        self.command = command
         self.options = {
             "host": "127.0.0.1",
             "port": -1,
-            "jetstream": {"store_dir": str(self.store_dir)},
+            "jetstream": {"enabled": True, "store_dir": str(self.store_dir)},
             **options,
         }
         self._config = directory / "server.conf"
@@ -32,8 +31,11 @@ class JetStreamServer:
         self.start()
 
     def start(self) -> None:
-        self._config.write_text(go_config(self.options))
-        self.process = ProcessTarget([*self.command, "-c", str(self._config)], self.options)
+        if self.command is None:
+            self.process = start_natsd_process(self.options)
+        else:
+            self._config.write_text(go_config(self.options))
+            self.process = ProcessTarget([*self.command, "-c", str(self._config)], self.options)
         self.options["port"] = self.process.port
 
     def stop(self) -> None:

@@ -56,7 +56,15 @@ def install_wheel(directory: Path) -> Path:
 
 @contextlib.contextmanager
 def spark_session(directory: Path) -> Iterator[SparkSession]:
-    site = install_wheel(directory)
+    spark = start(directory, install_wheel(directory))
+    try:
+        yield spark
+    finally:
+        end(spark)
+
+
+def start(directory: Path, site: Path) -> SparkSession:
+    """The JVM keeps the environment of its start, and gives it to Spark's Python processes."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", str(site))
         environment.setenv("PYTHONSAFEPATH", "1")  # they start in this directory: it is no wheel
@@ -69,12 +77,8 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
         building = SparkSession.builder.master("local[2]").appName("natsd's tests")
         for name, value in SETTINGS.items():
             building = building.config(name, value)
-        session = building.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-        spark = session.getOrCreate()
-        try:
-            yield spark
-        finally:
-            end(spark)
+        building = building.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        return building.getOrCreate()
 
 
 def end(spark: SparkSession) -> None:
