@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -24,32 +23,20 @@ class Advance:
 
 def following(query: StreamingQuery, advance: Callable[[Advance], None] | None) -> None:
     """Wait for the end of a query; its error is raised. Stops it when the wait is interrupted."""
+    from natsd.spark.lag import lag_of
+
     last, done = -1, 0
     try:
         while not query.awaitTermination(POLL_SECONDS):
             for progress in query.recentProgress:
-                number = int(progress["batchId"])
+                number = progress.batchId
                 if number > last:
                     last = number
-                    done += int(progress["numInputRows"])
+                    done += progress.numInputRows
                     if advance is not None:
-                        advance(Advance(done, waiting_of(progress)))
+                        advance(Advance(done, sum(lag_of(progress.sources).values())))
     finally:
         query.stop()
-
-
-def waiting_of(progress: Mapping[str, Any]) -> int:
-    """Messages between what a batch ended with and what the streams had then."""
-    waiting = 0
-    for source in progress["sources"]:
-        ended, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
-        waiting += sum(max(0, latest[name] - ended[name]) for name in ended if name in latest)
-    return waiting
-
-
-def _offsets(given: Any) -> dict[str, int]:
-    offsets = json.loads(given) if isinstance(given, str) else given
-    return {str(name): int(value) for name, value in (offsets or {}).items()}
 
 
 def shown_bytes(size: int) -> str:

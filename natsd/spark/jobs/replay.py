@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Any, Final
 from natsd.core.subject_mapping import InvalidMapping
 from natsd.core.subject_transform import SubjectTransform
 from natsd.spark.jobs.archive_table import DESCRIPTION, ArchiveTable
-from natsd.spark.jobs.arguments import add_connection, connection_of, pairs
+from natsd.spark.jobs.arguments import add_connection, connection_of, options_of, pairs
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance
 from natsd.spark.jobs.table_files import TableFiles
+from natsd.spark.options import ConnectionSettings
 from natsd.spark.subjects import pattern_of
 
 if TYPE_CHECKING:
@@ -152,7 +153,10 @@ def _there(spark: SparkSession, target: Mapping[str, str]) -> DataFrame:
     """Streams and sequences of what the target has got from an archive already."""
     from pyspark.sql import functions as F
 
-    headers = spark.read.format("jetstream").options(**target, columns="headers").load()
+    known = {name.lower() for name in ConnectionSettings.names()}
+    reading = {name: value for name, value in target.items() if name.lower() in known}
+    reading |= {"stream": target["stream"], "columns": "headers"}
+    headers = spark.read.format("jetstream").options(**reading).load()
     stream = F.col("headers")[ORIGINAL_STREAM][0]
     sequence = F.col("headers")[ORIGINAL_SEQUENCE][0].cast("bigint")
     return headers.select(stream.alias("stream"), sequence.alias("seq")).where("seq is not null")
@@ -275,7 +279,7 @@ def run(
     return replay(
         spark,
         arguments.table,
-        {**connection_of(arguments), "stream": arguments.stream},
+        {**connection_of(arguments), **options_of(arguments), "stream": arguments.stream},
         mappings=pairs(arguments.map, "--map"),
         where=arguments.where,
         subject=arguments.subject,
