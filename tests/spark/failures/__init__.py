@@ -1,1 +1,1 @@
-"""Real Spark, real failures: whole processes, killed with SIGKILL, and every message accounted for."""
+"""Real Spark, real failures: processes killed with SIGKILL, and every message accounted for."""

@@ -15,21 +15,24 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from natsd.spark.java import ensure_java
+from tests.spark.failures.commands import spark_environment
 
 READY_DEADLINE_S: Final = 60.0
 STOP_DEADLINE_S: Final = 20.0
 EXECUTOR_MB: Final = 512
-DAEMON_OPTIONS: Final = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+DAEMON_OPTIONS: Final = (
+    "-Xmx192m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dspark.master.rest.enabled=false",  # it would have a port that is not random
+)
 
 
 class Daemon:
@@ -93,7 +96,11 @@ class StandaloneCluster:
 
     def __init__(self, directory: Path, site: Path, workers: int = 2) -> None:
         self._directory = directory
-        self._environment = environment(directory, site)
+        self._environment = spark_environment(directory, site)
+        home = Path(self._environment["SPARK_HOME"])
+        (core,) = (home / "jars").glob("spark-core_*.jar")
+        # Workers start executors as Spark's scripts would, who look for the directories of a build.
+        self._environment["SPARK_SCALA_VERSION"] = core.name.split("_")[1].split("-")[0]
         self.workers: list[Daemon] = []
         self.master = self._start("master.Master", "--host", "127.0.0.1", "--port", "0")
         try:
@@ -132,26 +139,14 @@ class StandaloneCluster:
         for daemon in (*self.workers, self.master):
             daemon.stop()
 
+    def logs(self) -> str:
+        """The last lines of all of them."""
+        daemons = (self.master, *self.workers)
+        return "\n".join(line for daemon in daemons for line in daemon.log[-40:])
+
     def _start(self, name: str, *arguments: str) -> Daemon:
         home = self._environment["SPARK_HOME"]
         java = Path(self._environment.get("JAVA_HOME", "/nowhere"), "bin", "java")
         command = [str(java) if java.exists() else "java", *DAEMON_OPTIONS]
         command += ["-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{name}"]
         return Daemon([*command, "--webui-port", "0", *arguments], self._environment)
-
-
-def environment(directory: Path, site: Path) -> dict[str, str]:
-    """Of Spark's processes: this Python, a Java that is there, natsd from the wheel."""
-    found = find_spec("pyspark")
-    assert found is not None and found.origin is not None
-    own = {
-        "PYTHONPATH": str(site),
-        "PYTHONSAFEPATH": "1",
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(Path(found.origin).parent),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(directory / "local"),
-    }
-    result = {**os.environ, **own}
-    ensure_java(result)
-    return result

@@ -39,9 +39,7 @@ def message(number: int, prefix: str) -> tuple[str, bytes, bytes]:
 def expected(numbers: pa.ChunkedArray, prefix: str) -> pa.Table:
     """Subject and data of messages with these numbers, in their order."""
     region = pa.array([f"{prefix}.{name}." for name in REGIONS])
-    by_remainder = pa.array(
-        [f"{region[n % len(REGIONS)]}{n % SUBJECTS}" for n in range(SUBJECTS)]
-    )
+    by_remainder = pa.array([f"{region[n % len(REGIONS)]}{n % SUBJECTS}" for n in range(SUBJECTS)])
     assert SUBJECTS % len(REGIONS) == 0
     remainder = pc.subtract(
         numbers, pc.multiply(pc.divide(numbers, pa.scalar(SUBJECTS)), pa.scalar(SUBJECTS))

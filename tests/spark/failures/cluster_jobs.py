@@ -1,0 +1,50 @@
+"""Two of natsd's jobs at once on a cluster, stream to stream and stream to archive: one process.
+
+    python cluster_jobs.py '{"master": …, "url": …, "from": …, "to": …, "directory": …}'
+
+Writes what both have done as one JSON object. Started by test_cluster.py, with natsd from a wheel.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from natsd.spark.jobs.archive import archive
+from natsd.spark.jobs.transform import transform
+from natsd.spark.session import make_session
+
+AT_ONCE = 2000
+
+
+def renamed(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr("concat('copy.', subject) AS subject", "data", "headers")
+
+
+def main(given: dict[str, Any]) -> dict[str, Any]:
+    spark = make_session(given["master"], "natsd on a cluster", given["settings"])
+    server = {"servers": given["url"]}
+    source = {**server, "stream": given["from"], "maxMsgsPerTrigger": str(AT_ONCE)}
+    directory = Path(given["directory"])
+    with ThreadPoolExecutor(2) as both:
+        copied = both.submit(
+            transform,
+            spark,
+            {**source, "minPartitions": "2"},
+            renamed,
+            checkpoint=str(directory / "checkpoint"),
+            into_stream={**server, "stream": given["to"]},
+        )
+        archived = both.submit(archive, spark, source, str(directory / "table"))
+        result = {"copied": copied.result().as_json(), "archived": archived.result().as_json()}
+    spark.stop()
+    return result
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))

@@ -1,0 +1,190 @@
+"""A stream is archived while it is filled, with the query and the server killed again and again.
+
+    publisher ─▶ ORDERS ─▶ natsd pipeline archive ─▶ Parquet ─▶ natsd pipeline replay ─▶ AGAIN
+                 ✗ kill -9       ✗ kill -9                          ✗ kill -9
+
+- The table holds each sequence of the stream once, as the stream has it.
+- The replayed stream holds the same messages: subjects, payloads, headers, order of each subject.
+- The store is clean for `natsd pipeline audit`, even as a kill leaves it; a byte that is flipped in
+  a block is named by its sequence.
+
+`make torture` does it with two million messages, ten kills of the query and two of the server.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from natsd.spark.client import Client
+from tests.spark.conftest import StartServer
+from tests.spark.failures.commands import Command, Ended
+from tests.spark.failures.held import check_once, check_order, count_in, in_archive, in_stream
+from tests.spark.failures.messages import FILLING, Publisher
+from tests.spark.failures.waiting import pause, wait_until
+from tests.spark.servers import JetStreamServer
+from tests.spark.serving import create, options
+from tests.store.crash import TORTURE
+
+pytestmark = pytest.mark.torture
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of it; rounds of `servers_killed` are those in which the server is killed too."""
+
+    messages: int
+    queries_killed: int
+    servers_killed: frozenset[int]
+    publishing_s: float
+    command_s: float
+
+
+SMALL = Size(20_000, 2, frozenset({1}), publishing_s=20, command_s=60)
+FULL = Size(2_000_000, 10, frozenset({3, 6}), publishing_s=200, command_s=900)
+SIZE = FULL if TORTURE > 1 else SMALL
+
+
+@dataclass
+class Archiving:
+    """Runs of `natsd pipeline`, one after the other."""
+
+    site: Path
+    directory: Path
+    server: JetStreamServer
+    random: random.Random
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def table(self) -> Path:
+        return self.directory / "table"
+
+    def command(self, job: str, *arguments: str) -> Command:
+        return Command(self.site, self.directory / "commands", job, *arguments)
+
+    def archive(self, *arguments: str) -> Command:
+        server = ("-s", self.server.url)
+        return self.command("archive", "ORDERS", str(self.table), *server, *arguments)
+
+    def run(self, job: str, *arguments: str) -> Ended:
+        return self.command(job, *arguments).wait(SIZE.command_s)
+
+    def round(self, number: int) -> None:
+        """The query runs until the table has grown, or ends by itself, and is killed."""
+        before = self.changes()
+        query = self.archive(*(("--follow", "--interval", "500 ms") if number % 2 == 0 else ()))
+        try:
+            wait_until(lambda: not query.is_running or self.changes() > before, SIZE.command_s)
+            if number in SIZE.servers_killed:
+                self.server.kill()
+                self.server.start()
+            pause(self.random.random())
+        finally:
+            if self.random.random() < 0.5:
+                query.kill_python()
+            else:
+                query.kill()
+        ended = query.wait()
+        if ended.code > 0:
+            self.failures.append(ended.stderr)
+
+    def changes(self) -> int:
+        """The number of the table's last change."""
+        log = (self.table / "_natsd" / "log").glob("[0-9]*.json")
+        return max((int(path.name.split(".")[0]) for path in log), default=0)
+
+
+def test_archived_replayed_and_audited(
+    site: Path, tmp_path: Path, start_server: StartServer
+) -> None:
+    archiving = Archiving(site, tmp_path, start_server(), random.Random(SIZE.messages))
+    with Client(options(archiving.server.url)) as client:
+        create(client, "ORDERS", "orders.>")
+        create(client, "AGAIN", "again.>", duplicate_window=100_000_000)
+    per_second = SIZE.messages / SIZE.publishing_s
+    publisher = Publisher(
+        archiving.server.url, "orders", count=SIZE.messages, per_second=per_second
+    )
+    publisher.start()
+    for number in range(SIZE.queries_killed):
+        archiving.round(number)
+    publisher.finish(SIZE.command_s)
+    for said in archiving.failures:  # only the kill of the server may end a query
+        assert_one_line(said, "natsd pipeline archive: ")
+    assert len(archiving.failures) <= len(SIZE.servers_killed)
+
+    done = archiving.archive("--json").wait(SIZE.command_s).outcome
+    assert done["rows"] == SIZE.messages
+    source = in_stream(archiving.server.url, "ORDERS")
+    archived = in_archive(archiving.table)
+    check_once(archived, "orders", SIZE.messages)
+    assert archived.equals(source)
+
+    replay_through_a_kill(archiving)
+    check_replayed(in_stream(archiving.server.url, "AGAIN"), source)
+
+    archiving.server.kill()
+    audited = archiving.run("audit", str(archiving.server.store_dir))
+    assert audited.code == 0, audited.stdout + audited.stderr
+    assert "clean" in audited.stdout
+    sequence = flip_a_payload(archiving.server.store_dir, source, archiving.random)
+    damaged = archiving.run("audit", str(archiving.server.store_dir), "--json")
+    assert damaged.code == 1
+    findings = damaged.json["findings"]
+    assert [
+        (found["kind"], found["stream"], found["first"], found["last"]) for found in findings
+    ] == [("damage", "ORDERS", sequence, sequence)]
+
+
+def replay_through_a_kill(archiving: Archiving) -> None:
+    given = (str(archiving.table), "--stream", "AGAIN", "--map", "orders.>=again.orders.>")
+    given += ("-s", archiving.server.url)
+    killed = archiving.command("replay", *given)
+    with Client(options(archiving.server.url)) as client:
+        wait_until(lambda: count_in(client, "AGAIN") > 0 or not killed.is_running, SIZE.command_s)
+    killed.kill()
+    done = archiving.run("replay", *given, "--json").outcome
+    assert done["sent"] + done["there_before"] == SIZE.messages
+    again = archiving.run("replay", *given, "--json").outcome
+    assert (again["sent"], again["there_before"]) == (0, SIZE.messages)
+
+
+def check_replayed(replayed: pa.Table, source: pa.Table) -> None:
+    """The same messages, with where each comes from."""
+    check_once(replayed, "again.orders", SIZE.messages)
+    check_order(replayed)
+    headers = [dict(pairs) for pairs in replayed["headers"].to_pylist()]
+    by_sequence = dict(zip(source["seq"].to_pylist(), source["headers"].to_pylist(), strict=True))
+    for pairs in headers:
+        own = dict(by_sequence.pop(int(pairs["Nats-Original-Sequence"][0])))
+        assert pairs["Nats-Original-Msg-Id"] == own.pop("Nats-Msg-Id")
+        assert {name: value for name, value in pairs.items() if not name.startswith("Nats-")} == own
+    assert not by_sequence
+
+
+def flip_a_payload(store: Path, source: pa.Table, chosen: random.Random) -> int:
+    """A byte of a message's payload in a block, as a worn disk does; its sequence."""
+    row = chosen.randrange(source.num_rows)
+    payload = source["data"][row].as_py()
+    for path in sorted((store / "$G" / "streams" / "ORDERS").rglob("*")):
+        if path.is_file() and (
+            found := re.search(rb"(?<!\d)" + re.escape(payload), path.read_bytes())
+        ):
+            damaged = bytearray(path.read_bytes())
+            damaged[found.end() - len(FILLING)] ^= 0x10
+            path.write_bytes(damaged)
+            return int(source["seq"][row].as_py())
+    raise AssertionError(f"{payload!r} is in no file of {store}")
+
+
+def assert_one_line(said: str, prefix: str) -> None:
+    """An error that a person can read, behind what Spark's start says."""
+    lines = [line for line in said.splitlines() if line.startswith(prefix)]
+    assert len(lines) == 1, said
+    assert said.rstrip().endswith(lines[0]), said
