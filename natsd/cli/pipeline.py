@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Final
 
+from natsd.spark.java import JavaMissing
 from natsd.spark.jobs import archive, audit, replay, report, transform
 from natsd.spark.jobs.arguments import pairs
 from natsd.spark.jobs.errors import JobError
@@ -86,7 +87,10 @@ def _run(given: argparse.Namespace) -> Outcome:
     except ImportError:
         raise JobError(NO_SPARK) from None
     configuration = pairs(given.conf, "--conf")
-    spark = make_session(given.master, f"natsd pipeline {given.job}", configuration)
+    try:
+        spark = make_session(given.master, f"natsd pipeline {given.job}", configuration)
+    except JavaMissing as error:
+        raise JobError(str(error)) from None
     try:
         with _progress(given.job) as advance:
             outcome: Outcome = given.module.run(spark, given, advance)

@@ -24,7 +24,7 @@ from typing import Final, Self
 
 from tests.spark.failures.commands import spark_environment
 
-READY_DEADLINE_S: Final = 60.0
+READY_DEADLINE_S: Final = 90.0
 STOP_DEADLINE_S: Final = 20.0
 EXECUTOR_MB: Final = 512
 DAEMON_OPTIONS: Final = (

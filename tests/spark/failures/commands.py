@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsd.spark.java import ensure_java
+from tests.spark.failures.waiting import DEADLINE_S
 
-DEADLINE_S: Final = 100.0
 QUICK_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SMALL: Final = {
     "spark.driver.memory": "512m",

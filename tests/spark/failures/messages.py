@@ -1,7 +1,7 @@
 """The messages of these tests: message n is what `message(n)` says, whoever sends it and whenever.
 
-    publisher = Publisher(url, "orders", count=10_000, per_second=2_000)
-    publisher.start(); …; publisher.finish()
+    with Publisher(url, "orders", 0, 10_000, per_second=2_000):
+        …                                   # all are acknowledged at the end
 
 A publisher knows no failure of the server: it connects again and sends again what was not
 acknowledged. Each message has an id, so that the stream stores it once.
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,50 +59,60 @@ def number_of(data: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 class Publisher(threading.Thread):
-    """Publishes messages 0 to count - 1 in order, through all failures."""
+    """Publishes messages `first` to `last` - 1 in order, through all failures."""
 
-    def __init__(self, url: str, prefix: str, *, count: int, per_second: float = 0) -> None:
+    def __init__(
+        self, url: str, prefix: str, first: int, last: int, *, per_second: float = 0
+    ) -> None:
         super().__init__(daemon=True)
-        self.acknowledged = 0
         self._options = options(url)
         self._prefix = prefix
-        self._count = count
+        self._first = first
+        self._last = last
         self._per_second = per_second
-        self._progress_at = time.monotonic()
+        self._progress_at = 0.0
         self._error: BaseException | None = None
 
-    def finish(self, timeout_s: float) -> None:
-        """Returns when every message is acknowledged; raises what went wrong."""
-        self.join(timeout_s)
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            return
+        self.join()
         if self._error is not None:
             raise self._error
-        assert not self.is_alive(), f"{self.acknowledged} of {self._count} in {timeout_s} s"
 
     def run(self) -> None:
         try:
             self._publish()
         except BaseException as error:
             self._error = error
-            raise
 
     def _publish(self) -> None:
-        began = time.monotonic()
+        began = self._progress_at = time.monotonic()
         client = Client(self._options)
-        while self.acknowledged < self._count:
-            first = self.acknowledged
-            last = min(first + SENT_AT_ONCE, self._count)
+        done = self._first
+        while done < self._last:
+            upto = min(done + SENT_AT_ONCE, self._last)
             try:
                 if not client.is_connected:
                     client.reconnect()
-                self._send(client, first, last)
+                self._send(client, done, upto)
             except ClientError:
                 client.close()
                 self._give_up_at(time.monotonic())
                 time.sleep(PAUSE_S)
                 continue
-            self.acknowledged, self._progress_at = last, time.monotonic()
+            done, self._progress_at = upto, time.monotonic()
             if self._per_second:
-                due = began + last / self._per_second
+                due = began + (done - self._first) / self._per_second
                 time.sleep(max(0.0, due - time.monotonic()))
         client.close()
 

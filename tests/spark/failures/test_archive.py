@@ -17,7 +17,6 @@ import random
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,12 +26,12 @@ from tests.spark.conftest import StartServer
 from tests.spark.failures.commands import Command, Ended
 from tests.spark.failures.held import check_once, check_order, count_in, in_archive, in_stream
 from tests.spark.failures.messages import FILLING, Publisher
-from tests.spark.failures.waiting import pause, wait_until
+from tests.spark.failures.waiting import bounded, pause, wait_until
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, options
 from tests.store.crash import TORTURE
 
-pytestmark = pytest.mark.torture
+pytestmark = [pytest.mark.torture, bounded]
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,11 @@ class Size:
     messages: int
     queries_killed: int
     servers_killed: frozenset[int]
-    publishing_s: float
-    command_s: float
+    per_second: int
 
 
-SMALL = Size(20_000, 2, frozenset({1}), publishing_s=20, command_s=60)
-FULL = Size(2_000_000, 10, frozenset({3, 6}), publishing_s=200, command_s=900)
+SMALL = Size(20_000, 2, frozenset({1}), per_second=4_000)
+FULL = Size(2_000_000, 10, frozenset({3, 6}), per_second=20_000)
 SIZE = FULL if TORTURE > 1 else SMALL
 
 
@@ -73,14 +71,19 @@ class Archiving:
         return self.command("archive", "ORDERS", str(self.table), *server, *arguments)
 
     def run(self, job: str, *arguments: str) -> Ended:
-        return self.command(job, *arguments).wait(SIZE.command_s)
+        return self.command(job, *arguments).wait()
 
     def round(self, number: int) -> None:
-        """The query runs until the table has grown, or ends by itself, and is killed."""
+        """Messages come, the query runs until the table has grown, or ends, and is killed."""
+        first, last = (SIZE.messages * at // SIZE.queries_killed for at in (number, number + 1))
+        with Publisher(self.server.url, "orders", first, last, per_second=SIZE.per_second):
+            self.kill_in_between(number)
+
+    def kill_in_between(self, number: int) -> None:
         before = self.changes()
         query = self.archive(*(("--follow", "--interval", "500 ms") if number % 2 == 0 else ()))
         try:
-            wait_until(lambda: not query.is_running or self.changes() > before, SIZE.command_s)
+            wait_until(lambda: not query.is_running or self.changes() > before)
             if number in SIZE.servers_killed:
                 self.server.kill()
                 self.server.start()
@@ -107,19 +110,13 @@ def test_archived_replayed_and_audited(
     with Client(options(archiving.server.url)) as client:
         create(client, "ORDERS", "orders.>")
         create(client, "AGAIN", "again.>", duplicate_window=100_000_000)
-    per_second = SIZE.messages / SIZE.publishing_s
-    publisher = Publisher(
-        archiving.server.url, "orders", count=SIZE.messages, per_second=per_second
-    )
-    publisher.start()
     for number in range(SIZE.queries_killed):
         archiving.round(number)
-    publisher.finish(SIZE.command_s)
     for said in archiving.failures:  # only the kill of the server may end a query
         assert_one_line(said, "natsd pipeline archive: ")
     assert len(archiving.failures) <= len(SIZE.servers_killed)
 
-    done = archiving.archive("--json").wait(SIZE.command_s).outcome
+    done = archiving.archive("--json").wait().outcome
     assert done["rows"] == SIZE.messages
     source = in_stream(archiving.server.url, "ORDERS")
     archived = in_archive(archiving.table)
@@ -143,11 +140,11 @@ def test_archived_replayed_and_audited(
 
 
 def replay_through_a_kill(archiving: Archiving) -> None:
-    given = (str(archiving.table), "--stream", "AGAIN", "--map", "orders.>=again.orders.>")
-    given += ("-s", archiving.server.url)
+    given = [str(archiving.table), "--stream", "AGAIN", "--map", "orders.>=again.orders.>"]
+    given += ["-s", archiving.server.url]
     killed = archiving.command("replay", *given)
     with Client(options(archiving.server.url)) as client:
-        wait_until(lambda: count_in(client, "AGAIN") > 0 or not killed.is_running, SIZE.command_s)
+        wait_until(lambda: count_in(client, "AGAIN") > 0 or not killed.is_running)
     killed.kill()
     done = archiving.run("replay", *given, "--json").outcome
     assert done["sent"] + done["there_before"] == SIZE.messages

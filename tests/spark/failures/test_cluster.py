@@ -19,23 +19,23 @@ from tests.spark.failures.cluster import StandaloneCluster
 from tests.spark.failures.commands import SMALL, spark_environment
 from tests.spark.failures.held import check_once, count_in, in_archive, in_stream
 from tests.spark.failures.messages import Publisher
-from tests.spark.failures.waiting import wait_until
+from tests.spark.failures.waiting import DEADLINE_S, bounded, wait_until
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create
 
 MESSAGES = 12_000
 JOBS = Path(__file__).with_name("cluster_jobs.py")
 
+pytestmark = [pytest.mark.torture, bounded]
 
-@pytest.mark.timeout(110)
+
 def test_a_worker_is_killed(
     site: Path, tmp_path: Path, shared_server: JetStreamServer, client: Client
 ) -> None:
     create(client, "CLUSTER", "cluster.>")
     create(client, "CLUSTER_COPY", "copy.cluster.>", duplicate_window=100_000_000)
-    publisher = Publisher(shared_server.url, "cluster", count=MESSAGES)
-    publisher.start()
-    publisher.finish(60)
+    with Publisher(shared_server.url, "cluster", 0, MESSAGES):
+        pass
     with StandaloneCluster(tmp_path, site) as cluster:
         given = {
             "master": cluster.url,
@@ -56,7 +56,7 @@ def test_a_worker_is_killed(
             )
             assert jobs.poll() is None, cluster.logs()
             cluster.workers[0].kill()
-            out, _ = jobs.communicate(timeout=90)
+            out, _ = jobs.communicate(timeout=DEADLINE_S)
         finally:
             jobs.kill()
             jobs.wait()

@@ -6,8 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-DEADLINE_S: Final = 90.0
+import pytest
+
+from tests.store.crash import TORTURE
+
+DEADLINE_S: Final = 600.0
+"""Longer than a test may take: that says which test it was."""
 POLL_S: Final = 0.05
+
+bounded = pytest.mark.timeout(110 if TORTURE == 1 else 7200)  # below faulthandler_timeout
 
 
 def wait_until(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
