@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from natsd.spark.jobs.archive import archive
 from natsd.spark.jobs.transform import transform
 from natsd.spark.session import make_session
 
-AT_ONCE = 2000
+AT_ONCE = 1500
 
 
 def renamed(rows: DataFrame) -> DataFrame:
@@ -31,6 +32,7 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
     server = {"servers": given["url"]}
     source = {**server, "stream": given["from"], "maxMsgsPerTrigger": str(AT_ONCE)}
     directory = Path(given["directory"])
+    has_begun = threading.Event()
     with ThreadPoolExecutor(2) as both:
         copied = both.submit(
             transform,
@@ -39,7 +41,10 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
             renamed,
             checkpoint=str(directory / "checkpoint"),
             into_stream={**server, "stream": given["to"]},
+            advance=lambda _: has_begun.set(),
         )
+        copied.add_done_callback(lambda _: has_begun.set())
+        has_begun.wait()  # one after the other: Spark waits 10 s for a Python to start
         archived = both.submit(archive, spark, source, str(directory / "table"))
         result = {"copied": copied.result().as_json(), "archived": archived.result().as_json()}
     spark.stop()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +23,6 @@ import pyarrow as pa
 import pytest
 
 from natsd.spark.client import Client
-from tests.spark.conftest import StartServer
 from tests.spark.failures.commands import Command, Ended
 from tests.spark.failures.held import check_once, check_order, count_in, in_archive, in_stream
 from tests.spark.failures.messages import FILLING, Publisher
@@ -81,7 +81,9 @@ class Archiving:
 
     def kill_in_between(self, number: int) -> None:
         before = self.changes()
-        query = self.archive(*(("--follow", "--interval", "500 ms") if number % 2 == 0 else ()))
+        query = self.archive(
+            *(("--follow", "--interval", "500 milliseconds") if number % 2 == 0 else ())
+        )
         try:
             wait_until(lambda: not query.is_running or self.changes() > before)
             if number in SIZE.servers_killed:
@@ -103,43 +105,33 @@ class Archiving:
         return max((int(path.name.split(".")[0]) for path in log), default=0)
 
 
-def test_archived_replayed_and_audited(
-    site: Path, tmp_path: Path, start_server: StartServer
-) -> None:
-    archiving = Archiving(site, tmp_path, start_server(), random.Random(SIZE.messages))
-    with Client(options(archiving.server.url)) as client:
+@pytest.fixture(scope="module")
+def archiving(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
+    """The tests of this file go on where the one before has ended."""
+    directory = tmp_path_factory.mktemp("archiving")
+    server = JetStreamServer(directory)
+    with Client(options(server.url)) as client:
         create(client, "ORDERS", "orders.>")
         create(client, "AGAIN", "again.>", duplicate_window=100_000_000)
+    yield Archiving(site, directory, server, random.Random(SIZE.messages))
+    server.stop()
+
+
+def test_1_archived_through_all_kills(archiving: Archiving) -> None:
     for number in range(SIZE.queries_killed):
         archiving.round(number)
     for said in archiving.failures:  # only the kill of the server may end a query
         assert_one_line(said, "natsd pipeline archive: ")
-    assert len(archiving.failures) <= len(SIZE.servers_killed)
+    assert len(archiving.failures) <= len(SIZE.servers_killed), archiving.failures
 
     done = archiving.archive("--json").wait().outcome
     assert done["rows"] == SIZE.messages
-    source = in_stream(archiving.server.url, "ORDERS")
     archived = in_archive(archiving.table)
     check_once(archived, "orders", SIZE.messages)
-    assert archived.equals(source)
-
-    replay_through_a_kill(archiving)
-    check_replayed(in_stream(archiving.server.url, "AGAIN"), source)
-
-    archiving.server.kill()
-    audited = archiving.run("audit", str(archiving.server.store_dir))
-    assert audited.code == 0, audited.stdout + audited.stderr
-    assert "clean" in audited.stdout
-    sequence = flip_a_payload(archiving.server.store_dir, source, archiving.random)
-    damaged = archiving.run("audit", str(archiving.server.store_dir), "--json")
-    assert damaged.code == 1
-    findings = damaged.json["findings"]
-    assert [
-        (found["kind"], found["stream"], found["first"], found["last"]) for found in findings
-    ] == [("damage", "ORDERS", sequence, sequence)]
+    assert archived.equals(in_stream(archiving.server.url, "ORDERS"))
 
 
-def replay_through_a_kill(archiving: Archiving) -> None:
+def test_2_replayed_through_a_kill(archiving: Archiving) -> None:
     given = [str(archiving.table), "--stream", "AGAIN", "--map", "orders.>=again.orders.>"]
     given += ["-s", archiving.server.url]
     killed = archiving.command("replay", *given)
@@ -150,6 +142,22 @@ def replay_through_a_kill(archiving: Archiving) -> None:
     assert done["sent"] + done["there_before"] == SIZE.messages
     again = archiving.run("replay", *given, "--json").outcome
     assert (again["sent"], again["there_before"]) == (0, SIZE.messages)
+    source = in_stream(archiving.server.url, "ORDERS")
+    check_replayed(in_stream(archiving.server.url, "AGAIN"), source)
+
+
+def test_3_audited_as_a_kill_left_it(archiving: Archiving) -> None:
+    source = in_stream(archiving.server.url, "ORDERS")
+    archiving.server.kill()
+    store = archiving.server.store_dir
+    audited = archiving.run("audit", str(store / "jetstream"))
+    assert audited.code == 0, audited.stdout + audited.stderr
+    assert audited.stdout.rstrip().endswith("clean")
+    sequence = flip_a_payload(store, source, archiving.random)
+    damaged = archiving.run("audit", str(store / "jetstream"), "--json")
+    assert damaged.code == 1, damaged.stdout + damaged.stderr
+    named = [(one["kind"], one["stream"], one["first"]) for one in damaged.json["findings"]]
+    assert named == [("damage", "ORDERS", sequence)]
 
 
 def check_replayed(replayed: pa.Table, source: pa.Table) -> None:
@@ -169,7 +177,7 @@ def flip_a_payload(store: Path, source: pa.Table, chosen: random.Random) -> int:
     """A byte of a message's payload in a block, as a worn disk does; its sequence."""
     row = chosen.randrange(source.num_rows)
     payload = source["data"][row].as_py()
-    for path in sorted((store / "$G" / "streams" / "ORDERS").rglob("*")):
+    for path in sorted(store.glob("jetstream/$G/streams/ORDERS/**/*")):
         if path.is_file() and (
             found := re.search(rb"(?<!\d)" + re.escape(payload), path.read_bytes())
         ):

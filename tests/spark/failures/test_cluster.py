@@ -51,9 +51,7 @@ def test_a_worker_is_killed(
             env=spark_environment(tmp_path, site),
         )
         try:
-            wait_until(
-                lambda: jobs.poll() is not None or count_in(client, "CLUSTER_COPY") > MESSAGES // 5
-            )
+            wait_until(lambda: jobs.poll() is not None or are_under_way(tmp_path, client))
             assert jobs.poll() is None, cluster.logs()
             cluster.workers[0].kill()
             out, _ = jobs.communicate(timeout=DEADLINE_S)
@@ -70,3 +68,9 @@ def test_a_worker_is_killed(
     archived = in_archive(tmp_path / "table")
     check_once(archived, "cluster", MESSAGES)
     assert archived.equals(in_stream(shared_server.url, "CLUSTER"))
+
+
+def are_under_way(directory: Path, client: Client) -> bool:
+    """Both queries are at it: one has copied some, the other one has begun a batch."""
+    archiving = directory / "table" / "_natsd" / "checkpoint" / "offsets" / "0"
+    return archiving.exists() and count_in(client, "CLUSTER_COPY") > MESSAGES // 5

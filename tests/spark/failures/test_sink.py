@@ -106,7 +106,7 @@ def killed_in_between(copying: Copying, number: int, chosen: random.Random) -> C
     first = number * MESSAGES_PER_ROUND
     last = first + MESSAGES_PER_ROUND
     before = copying.copied()
-    query = copying.start("--follow", "--interval", "100 ms")
+    query = copying.start("--follow", "--interval", "100 milliseconds")
     url = copying.server.url
     with Publisher(url, "orders", first, last, per_second=PUBLISHED_PER_SECOND):
         try:

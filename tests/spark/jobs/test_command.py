@@ -124,7 +124,7 @@ def test_following_ends_when_it_is_told_to(
     by: str, site: Path, tmp_path: Path, shared_server: JetStreamServer, stream: str
 ) -> None:
     table = tmp_path / "table"
-    following = ("--follow", "--interval", "100 ms", "-s", shared_server.url)
+    following = ("--follow", "--interval", "100 milliseconds", "-s", shared_server.url)
     command = Command(site, tmp_path / "command", "archive", stream, str(table), *following)
     try:
         wait_until(lambda: (table / "_natsd" / "log" / f"{1:012}.json").exists())
