@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 from natsd.spark.java import JavaMissing
 from natsd.spark.jobs import archive, audit, replay, report, transform
 from natsd.spark.jobs.arguments import pairs
-from natsd.spark.jobs.errors import JobError
+from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.outcome import Outcome
+from natsd.spark.session import make_session
 
 if TYPE_CHECKING:
     from natsd.spark.jobs.progress import Advance
@@ -82,19 +83,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace) -> Outcome:
-    try:
-        from natsd.spark.session import make_session
-    except ImportError:
-        raise JobError(NO_SPARK) from None
     configuration = pairs(given.conf, "--conf")
     try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         spark = make_session(given.master, f"natsd pipeline {given.job}", configuration)
+    except ImportError:
+        raise JobError(NO_SPARK) from None
     except JavaMissing as error:
         raise JobError(str(error)) from None
     try:
         with _progress(given.job) as advance:
             outcome: Outcome = given.module.run(spark, given, advance)
         return outcome
+    except (PySparkException, Py4JError, OSError) as error:
+        raise JobError(reason_of(error)) from error
     finally:
         spark.stop()
 

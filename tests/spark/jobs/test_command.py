@@ -6,11 +6,14 @@ The audit's findings and exit code 1: tests/spark/failures/test_archive.py.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from pyarrow.parquet import write_table
 
 from natsd.cli import pipeline
 from natsd.spark import session
@@ -111,11 +114,12 @@ def test_one_line_says_why_not(
     assert_refused(unreachable.wait(), "report", r"127\.0\.0\.1:1\b")
     not_there = str(tmp_path / "not there" / "page.html")
     unwritten = Command(site, tmp_path / "c", "report", stream, not_there, *server)
-    no_table = Command(
-        site, tmp_path / "d", "replay", str(tmp_path / "e"), "--stream", stream, *server
-    )
+    table = tmp_path / "table"
+    write_table(pa.table({"seq": [1]}), table / "part.parquet")
+    to = ("--stream", stream, *server)
+    no_columns = Command(site, tmp_path / "d", "replay", str(table), *to)
     assert_refused(unwritten.wait(), "report", "not there")
-    assert_refused(no_table.wait(), "replay", "there is nothing to replay")
+    assert_refused(no_columns.wait(), "replay", "no column stream; replay needs stream, ")
 
 
 @bounded
@@ -174,3 +178,10 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     assert pipeline.main(("archive", "S", "table")) == 2
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"natsd pipeline archive: {ADVICE}\n")
+
+
+def test_no_pyspark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.errors", None)
+    assert pipeline.main(("archive", "S", "table")) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"natsd pipeline archive: {pipeline.NO_SPARK}\n")
