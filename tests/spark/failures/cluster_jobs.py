@@ -20,7 +20,7 @@ from natsd.spark.jobs.archive import archive
 from natsd.spark.jobs.transform import transform
 from natsd.spark.session import make_session
 
-AT_ONCE = 1500
+AT_ONCE = 1600
 
 
 def renamed(rows: DataFrame) -> DataFrame:

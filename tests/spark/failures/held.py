@@ -35,6 +35,11 @@ def in_archive(directory: Path) -> pa.Table:
     return files.to_table(columns=list(COLUMNS)).sort_by("seq")
 
 
+def header(held: pa.Table, name: str) -> pa.ChunkedArray:
+    """All values that each message has of a header; null where it has none."""
+    return pc.map_lookup(held["headers"], pa.scalar(name), "first")
+
+
 def check_once(held: pa.Table, prefix: str, count: int) -> None:
     """Messages 0 to count - 1 of messages.py are there, each once, as they were published."""
     numbers = number_of(held["data"])

@@ -23,7 +23,7 @@ from tests.spark.failures.waiting import DEADLINE_S, bounded, wait_until
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create
 
-MESSAGES = 12_000
+MESSAGES = 8_000
 JOBS = Path(__file__).with_name("cluster_jobs.py")
 
 pytestmark = [pytest.mark.torture, bounded]
