@@ -4,18 +4,19 @@
   SparkSession: what a command does, a program can call.
 - Standard output has the summary alone, or with `--json` one object; progress and Spark's own words
   go to standard error.
-- Exit code 0: done; 1: done, and the job found something (audit); 2: refused, one line says why.
+- Exit code 0: done; 1: done, and the job found something (audit); 2: refused, or stopped by Ctrl-C
+  or SIGTERM, and one line says so.
 """
 
 import argparse
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from natsd.cli.interruption import Interruption
 from natsd.spark.java import JavaMissing
 from natsd.spark.jobs import archive, audit, replay, report, transform
 from natsd.spark.jobs.arguments import pairs
@@ -44,8 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
     given = parser().parse_args(arguments)
     try:
-        with _told_to_stop():
-            outcome = _run(given)
+        outcome = _run(given)
     except JobError as error:
         print(f"natsd pipeline {given.job}: {error}", file=sys.stderr)
         return REFUSED
@@ -94,27 +94,18 @@ def _run(given: argparse.Namespace) -> Outcome:
     except JavaMissing as error:
         raise JobError(str(error)) from None
     try:
-        with _progress(given.job) as advance:
-            outcome: Outcome = given.module.run(spark, given, advance)
+        with Interruption.by_signals(spark) as interruption, _progress(given.job) as advance:
+            try:
+                outcome: Outcome = given.module.run(spark, given, advance)
+            except (JobError, PySparkException, Py4JError, OSError) as error:
+                if interruption.is_asked:
+                    raise KeyboardInterrupt from None
+                raise JobError(reason_of(error)) from error
+            if interruption.is_asked:
+                raise KeyboardInterrupt
         return outcome
-    except (PySparkException, Py4JError, OSError) as error:
-        raise JobError(reason_of(error)) from error
     finally:
         spark.stop()
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[None]:
-    """SIGTERM is what Ctrl-C is: a job stops between two steps."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

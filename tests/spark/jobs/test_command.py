@@ -108,7 +108,7 @@ def test_one_line_says_why_not(
 ) -> None:
     server = ("-s", shared_server.url)
     nobody = ("-s", "nats://127.0.0.1:1")
-    there_is_none = Command(site, tmp_path / "a", "archive", "NONE", str(tmp_path / "a"), *server)
+    there_is_none = Command(site, tmp_path / "a", "archive", "NONE", str(tmp_path / "t"), *server)
     unreachable = Command(site, tmp_path / "b", "report", stream, str(tmp_path / "b.html"), *nobody)
     assert_refused(there_is_none.wait(), "archive", '"NONE"')
     assert_refused(unreachable.wait(), "report", r"127\.0\.0\.1:1\b")
