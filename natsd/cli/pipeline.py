@@ -2,8 +2,9 @@
 
 - Each job is a module of natsd.spark.jobs with NAME, HELP, `add_arguments` and `run`, which takes a
   SparkSession: what a command does, a program can call.
-- Standard output has the summary alone, or with `--json` one object; progress and Spark's own words
-  go to standard error.
+- Standard output has the summary alone, or with `--json` one object; progress and what Spark's
+  start says go to standard error. Behind that Spark is silent, whose errors are pages long: the
+  line with the reason stands for them, or all of it with `--conf spark.log.level=ERROR`.
 - Exit code 0: done; 1: done, and the job found something (audit); 2: refused, or stopped by Ctrl-C
   or SIGTERM, and one line says so.
 """
@@ -83,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace) -> Outcome:
-    configuration = pairs(given.conf, "--conf")
+    configuration = {"spark.log.level": "OFF", **pairs(given.conf, "--conf")}
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -37,10 +38,11 @@ def make_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**DEFAULTS, **(configuration or {})}.items():
+    settings = {**DEFAULTS, **(configuration or {})}
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel(settings["spark.log.level"])
     from natsd.spark import register
 
     register(spark)

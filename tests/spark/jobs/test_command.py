@@ -115,6 +115,7 @@ def test_one_line_says_why_not(
     not_there = str(tmp_path / "not there" / "page.html")
     unwritten = Command(site, tmp_path / "c", "report", stream, not_there, *server)
     table = tmp_path / "table"
+    table.mkdir()
     write_table(pa.table({"seq": [1]}), table / "part.parquet")
     to = ("--stream", stream, *server)
     no_columns = Command(site, tmp_path / "d", "replay", str(table), *to)
