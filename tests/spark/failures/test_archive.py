@@ -69,13 +69,15 @@ class Archiving:
     server: JetStreamServer
     random: random.Random
     failures: list[str] = field(default_factory=list)
+    started: list[Command] = field(default_factory=list)
 
     @property
     def table(self) -> Path:
         return self.directory / "table"
 
     def command(self, job: str, *arguments: str) -> Command:
-        return Command(self.site, self.directory / "commands", job, *arguments)
+        self.started.append(Command(self.site, self.directory / "commands", job, *arguments))
+        return self.started[-1]
 
     def archive(self, *arguments: str) -> Command:
         server = ("-s", self.server.url)
@@ -124,7 +126,10 @@ def archiving(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with Client(options(server.url)) as client:
         create(client, "ORDERS", "orders.>")
         create(client, "AGAIN", "again.>", duplicate_window=100_000_000)
-    yield Archiving(site, directory, server, random.Random(SIZE.messages))
+    result = Archiving(site, directory, server, random.Random(SIZE.messages))
+    yield result
+    for command in result.started:
+        command.kill()
     server.stop()
 
 

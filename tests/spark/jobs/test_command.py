@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create
 
 Names = Callable[[], str]
+StartCommand = Callable[..., Command]
 
 MESSAGES = 500
 SQL = "SELECT concat('big.', subject) AS subject, data FROM messages WHERE seq % 2 = 0"
@@ -44,6 +45,20 @@ def assert_refused(ended: Ended, job: str, reason: str) -> None:
 
 
 @pytest.fixture
+def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
+    """`start("archive", "ORDERS", …)`: running; nothing of it is left behind the test."""
+    started: list[Command] = []
+
+    def start_command(job: str, *arguments: str) -> Command:
+        started.append(Command(site, tmp_path / "commands", job, *arguments))
+        return started[-1]
+
+    yield start_command
+    for command in started:
+        command.kill()
+
+
+@pytest.fixture
 def stream(shared_server: JetStreamServer, client: Client, names: Names) -> str:
     """With messages."""
     name = names()
@@ -54,7 +69,7 @@ def stream(shared_server: JetStreamServer, client: Client, names: Names) -> str:
 
 @bounded
 def test_archived_replayed_transformed_and_reported(
-    site: Path,
+    start: StartCommand,
     tmp_path: Path,
     shared_server: JetStreamServer,
     client: Client,
@@ -69,14 +84,11 @@ def test_archived_replayed_transformed_and_reported(
     create(client, again, f"{again}.>")
     create(client, big, "big.>")
 
-    def start(job: str, *arguments: str) -> Command:
-        return Command(site, tmp_path / job, job, *arguments, *server)
-
     transforming = start(
         *("transform", "--from", stream, "--to", big, "--sql", str(query)),
-        *("--checkpoint", str(tmp_path / "checkpoint"), "--json"),
+        *("--checkpoint", str(tmp_path / "checkpoint"), "--json", *server),
     )
-    archived = start("archive", stream, str(table), "--token", "region=2").wait()
+    archived = start("archive", stream, str(table), "--token", "region=2", *server).wait()
     assert (archived.code, "natsd" in archived.stderr) == (0, False), archived.stderr
     assert re.fullmatch(
         rf"{stream}: 500 messages, sequences 1 to 500\n"
@@ -88,9 +100,9 @@ def test_archived_replayed_transformed_and_reported(
     assert transformed["read"] == MESSAGES
     assert count_in(client, big) == MESSAGES // 2
 
-    reporting = start("report", stream, str(page))
+    reporting = start("report", stream, str(page), *server)
     mapping = f"{stream}.>={again}.>"
-    replayed = start("replay", str(table), "--stream", again, "--map", mapping).wait()
+    replayed = start("replay", str(table), "--stream", again, "--map", mapping, *server).wait()
     assert replayed.code == 0, replayed.stderr
     sent = r"500 messages, [\d,]+ bytes of payload sent to %s in \d+\.\d s \([\d,]+/s\)\n"
     assert re.fullmatch(sent % again, replayed.stdout), replayed.stdout
@@ -104,42 +116,35 @@ def test_archived_replayed_transformed_and_reported(
 
 @bounded
 def test_one_line_says_why_not(
-    site: Path, tmp_path: Path, shared_server: JetStreamServer, stream: str
+    start: StartCommand, tmp_path: Path, shared_server: JetStreamServer, stream: str
 ) -> None:
     server = ("-s", shared_server.url)
-    nobody = ("-s", "nats://127.0.0.1:1")
-    there_is_none = Command(site, tmp_path / "a", "archive", "NONE", str(tmp_path / "t"), *server)
-    unreachable = Command(site, tmp_path / "b", "report", stream, str(tmp_path / "b.html"), *nobody)
-    assert_refused(there_is_none.wait(), "archive", '"NONE"')
+    there_is_none = start("archive", "NONE", str(tmp_path / "table"), *server)
+    unreachable = start("report", stream, str(tmp_path / "page.html"), "-s", "nats://127.0.0.1:1")
+    assert_refused(there_is_none.wait(), "archive", 'there is no stream "NONE"')
     assert_refused(unreachable.wait(), "report", r"127\.0\.0\.1:1\b")
-    not_there = str(tmp_path / "not there" / "page.html")
-    unwritten = Command(site, tmp_path / "c", "report", stream, not_there, *server)
-    table = tmp_path / "table"
-    table.mkdir()
-    write_table(pa.table({"seq": [1]}), table / "part.parquet")
-    to = ("--stream", stream, *server)
-    no_columns = Command(site, tmp_path / "d", "replay", str(table), *to)
+    (tmp_path / "files").mkdir()
+    write_table(pa.table({"seq": [1]}), tmp_path / "files" / "part.parquet")
+    no_messages = start("replay", str(tmp_path / "files"), "--stream", stream, *server)
+    unwritten = start("report", stream, str(tmp_path / "not there" / "page.html"), *server)
+    assert_refused(no_messages.wait(), "replay", "no column stream; replay needs stream, ")
     assert_refused(unwritten.wait(), "report", "not there")
-    assert_refused(no_columns.wait(), "replay", "no column stream; replay needs stream, ")
 
 
 @bounded
 @pytest.mark.parametrize("by", ["Ctrl-C", "SIGTERM"])
 def test_following_ends_when_it_is_told_to(
-    by: str, site: Path, tmp_path: Path, shared_server: JetStreamServer, stream: str
+    by: str, start: StartCommand, tmp_path: Path, shared_server: JetStreamServer, stream: str
 ) -> None:
     table = tmp_path / "table"
     following = ("--follow", "--interval", "100 milliseconds", "-s", shared_server.url)
-    command = Command(site, tmp_path / "command", "archive", stream, str(table), *following)
-    try:
-        wait_until(lambda: (table / "_natsd" / "log" / f"{1:012}.json").exists())
-        if by == "Ctrl-C":
-            command.interrupt()
-        else:
-            command.terminate()
-    finally:
-        ended = command.wait(30)
-    assert_refused(ended, "archive", "stopped; run it again to go on")
+    command = start("archive", stream, str(table), *following)
+    wait_until(lambda: (table / "_natsd" / "log" / f"{1:012}.json").exists())
+    if by == "Ctrl-C":
+        command.interrupt()
+    else:
+        command.terminate()
+    assert_refused(command.wait(), "archive", "stopped; run it again to go on")
     files = ds.dataset(table, format="parquet", partitioning="hive")
     assert files.count_rows() == MESSAGES
 
