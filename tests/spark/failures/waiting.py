@@ -14,7 +14,7 @@ DEADLINE_S: Final = 600.0
 """Longer than a test may take: that says which test it was."""
 POLL_S: Final = 0.05
 
-bounded = pytest.mark.timeout(270 if TORTURE == 1 else 7200)  # below faulthandler_timeout
+bounded = pytest.mark.timeout(220 if TORTURE == 1 else 7200)  # below faulthandler_timeout
 
 
 def wait_until(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
