@@ -1,5 +1,5 @@
-"""The daemon's command line: `natsd [flags]`, `natsd bench`, `natsd store`, `natsd help`,
-`natsd version`.
+"""The daemon's command line: `natsd [flags]`, `natsd bench`, `natsd store`, `natsd pipeline`,
+`natsd help`, `natsd version`.
 
 `main` reads the flags and hands over; it imports only what is asked for, so that a start is quick.
 A mistake is one line on standard error and exit code 1.
@@ -24,6 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from natsd.cli import store
 
         return store.main(given[1:])
+    if given[:1] == ["pipeline"]:
+        from natsd.cli import pipeline
+
+        return pipeline.main(given[1:])
     try:
         line = read_command_line(given)
     except FlagError as error:

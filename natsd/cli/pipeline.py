@@ -2,24 +2,28 @@
 
 - Each job is a module of natsd.spark.jobs with NAME, HELP, `add_arguments` and `run`, which takes a
   SparkSession: what a command does, a program can call.
-- Standard output has the summary alone, or with `--json` one object; progress and Spark's own words
-  go to standard error.
-- Exit code 0: done; 1: done, and the job found something (audit); 2: refused, one line says why.
+- Standard output has the summary alone, or with `--json` one object; progress and what Spark's
+  start says go to standard error. Behind that Spark is silent, whose errors are pages long: the
+  line with the reason stands for them, or all of it with `--conf spark.log.level=ERROR`.
+- Exit code 0: done; 1: done, and the job found something (audit); 2: refused, or stopped by Ctrl-C
+  or SIGTERM, and one line says so.
 """
 
 import argparse
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from natsd.cli.interruption import Interruption
+from natsd.spark.java import JavaMissing
 from natsd.spark.jobs import archive, audit, replay, report, transform
 from natsd.spark.jobs.arguments import pairs
-from natsd.spark.jobs.errors import JobError
+from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.outcome import Outcome
+from natsd.spark.session import make_session
 
 if TYPE_CHECKING:
     from natsd.spark.jobs.progress import Advance
@@ -42,8 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
     given = parser().parse_args(arguments)
     try:
-        with _told_to_stop():
-            outcome = _run(given)
+        outcome = _run(given)
     except JobError as error:
         print(f"natsd pipeline {given.job}: {error}", file=sys.stderr)
         return REFUSED
@@ -81,32 +84,29 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace) -> Outcome:
+    configuration = {"spark.log.level": "OFF", **pairs(given.conf, "--conf")}
     try:
-        from natsd.spark.session import make_session
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        spark = make_session(given.master, f"natsd pipeline {given.job}", configuration)
     except ImportError:
         raise JobError(NO_SPARK) from None
-    configuration = pairs(given.conf, "--conf")
-    spark = make_session(given.master, f"natsd pipeline {given.job}", configuration)
+    except JavaMissing as error:
+        raise JobError(str(error)) from None
     try:
-        with _progress(given.job) as advance:
-            outcome: Outcome = given.module.run(spark, given, advance)
+        with Interruption.by_signals(spark) as interruption, _progress(given.job) as advance:
+            try:
+                outcome: Outcome = given.module.run(spark, given, advance)
+            except (JobError, PySparkException, Py4JError, OSError) as error:
+                if interruption.is_asked:
+                    raise KeyboardInterrupt from None
+                raise JobError(reason_of(error)) from error
+            if interruption.is_asked:
+                raise KeyboardInterrupt
         return outcome
     finally:
         spark.stop()
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[None]:
-    """SIGTERM is what Ctrl-C is: a job stops between two steps."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

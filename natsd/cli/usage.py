@@ -13,6 +13,7 @@ Usage: natsd [options]
        natsd store repair DIR        Set damage aside and write damaged files anew
        natsd store snapshot          A stream of a store directory into an archive
        natsd store restore           An archive's stream into a store directory
+       natsd pipeline JOB            Streams archived, replayed, audited and more, on Spark
 """
 
 

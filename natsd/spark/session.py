@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsd.spark.java import ensure_java
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -37,11 +38,22 @@ def make_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**DEFAULTS, **(configuration or {})}.items():
+    settings = {**DEFAULTS, **(configuration or {})}
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel(settings["spark.log.level"])
     from natsd.spark import register
 
     register(spark)
     return spark
+
+
+def activate(spark: SparkSession) -> None:
+    """Make it the session of this thread, in which Spark looks for the format of a write.
+
+    Without it, a write to a data source of Python's fails in any thread but that of the session.
+    """
+    jvm: Any = getattr(spark, "_jvm", None)  # none in a Spark Connect session, which needs no help
+    if jvm is not None:
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)

@@ -13,7 +13,7 @@ import pytest
 from natsd.spark.client import Client
 from tests.spark.servers import JetStreamServer, find_go_server
 from tests.spark.serving import options
-from tests.spark.session import spark_session
+from tests.spark.session import install_wheel, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +31,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of natsd as pip installs it from a wheel."""
+    return install_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Iterator[SparkSession]:
     """`format("jetstream")` is there unregistered: natsd comes from an installed wheel."""
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+    with spark_session(tmp_path_factory.mktemp("spark"), site) as session:
         yield session
 
 

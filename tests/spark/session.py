@@ -55,8 +55,8 @@ def install_wheel(directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def spark_session(directory: Path) -> Iterator[SparkSession]:
-    spark = start(directory, install_wheel(directory))
+def spark_session(directory: Path, site: Path) -> Iterator[SparkSession]:
+    spark = start(directory, site)
     try:
         yield spark
     finally:

@@ -22,6 +22,7 @@ Promise
 from __future__ import annotations
 
 import datetime as dt
+import secrets
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
@@ -162,10 +163,10 @@ class ArchiveTable:
     def append(self, batch: DataFrame) -> dict[str, StreamRange]:
         """Add the messages that are not there yet; returns what was new of each stream."""
         number = self.state.number + 1
-        staging = self._empty_staging(number)
+        staging = _new_staging(number)
         new = self._partitioned(self._without_known(batch))
         new.write.partitionBy(*self.partitions).parquet(self._files.absolute(staging))
-        staged = self._staged(staging)
+        staged = self._staged(number, staging)
         streams = self._ranges([added.staged for added in staged])
         if streams:
             self._log.append(Change(number, _now(), staged, streams=streams))
@@ -203,27 +204,21 @@ class ArchiveTable:
 
     def _rewrite(self, group: Sequence[str]) -> None:
         number = self.state.number + 1
-        staging = self._empty_staging(number)
+        staging = _new_staging(number)
         paths = [self._files.absolute(path) for path in group]
         rows = self._spark.read.schema(self.description.columns).parquet(*paths)
         one = rows.coalesce(1).sortWithinPartitions("stream", "seq")
         one.write.parquet(self._files.absolute(staging))
         directory = group[0].rpartition("/")[0]
-        staged = self._staged(staging, directory)
+        staged = self._staged(number, staging, directory)
         if self._ranges([added.staged for added in staged]) != self._ranges(group):
             raise JobError(f"{self._files.absolute(directory)}: other rows came back than went in")
         self._log.append(Change(number, _now(), staged, removed=list(group)))
         self.finish()
 
-    def _empty_staging(self, number: int) -> str:
-        staging = f"{STAGING}/{number:012}"
-        self._files.remove(staging)
-        return staging
-
-    def _staged(self, staging: str, directory: str | None = None) -> list[AddedFile]:
+    def _staged(self, number: int, staging: str, directory: str | None = None) -> list[AddedFile]:
         """Files below a staging directory, and where they go: into one directory, or into that of
         their partition."""
-        number = staging.rpartition("/")[2]
         found = sorted(
             (file for file in self._files.below(staging) if file.path.endswith(_SUFFIX)),
             key=lambda file: file.path,
@@ -231,7 +226,7 @@ class ArchiveTable:
         added = []
         for index, file in enumerate(found):
             below = file.path.removeprefix(staging + "/").rpartition("/")[0]
-            path = f"{below if directory is None else directory}/{number}-{index:05}{_SUFFIX}"
+            path = f"{below if directory is None else directory}/{number:012}-{index:05}{_SUFFIX}"
             added.append(AddedFile(path, file.path, file.size_bytes))
         return added
 
@@ -298,6 +293,11 @@ def small_files(files: Mapping[str, int], target_bytes: int, files_min: int) -> 
             group.append(path)
             size += files[path]
     return [group for group in (*groups, group) if len(group) >= max(2, files_min)]
+
+
+def _new_staging(number: int) -> str:
+    """Never the same: what was killed may still write for a while to where it began."""
+    return f"{STAGING}/{number:012}-{secrets.token_hex(4)}"
 
 
 def _now() -> str:

@@ -32,6 +32,7 @@ from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance
 from natsd.spark.jobs.table_files import TableFiles
 from natsd.spark.options import ConnectionSettings
+from natsd.spark.session import activate
 from natsd.spark.subjects import pattern_of
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def replay(
     if "stream" not in target:
         raise JobError("replay: say which stream, with --stream")
     began = time.monotonic()
+    activate(spark)
     number = tasks or spark.sparkContext.defaultParallelism
     rows = _selected(spark, path, where, subject)
     missing = rows.join(_there(spark, target), on=["stream", "seq"], how="left_anti")

@@ -3,7 +3,7 @@
     _natsd/table.json                     what the table is: written once
     _natsd/log/000000000041.state.json    all that holds after change 41
     _natsd/log/000000000042.json          change 42: files added and removed, sequences they hold
-    _natsd/staging/000000000043/          files of a change that is not in the log yet
+    _natsd/staging/000000000043-1f…/      files of a change that is not in the log yet
 
 Promise
 - A change has happened once its file is there. Its files are moved to where they belong behind

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from natsd.spark.jobs.arguments import add_connection, connection_of, options_of
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance, following
+from natsd.spark.session import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,6 +82,7 @@ def transform(
     if (into_stream is None) == (into_table is None):
         raise JobError("transform: say where to, a stream or a table, and one of them only")
     began = time.monotonic()
+    activate(spark)
     total = _Total(advance)
     try:
         options = {"startingOffsets": "earliest", **source}

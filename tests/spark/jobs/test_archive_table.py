@@ -57,6 +57,29 @@ def test_what_is_there_already_is_left_out(spark: SparkSession, tmp_path: Path) 
     assert table.state.streams == {"ORDERS": StreamRange(1, 20, 20)}
 
 
+def test_what_another_attempt_still_writes_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    """A driver was killed, its tasks live on for a moment: they write while the next one does."""
+    from pyspark.sql.functions import udf
+
+    table = create(spark, tmp_path / "t")
+    table.append(rows(spark, 1, 5))
+    staging = tmp_path / "t" / "_natsd" / "staging"
+    (written,) = (tmp_path / "t").rglob("region=eu/*.parquet")
+    data = written.read_bytes()
+
+    def writes_beside(subject: str) -> str:
+        late = staging / "000000000002" / "day=1970-01-01" / "region=eu"
+        late.mkdir(parents=True, exist_ok=True)
+        (late / "part-late.parquet").write_bytes(data)
+        return subject
+
+    new = rows(spark, 6, 10)
+    table.append(new.withColumn("subject", udf(writes_beside)("subject")))
+
+    assert sequences(table.read()) == list(range(1, 11))
+    assert sequences(spark.read.parquet(str(tmp_path / "t"))) == list(range(1, 11))
+
+
 def test_files_are_in_directories_of_day_and_token(spark: SparkSession, tmp_path: Path) -> None:
     table = create(spark, tmp_path / "t")
     table.append(rows(spark, 1, 12))

@@ -1,0 +1,1 @@
+"""Real Spark, real failures: processes killed with SIGKILL, and every message accounted for."""

@@ -1,0 +1,152 @@
+"""A standalone Spark cluster on loopback, from the pyspark package: a master and its workers.
+
+    with StandaloneCluster(directory, site, workers=2) as cluster:
+        …--master cluster.url…
+        cluster.workers[0].kill()       # and its executors with it, as if the machine were gone
+
+Each is a JVM in a process group of its own, with random ports. `site` is where the wheel is
+installed: executors find natsd there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.spark.failures.commands import spark_environment
+
+READY_DEADLINE_S: Final = 90.0
+STOP_DEADLINE_S: Final = 20.0
+EXECUTOR_MB: Final = 512
+DAEMON_OPTIONS: Final = (
+    "-Xmx192m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dspark.master.rest.enabled=false",  # it would have a port that is not random
+)
+
+
+class Daemon:
+    """One JVM; the lines that it writes are collected."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+        self.log: list[str] = []
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    def wait_for(self, pattern: str) -> str:
+        """The first group of the first line that matches, now or in time."""
+        searched = re.compile(pattern)
+        deadline = time.monotonic() + READY_DEADLINE_S
+        while time.monotonic() < deadline:
+            is_over = not self._reader.is_alive()
+            for line in self.log:
+                if match := searched.search(line):
+                    return match[1]
+            if is_over:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"never wrote {pattern}:\n" + "\n".join(self.log[-40:]))
+
+    def kill(self) -> None:
+        """SIGKILL to all of its group."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL for what is left of its group then."""
+        self._end(signal.SIGTERM)
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_DEADLINE_S)
+        if self.process.poll() is not None and number == signal.SIGKILL:
+            self._reader.join(STOP_DEADLINE_S)
+
+    def _read_log(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self.log.append(line.rstrip())
+
+
+class StandaloneCluster:
+    """A master, and workers of one core each."""
+
+    def __init__(self, directory: Path, site: Path, workers: int = 2) -> None:
+        self._directory = directory
+        self._environment = spark_environment(directory, site)
+        home = Path(self._environment["SPARK_HOME"])
+        (core,) = (home / "jars").glob("spark-core_*.jar")
+        # Workers start executors as Spark's scripts would, who look for the directories of a build.
+        self._environment["SPARK_SCALA_VERSION"] = core.name.split("_")[1].split("-")[0]
+        self.workers: list[Daemon] = []
+        self.master = self._start("master.Master", "--host", "127.0.0.1", "--port", "0")
+        try:
+            port = self.master.wait_for(r"Starting Spark master at spark://127\.0\.0\.1:(\d+)")
+            self.url = f"spark://127.0.0.1:{port}"
+            for _ in range(workers):
+                self.add_worker()
+            for worker in self.workers:
+                worker.wait_for("(Successfully registered with master)")
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def add_worker(self) -> Daemon:
+        """It may not be registered yet."""
+        work = self._directory / f"worker-{len(self.workers)}"
+        work.mkdir(parents=True)
+        sizes = ["--cores", "1", "--memory", f"{EXECUTOR_MB}m"]
+        where = ["--host", "127.0.0.1", "--work-dir", str(work)]
+        worker = self._start("worker.Worker", *sizes, *where, self.url)
+        self.workers.append(worker)
+        return worker
+
+    def stop(self) -> None:
+        for daemon in (*self.workers, self.master):
+            daemon.stop()
+
+    def logs(self) -> str:
+        """The last lines of all of them."""
+        daemons = (self.master, *self.workers)
+        return "\n".join(line for daemon in daemons for line in daemon.log[-40:])
+
+    def _start(self, name: str, *arguments: str) -> Daemon:
+        home = self._environment["SPARK_HOME"]
+        java = Path(self._environment.get("JAVA_HOME", "/nowhere"), "bin", "java")
+        command = [str(java) if java.exists() else "java", *DAEMON_OPTIONS]
+        command += ["-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{name}"]
+        return Daemon([*command, "--webui-port", "0", *arguments], self._environment)

@@ -1,0 +1,142 @@
+"""`natsd pipeline …` as a user calls it: a process, whose Python is that of the installed wheel.
+
+command = Command(site, directory, "archive", "ORDERS", str(table), "-s", url)
+command.kill()                      # the query's Python, its JVM, and their workers
+done = command.wait()               # → code, stdout, stderr
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from natsd.spark.java import ensure_java
+from tests.spark.failures.waiting import DEADLINE_S
+
+QUICK_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+SMALL: Final = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": f"{QUICK_START} -Xss8m",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_START,
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def spark_environment(directory: Path, site: Path) -> dict[str, str]:
+    """Of Spark's processes: this Python, a Java that is there, natsd from the wheel."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    own = {
+        "PYTHONPATH": str(site),
+        "PYTHONSAFEPATH": "1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(Path(found.origin).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(directory / "local"),
+    }
+    result = {**os.environ, **own}
+    ensure_java(result)
+    return result
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command left."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Of `--json`."""
+        found: dict[str, Any] = json.loads(self.stdout)
+        return found
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """Of `--json`, and all was well."""
+        assert self.code == 0, self.stderr
+        return self.json
+
+
+class Command:
+    """One `natsd pipeline`, running in a process group of its own."""
+
+    def __init__(
+        self,
+        site: Path,
+        directory: Path,
+        job: str,
+        *arguments: str,
+        master: str = "local[2]",
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        number = len(list(directory.glob("*.stderr")))
+        self._out = directory / f"{number}.{job}.stdout"
+        self._err = directory / f"{number}.{job}.stderr"
+        configuration = {**SMALL, **(settings or {})}
+        given = [f"--conf={name}={value}" for name, value in configuration.items()]
+        command = [sys.executable, "-m", "natsd", "pipeline", job, *arguments]
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [*command, "--master", master, *given],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**spark_environment(directory, site), **(environment or {})},
+                cwd=directory,
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """As a machine that is gone: everything at once."""
+        self._signal_all(signal.SIGKILL)
+        self.process.wait()
+
+    def kill_python(self) -> None:
+        """Only the query's Python: its JVM learns so from a pipe, and may do something first."""
+        self.process.kill()
+        self.process.wait()
+
+    def interrupt(self) -> None:
+        """Ctrl-C: a terminal tells the whole group."""
+        self._signal_all(signal.SIGINT)
+
+    def terminate(self) -> None:
+        """As a service manager does it."""
+        self.process.terminate()
+
+    def wait(self, timeout_s: float = DEADLINE_S) -> Ended:
+        """Its end; nothing of it is left afterwards."""
+        try:
+            code = self.process.wait(timeout_s)
+        finally:
+            self._signal_all(signal.SIGKILL)
+        return Ended(code, self._out.read_text(), self._err.read_text())
+
+    @property
+    def stderr(self) -> str:
+        """So far."""
+        return self._err.read_text()
+
+    def _signal_all(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)

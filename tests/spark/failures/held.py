@@ -1,0 +1,61 @@
+"""What a stream and an archive hold, as Arrow tables in the order of sequences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from natsd.spark.client import Client
+from natsd.spark.network_read import read_range
+from natsd.spark.ranges import RangeRequest
+from tests.spark.failures.messages import expected, number_of
+from tests.spark.serving import options
+
+COLUMNS = ("seq", "subject", "time_ns", "headers", "data")
+
+
+def in_stream(url: str, stream: str) -> pa.Table:
+    connect = options(url)
+    with Client(connect) as client:
+        state = client.api(f"STREAM.INFO.{stream}")["state"]
+    request = RangeRequest(stream, state["first_seq"], state["last_seq"])
+    return pa.Table.from_batches(read_range(connect, request, COLUMNS))
+
+
+def count_in(client: Client, stream: str) -> int:
+    return int(client.api(f"STREAM.INFO.{stream}")["state"]["messages"])
+
+
+def in_archive(directory: Path) -> pa.Table:
+    """Its files as anybody reads them, who knows nothing of its log."""
+    files = ds.dataset(directory, format="parquet", partitioning="hive")
+    return files.to_table(columns=list(COLUMNS)).sort_by("seq")
+
+
+def header(held: pa.Table, name: str) -> pa.ChunkedArray:
+    """All values that each message has of a header; null where it has none."""
+    return pc.map_lookup(held["headers"], pa.scalar(name), "first")
+
+
+def check_once(held: pa.Table, prefix: str, count: int) -> None:
+    """Messages 0 to count - 1 of messages.py are there, each once, as they were published."""
+    numbers = number_of(held["data"])
+    assert len(numbers) == count, f"{len(numbers)} messages instead of {count}"
+    assert len(numbers.unique()) == count
+    assert pc.min_max(numbers).as_py() == {"min": 0, "max": count - 1}
+    assert held.select(["subject", "data"]).equals(expected(numbers, prefix).cast(TEXTS))
+
+
+def check_order(held: pa.Table) -> None:
+    """Within each subject, messages stand in the order in which they were published."""
+    numbers = number_of(held["data"])
+    table = pa.table({"subject": held["subject"], "at": held["seq"], "number": numbers})
+    ordered = table.sort_by([("subject", "ascending"), ("at", "ascending")])
+    again = ordered.sort_by([("subject", "ascending"), ("number", "ascending")])
+    assert ordered.equals(again)
+
+
+TEXTS = pa.schema([("subject", pa.string()), ("data", pa.binary())])

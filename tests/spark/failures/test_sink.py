@@ -1,0 +1,117 @@
+"""A stream is copied into another by a streaming query; both ends are killed again and again.
+
+    publisher ─▶ SOURCE ─▶ natsd pipeline transform ─▶ TARGET (duplicate_window 100 ms)
+                 ✗ kill -9           ✗ kill -9         ✗ kill -9, the same server
+
+Each message of the source is in the target once, whatever was killed at whichever point of a batch:
+the target forgets message ids long before a query is back. Now and then only the query's Python is
+killed, so that its JVM and their workers live on for a moment beside the next one.
+
+`make torture` does it twenty times.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from natsd.spark.client import Client
+from natsd.spark.errors import ClientError
+from tests.spark.conftest import StartServer
+from tests.spark.failures.commands import Command
+from tests.spark.failures.held import check_once, count_in, in_stream
+from tests.spark.failures.messages import Publisher
+from tests.spark.failures.waiting import bounded, pause, wait_until
+from tests.spark.servers import JetStreamServer
+from tests.spark.serving import create, options
+from tests.store.crash import TORTURE
+
+pytestmark = [pytest.mark.torture, bounded]
+
+ROUNDS = 20 if TORTURE > 1 else 2
+MESSAGES_PER_ROUND = 8_000
+PUBLISHED_PER_SECOND = 4_000
+AT_ONCE = 3_000
+FUNCTION = """
+def copied(rows):
+    return rows.selectExpr("concat('copy.', subject) AS subject", "data", "headers")
+"""
+
+
+class Copying:
+    """The query, started again and again on one checkpoint."""
+
+    def __init__(self, site: Path, directory: Path, server: JetStreamServer) -> None:
+        self.server = server
+        self._site = site
+        self._directory = directory
+        self._function = directory / "copied.py"
+        self._function.write_text(FUNCTION)
+
+    def start(self, *arguments: str) -> Command:
+        return Command(
+            self._site,
+            self._directory / "commands",
+            "transform",
+            *("--from", "SOURCE", "--to", "TARGET", "--function", f"{self._function}:copied"),
+            *("--checkpoint", str(self._directory / "checkpoint"), "-s", self.server.url),
+            *("-o", f"maxMsgsPerTrigger={AT_ONCE}", "-o", "minPartitions=2"),
+            *arguments,
+        )
+
+    def copied(self) -> int:
+        """Messages in the target; the server may just be away."""
+        try:
+            with Client(options(self.server.url)) as client:
+                return count_in(client, "TARGET")
+        except ClientError:
+            return 0
+
+
+def kill_something(query: Command, server: JetStreamServer, chosen: random.Random) -> None:
+    """The query, or its Python alone, or the server and then, while it works at it, the query."""
+    what = chosen.choice(["query", "python", "server"])
+    pause(chosen.random())
+    if what == "server":
+        server.kill()
+        server.start()
+        pause(2 * chosen.random())
+    if what == "python":
+        query.kill_python()
+    else:
+        query.kill()
+
+
+def test_each_message_is_copied_once(site: Path, tmp_path: Path, start_server: StartServer) -> None:
+    chosen = random.Random(ROUNDS)
+    server = start_server()
+    copying = Copying(site, tmp_path, server)
+    with Client(options(server.url)) as client:
+        create(client, "SOURCE", "orders.>")
+        create(client, "TARGET", "copy.orders.>", duplicate_window=100_000_000)
+    killed = []
+    for number in range(ROUNDS):
+        killed.append(killed_in_between(copying, number, chosen))
+    done = copying.start("--json").wait().outcome
+    assert done["target"] == "TARGET"
+    for query in killed:
+        query.wait()  # nothing of it is left
+    check_once(in_stream(server.url, "TARGET"), "copy.orders", ROUNDS * MESSAGES_PER_ROUND)
+
+
+def killed_in_between(copying: Copying, number: int, chosen: random.Random) -> Command:
+    """One round: messages come, the query copies some, and something is killed."""
+    first = number * MESSAGES_PER_ROUND
+    last = first + MESSAGES_PER_ROUND
+    before = copying.copied()
+    query = copying.start("--follow", "--interval", "100 milliseconds")
+    url = copying.server.url
+    with Publisher(url, "orders", first, last, per_second=PUBLISHED_PER_SECOND):
+        try:
+            wait_until(lambda: copying.copied() > before or not query.is_running)
+            assert query.is_running, query.stderr
+        finally:
+            kill_something(query, copying.server, chosen)
+    return query

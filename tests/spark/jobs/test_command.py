@@ -1,0 +1,191 @@
+"""`natsd pipeline` as a user calls it: what stands on which output, exit codes, Ctrl-C.
+
+The audit's findings and exit code 1: tests/spark/failures/test_archive.py.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from pyarrow.parquet import write_table
+
+from natsd.cli import pipeline
+from natsd.spark import session
+from natsd.spark.client import Client
+from natsd.spark.java import ADVICE, JavaMissing
+from tests.spark.failures.commands import Command, Ended
+from tests.spark.failures.held import count_in, in_stream
+from tests.spark.failures.messages import Publisher
+from tests.spark.failures.waiting import bounded, wait_until
+from tests.spark.servers import JetStreamServer
+from tests.spark.serving import create
+
+Names = Callable[[], str]
+StartCommand = Callable[..., Command]
+
+MESSAGES = 500
+SQL = "SELECT concat('big.', subject) AS subject, data FROM messages WHERE seq % 2 = 0"
+
+
+def assert_refused(ended: Ended, job: str, reason: str) -> None:
+    """Exit code 2, nothing on standard output, one line behind what Spark's start says."""
+    assert ended.code == 2, ended.stderr
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr, ended.stderr
+    assert "\tat " not in ended.stderr, ended.stderr
+    last = ended.stderr.rstrip().splitlines()[-1]
+    assert last.startswith(f"natsd pipeline {job}: "), ended.stderr
+    assert re.search(reason, last), last
+
+
+@pytest.fixture
+def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
+    """`start("archive", "ORDERS", …)`: running; nothing of it is left behind the test."""
+    started: list[Command] = []
+
+    def start_command(job: str, *arguments: str) -> Command:
+        started.append(Command(site, tmp_path / "commands", job, *arguments))
+        return started[-1]
+
+    yield start_command
+    for command in started:
+        command.kill()
+
+
+@pytest.fixture
+def stream(shared_server: JetStreamServer, client: Client, names: Names) -> str:
+    """With messages."""
+    name = names()
+    create(client, name, f"{name}.>")
+    with Publisher(shared_server.url, name, 0, MESSAGES):
+        return name
+
+
+@bounded
+def test_archived_replayed_transformed_and_reported(
+    start: StartCommand,
+    tmp_path: Path,
+    shared_server: JetStreamServer,
+    client: Client,
+    stream: str,
+    names: Names,
+) -> None:
+    server = ("-s", shared_server.url)
+    table, page = tmp_path / "table", tmp_path / "page.html"
+    query = tmp_path / "big.sql"
+    query.write_text(SQL)
+    again, big = names(), names()
+    create(client, again, f"{again}.>")
+    create(client, big, "big.>")
+
+    transforming = start(
+        *("transform", "--from", stream, "--to", big, "--sql", str(query)),
+        *("--checkpoint", str(tmp_path / "checkpoint"), "--json", *server),
+    )
+    archived = start("archive", stream, str(table), "--token", "region=2", *server).wait()
+    assert (archived.code, "natsd" in archived.stderr) == (0, False), archived.stderr
+    assert re.fullmatch(
+        rf"{stream}: 500 messages, sequences 1 to 500\n"
+        r"500 messages in \d+\.\d s \([\d,]+/s\)\n"
+        rf"file:{table}: 500 messages, 3 files, \d+\.\d KiB\n",
+        archived.stdout,
+    ), archived.stdout
+    transformed = transforming.wait().outcome
+    assert transformed["read"] == MESSAGES
+    assert count_in(client, big) == MESSAGES // 2
+
+    reporting = start("report", stream, str(page), *server)
+    mapping = f"{stream}.>={again}.>"
+    replayed = start("replay", str(table), "--stream", again, "--map", mapping, *server).wait()
+    assert replayed.code == 0, replayed.stderr
+    sent = r"500 messages, [\d,]+ bytes of payload sent to %s in \d+\.\d s \([\d,]+/s\)\n"
+    assert re.fullmatch(sent % again, replayed.stdout), replayed.stdout
+    assert in_stream(shared_server.url, again).num_rows == MESSAGES
+    reported = reporting.wait()
+    assert reported.code == 0, reported.stderr
+    assert reported.stdout.startswith(f"{stream}: 500 messages, ")
+    assert reported.stdout.rstrip().splitlines()[-1].startswith(f"{page} (")
+    assert f"<title>{stream}" in page.read_text()
+
+
+@bounded
+def test_one_line_says_why_not(
+    start: StartCommand, tmp_path: Path, shared_server: JetStreamServer, stream: str
+) -> None:
+    server = ("-s", shared_server.url)
+    there_is_none = start("archive", "NONE", str(tmp_path / "table"), *server)
+    unreachable = start("report", stream, str(tmp_path / "page.html"), "-s", "nats://127.0.0.1:1")
+    assert_refused(there_is_none.wait(), "archive", 'there is no stream "NONE"')
+    assert_refused(unreachable.wait(), "report", r"127\.0\.0\.1:1\b")
+    (tmp_path / "files").mkdir()
+    write_table(pa.table({"seq": [1]}), tmp_path / "files" / "part.parquet")
+    no_messages = start("replay", str(tmp_path / "files"), "--stream", stream, *server)
+    assert_refused(no_messages.wait(), "replay", "no column stream; replay needs stream, ")
+
+
+@bounded
+@pytest.mark.parametrize("by", ["Ctrl-C", "SIGTERM"])
+def test_following_ends_when_it_is_told_to(
+    by: str, start: StartCommand, tmp_path: Path, shared_server: JetStreamServer, stream: str
+) -> None:
+    table = tmp_path / "table"
+    following = ("--follow", "--interval", "100 milliseconds", "-s", shared_server.url)
+    command = start("archive", stream, str(table), *following)
+    wait_until(lambda: (table / "_natsd" / "log" / f"{1:012}.json").exists())
+    if by == "Ctrl-C":
+        command.interrupt()
+    else:
+        command.terminate()
+    assert_refused(command.wait(), "archive", "stopped; run it again to go on")
+    files = ds.dataset(table, format="parquet", partitioning="hive")
+    assert files.count_rows() == MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((), "the following arguments are required: JOB"),
+        (("bake",), "invalid choice: 'bake'"),
+        (("archive", "ORDERS"), "the following arguments are required: TABLE"),
+        (("transform", "--from", "A", "--to", "B"), "required: --checkpoint"),
+    ],
+)
+def test_a_mistake_on_the_command_line(
+    arguments: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        pipeline.main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert reason in said.err.splitlines()[-1]
+
+
+def test_a_mistake_is_told_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pipeline.main(("report", "S", "page.html", "--conf", "nothing")) == 2
+    assert capsys.readouterr().err == (
+        "natsd pipeline report: --conf nothing: write it as NAME=VALUE\n"
+    )
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def missing() -> None:
+        raise JavaMissing(ADVICE)
+
+    monkeypatch.setattr(session, "ensure_java", missing)
+    assert pipeline.main(("archive", "S", "table")) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"natsd pipeline archive: {ADVICE}\n")
+
+
+def test_no_pyspark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.errors", None)
+    assert pipeline.main(("archive", "S", "table")) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"natsd pipeline archive: {pipeline.NO_SPARK}\n")
