@@ -45,6 +45,7 @@ class StreamInfo:
         self.first = int(state["first_seq"])
         self.last = int(state["last_seq"])
         self.allow_direct = bool(config.get("allow_direct"))
+        self.is_kept = config.get("retention", "limits") == "limits"
         messages = int(state["messages"])
         self.message_bytes = int(state["bytes"]) // messages if messages else ROW_BYTES
         self.server_version = version_of(str(server.get("version", "")))

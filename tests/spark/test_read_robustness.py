@@ -14,7 +14,7 @@ import pytest
 
 from natsd.spark.client import Client
 from natsd.spark.connecting import ConnectOptions
-from natsd.spark.errors import AuthorizationError, ClientError, ConnectionLost, RequestTimeout
+from natsd.spark.errors import AuthorizationError, ClientError, RequestTimeout
 from natsd.spark.network_read import read_range
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.reading import Lagging
@@ -101,13 +101,8 @@ def test_answers_that_end_early_and_overtake_each_other() -> None:
             rows = [ask.row(at) for at in range(1, ask.body["batch"] - 2)]
             held.append(ask.end(begin + len(rows) - 1, 5))
             return b"".join(rows)
-        early = held.pop() if held else b""
-        said = whole_answer(ask, 1000)
-        return (
-            said[: len(said) // 2] + early + said[len(said) // 2 :] if not early else said + early
-        )
+        return whole_answer(ask, 1000) + (held.pop() if held else b"")
 
-    connect = options()
     request = RangeRequest("S", 1, 1000)
     with FakeServer(answer) as server:
         connect = options(server.url)
@@ -199,7 +194,8 @@ class Cutter:
         host, _, port = url.removeprefix("nats://").rpartition(":")
         self._target = (host, int(port))
         self._chance = chance
-        self._most = most
+        self.least = 2000
+        self.most = most
         self.cuts = cuts
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"nats://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -220,7 +216,7 @@ class Cutter:
             except OSError:
                 break
             server = socket.create_connection(self._target)
-            left = self._chance.randrange(2000, self._most) if self.cuts > 0 else 1 << 60
+            left = self._chance.randrange(self.least, self.most) if self.cuts > 0 else 1 << 60
             self.cuts -= 1
             for source, target, size in ((client, server, 1 << 60), (server, client, left)):
                 pumps.append(threading.Thread(target=pump, args=(source, target, size)))
@@ -266,10 +262,9 @@ def test_connections_that_break_off_anywhere(cut: Cutter, stream: str) -> None:
 
 
 def test_a_connection_that_always_breaks_off_fails_the_range(cut: Cutter) -> None:
-    cut.cuts = 1 << 60
-    with pytest.raises((ConnectionLost, ClientError)) as error:
-        for _ in range(9):
-            sequences(options(cut.url, retries=0), 4000)
+    cut.cuts, cut.least, cut.most = 1 << 60, 1000, 1001  # no row comes through
+    with pytest.raises(ClientError) as error:
+        sequences(options(cut.url, retries=1, retry_interval_s=0.001), 4000)
     assert "\n" not in str(error.value)
 
 
