@@ -162,8 +162,6 @@ def test_what_was_purged_is_an_error_unless_it_may_be_lost(
 def test_where_is_pushed_down_or_not_and_right_either_way(
     read: Read, orders: str, spark: SparkSession, enabled: bool
 ) -> None:
-    times = read(stream=orders, columns="time").where("seq > 0" if False else "true").collect()
-    assert len(times) == COUNT - 2
     with_pushdown(spark, enabled)
     try:
         frame = read(stream=orders).where(
@@ -171,7 +169,7 @@ def test_where_is_pushed_down_or_not_and_right_either_way(
         )
         assert seqs(frame) == [n for n in range(102, 200) if n % 10 in (1, 2)]
         plan = frame._jdf.queryExecution().executedPlan().toString()
-        assert ("PushedFilters: []" not in plan and "PushedFilters" in plan) == enabled
+        assert (">= 100" in plan) is not enabled  # what was taken is not evaluated again
         by_time = read(stream=orders)
         middle = by_time.where("seq = 600").first().time
         later = by_time.where(by_time.time > middle)
@@ -215,11 +213,15 @@ def test_nats_server(request: pytest.FixtureRequest, spark: SparkSession, which:
     server: JetStreamServer = request.getfixturevalue(which)
     with Client(options(server.url)) as client:
         fill(client, "ORDERS", "o", 300)
-    reading = spark.read.format("jetstream").options(servers=server.url, stream="ORDERS")
-    rows = reading.options(minPartitions="2").load().collect()
+
+    def load(**options: str) -> DataFrame:
+        given = {"servers": server.url, "stream": "ORDERS"} | options
+        return spark.read.format("jetstream").options(**given).load()
+
+    rows = load(minPartitions="2").collect()
     assert sorted(row.seq for row in rows) == list(range(1, 301))
     middle = sorted(row.time_ns for row in rows)[150]
-    late = reading.options(startingTimestamp=str(middle // 1_000_000)).load()
+    late = load(startingTimestamp=str(middle // 1_000_000))
     floor_ns = middle // 1_000_000 * 1_000_000
     assert late.count() == sum(row.time_ns >= floor_ns for row in rows)
-    assert reading.option("lastPerSubject", "true").load().count() == 10
+    assert load(lastPerSubject="true").count() == 10
