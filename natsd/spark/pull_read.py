@@ -82,11 +82,10 @@ class PullReader:
                 self._take_late()
                 self._look_at_status()
                 waiting = intake.pending != 0
-        finally:
-            reading.passed(intake)
-            self._delete()
-        if not reading.request.last_per_subject:
             reading.look_at_gaps(intake)
+        finally:
+            reading.leave(intake)
+            self._delete()
         if not intake.is_complete:
             reading.verify_end()
         reading.wait_for_gaps()
@@ -151,6 +150,7 @@ class PullReader:
         if self._asked - intake.frames > self._rows // 2:
             return
         client = reading.client
+        reading.look_at_gaps(intake)
         if intake.frames:
             row_bytes = intake.row_bytes // intake.frames + 1
             self._rows = max(PULL_ROWS_MIN, min(self._rows, reading.max_bytes // row_bytes))

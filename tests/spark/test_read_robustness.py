@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import socket
 import threading
@@ -14,7 +15,12 @@ import pytest
 
 from natsd.spark.client import Client
 from natsd.spark.connecting import ConnectOptions
-from natsd.spark.errors import AuthorizationError, ClientError, RequestTimeout
+from natsd.spark.errors import (
+    AuthorizationError,
+    ClientError,
+    ConnectionLost,
+    RequestTimeout,
+)
 from natsd.spark.network_read import read_range
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.reading import Lagging
@@ -184,6 +190,20 @@ def test_a_gap_that_the_streams_beginning_overtakes_is_a_loss() -> None:
         assert rows == [*range(1, 41), *range(61, 101)]
 
 
+def test_a_gap_before_a_connection_broke_off_is_looked_at_on_the_next() -> None:
+    def answer(ask: Ask) -> bytes | None:
+        if "STREAM.INFO" in ask.subject:
+            return stream_info(ask, 100, first=1 if ask.connection == 1 else 61)
+        if ask.connection == 1:
+            rows = [ask.row(at) for at in [*range(1, 41), *range(61, 81)]]
+            return b"".join(rows) + b"garbage\r\n"
+        return whole_answer(ask, 100)
+
+    with FakeServer(answer) as server:
+        with pytest.raises(DataLoss, match="messages 41 to 60"):
+            sequences(options(server.url), 100)
+
+
 # Connections that break off
 
 
@@ -284,6 +304,31 @@ def test_another_server_goes_on_in_the_middle_of_a_range(tmp_path: Path) -> None
         for batch in batches:
             rows += batch.column(0).to_pylist()
     assert rows == list(range(1, 3001))
+
+
+def test_a_server_that_leaves_has_said_where_the_others_are() -> None:
+    """What a cluster says on the way, as in lame duck mode, is used when the connection ends."""
+
+    def answer(ask: Ask) -> bytes | None:
+        if "STREAM.INFO" in ask.subject:
+            return stream_info(ask, 100)
+        return whole_answer(ask, 100)
+
+    with FakeServer(answer) as other:
+
+        def leave(ask: Ask) -> bytes | None:
+            if is_direct(ask):
+                return None
+            urls = [other.url.removeprefix("nats://")]
+            news = json.dumps({"version": "2.14.5", "ldm": True, "connect_urls": urls})
+            return f"INFO {news}\r\n".encode() + stream_info(ask, 100)
+
+        with FakeServer(leave) as server:
+            connect = options(server.url, retries=0)
+            with pytest.raises(ConnectionLost):
+                sequences(connect, 100)
+            assert sequences(options(server.url), 100) == list(range(1, 101))
+        assert other.connections == 1
 
 
 def test_who_reads_slowly_loses_nothing(tmp_path: Path) -> None:
