@@ -13,6 +13,7 @@ Source: nats-server 2.14 reference 6.5, 6.10; ADR-17 (ordered consumer), ADR-13 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ PULL_ROWS: Final = 20_000
 PULL_ROWS_MIN: Final = 64
 SEVERAL_FILTERS: Final = (2, 10)
 SECOND_NS: Final = 1_000_000_000
+DELETE_S: Final = 1.0
+"""Longer nobody waits for a consumer to go."""
 INACTIVE_NS: Final = 60 * SECOND_NS
 
 NO_MESSAGES = 404
@@ -134,13 +137,14 @@ class PullReader:
         return config
 
     def _delete(self) -> None:
-        """Nobody waits for that; a consumer that stays is removed by the server in a minute."""
+        """A consumer that stays nevertheless is removed by the server in a minute."""
         client = self._reading.client
+        self.intake.is_over = True
         if client.is_connected:
-            self.intake.is_over = True
-            self._answers.unsubscribe()
-            subject = f"{client.options.api}.CONSUMER.DELETE.{self._stream}.{self._name}"
-            client.publish(subject, reply=client.new_inbox())
+            with contextlib.suppress(ClientError):
+                self._answers.unsubscribe()
+                subject = f"CONSUMER.DELETE.{self._stream}.{self._name}"
+                client.api(subject, timeout_s=DELETE_S)
 
     # Pulls
 
