@@ -158,6 +158,8 @@ class PullReader:
         if intake.frames:
             row_bytes = intake.row_bytes // intake.frames + 1
             self._rows = max(PULL_ROWS_MIN, min(self._rows, reading.max_bytes // row_bytes))
+        if not reading.request.last_per_subject:
+            self._rows = max(1, min(self._rows, reading.target - reading.last))
         timeout_ns = int(client.options.request_timeout_s * SECOND_NS)
         body = {
             "batch": self._rows,

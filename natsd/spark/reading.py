@@ -177,6 +177,7 @@ class Reading:
 
     def wait_for_gaps(self) -> None:
         """Until it is known what the gaps were. Raises DataLoss."""
+        self._loss.answered()  # while something else was asked
         while self._loss.is_waiting:
             self.receive()
 

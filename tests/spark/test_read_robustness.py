@@ -190,6 +190,24 @@ def test_a_gap_that_the_streams_beginning_overtakes_is_a_loss() -> None:
         assert rows == [*range(1, 41), *range(61, 101)]
 
 
+@pytest.mark.parametrize("names", [["seq", "data"], ["seq"]])
+def test_what_becomes_of_gaps_is_heard_among_other_answers(
+    tmp_path: Path, names: list[str]
+) -> None:
+    """No answer is waited for that has come already, while a consumer's end was asked for."""
+    with natsd_server(tmp_path) as url:
+        with Client(options(url)) as client:
+            create(client, "S", "s")
+            publish(client, [("s", b"", b"x")] * 200)
+            for sequence in (7, 50, 150, 200):
+                client.api("STREAM.MSG.DELETE.S", {"seq": sequence})
+        request = RangeRequest("S", 1, 200)
+        connect = options(url, request_timeout_s=20, retries=0)
+        for _ in range(5):
+            batches = list(read_range(connect, request, names, max_rows=20, max_bytes=3000))
+            assert sum(batch.num_rows for batch in batches) == 196
+
+
 def test_a_gap_before_a_connection_broke_off_is_looked_at_on_the_next() -> None:
     def answer(ask: Ask) -> bytes | None:
         if "STREAM.INFO" in ask.subject:
