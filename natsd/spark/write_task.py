@@ -43,6 +43,7 @@ from natsd.spark.begin_records import (
 )
 from natsd.spark.client import Client
 from natsd.spark.connecting import ConnectOptions
+from natsd.spark.pacing import paced
 from natsd.spark.publishing import FoundIds, RowProblem, Rows, SendWindow
 from natsd.spark.sending import LOST, Sender
 from natsd.spark.state_bucket import StateBucket
@@ -72,6 +73,7 @@ class WriteOptions:
     application: str | None = None
     version: int | None = None
     max_in_flight: int = MAX_IN_FLIGHT
+    max_msgs_per_s: float | None = None
     ack_timeout_s: float = 30.0
     state_bucket: str = "natsd_spark"
     lease_s: float = LEASE_S
@@ -107,6 +109,8 @@ def write_task(
     read: ReadHeaders = read_headers,
 ) -> Written:
     """Raises WriteError, ClientError; one line each."""
+    if options.max_msgs_per_s is not None:
+        batches = paced(batches, options.max_msgs_per_s)
     rows = (columns.rows(batch) for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:
