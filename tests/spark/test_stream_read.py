@@ -39,10 +39,11 @@ class Job:
         return writing.trigger(**trigger).start(str(self.table), format="parquet")
 
     def run(self) -> list[int]:
-        """All that is there now; the rows of each batch."""
+        """All that is there now; the rows of each batch that has any."""
         query = self.start(availableNow=True)
         assert query.awaitTermination(DEADLINE_S)
-        return [progress.numInputRows for progress in query.recentProgress]
+        found = (progress.numInputRows for progress in query.recentProgress)
+        return [rows for rows in found if rows]
 
     def seqs(self, stream: str | None = None) -> list[int]:
         table = self.spark.read.parquet(str(self.table))

@@ -13,8 +13,8 @@ from natsd.store.disk import (
     DirectoryLocked,
     RealDisk,
     ShortWrite,
-    lock_to_read,
     is_out_of_space,
+    lock_to_read,
     make_directories,
 )
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS: Final = 1
@@ -24,33 +23,20 @@ class Advance:
 
 def following(query: StreamingQuery, advance: Callable[[Advance], None] | None) -> None:
     """Wait for the end of a query; its error is raised. Stops it when the wait is interrupted."""
-    told = _Told(advance)
+    from natsd.spark.lag import lag_of
+
+    last, done, has_ended = -1, 0, False
     try:
-        while not query.awaitTermination(POLL_SECONDS):
-            told.tell(query.recentProgress)
-        told.tell(query.recentProgress)  # of batches since, or of a query shorter than a poll
+        while not has_ended:
+            has_ended = bool(query.awaitTermination(POLL_SECONDS))
+            for progress in query.recentProgress:
+                if progress.batchId > last:
+                    last = progress.batchId
+                    done += progress.numInputRows
+                    if advance is not None:
+                        advance(Advance(done, sum(lag_of(progress.sources).values())))
     finally:
         query.stop()
-
-
-class _Told:
-    """Which batches were told."""
-
-    def __init__(self, advance: Callable[[Advance], None] | None) -> None:
-        self._advance = advance
-        self._last = -1
-        self._done = 0
-
-    def tell(self, progresses: Iterable[StreamingQueryProgress]) -> None:
-        from natsd.spark.lag import lag_of
-
-        for progress in progresses:
-            if progress.batchId <= self._last:
-                continue
-            self._last = progress.batchId
-            self._done += progress.numInputRows
-            if self._advance is not None:
-                self._advance(Advance(self._done, sum(lag_of(progress.sources).values())))
 
 
 def shown_bytes(size: int) -> str:
