@@ -1,11 +1,4 @@
-"""Record batches no faster than so many rows in a second.
-
-- Rows come in slices of a tenth of a second, or one by one where that is less than a row.
-- Who could not keep up may make up for a tenth of a second, not for more: so no second has more
-  rows than 1.2 times the rate.
-- Whoever takes them sends them at once: pacing anywhere before that, in a UDF for example, would
-  be undone by Spark's buffers.
-"""
+"""Rows, no more in a second than was asked for."""
 
 from __future__ import annotations
 
@@ -16,21 +9,22 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SLICE_S: Final = 0.1
+SLICES_PER_SECOND: Final = 10
+"""What is sent at once, and what may be caught up with after a pause."""
 
 
 def paced(
     batches: Iterable[pa.RecordBatch],
-    rows_per_s: float,
+    rate: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order."""
-    rows_max = max(1, int(rows_per_s * SLICE_S))
+    """The same rows in batches of a tenth of a second's, each when it is due; `rate` > 0."""
+    rows_max = max(1, int(rate / SLICES_PER_SECOND))
     due = clock()
     for batch in batches:
         for start in range(0, batch.num_rows, rows_max):
             part = batch.slice(start, rows_max)
             sleep(max(0.0, due - clock()))
-            due = max(due, clock() - SLICE_S) + part.num_rows / rows_per_s
+            due = max(due, clock() - 1 / SLICES_PER_SECOND) + part.num_rows / rate
             yield part

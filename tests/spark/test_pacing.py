@@ -1,8 +1,4 @@
-"""Rows no faster than the rate: natsd/spark/pacing.py."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
+"""Rows at a rate, on a clock of the test's own: natsd/spark/pacing.py."""
 
 import pyarrow as pa
 import pytest
@@ -10,47 +6,45 @@ import pytest
 from natsd.spark.pacing import paced
 
 
-class Time:
-    """A clock that only sleeping moves."""
-
+class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def clock(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
 
-def batches(*sizes: int) -> Iterator[pa.RecordBatch]:
-    row = 0
-    for size in sizes:
-        yield pa.record_batch({"n": list(range(row, row + size))})
-        row += size
+def rows(count: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(count))})
 
 
-@pytest.mark.parametrize("rate", [0.5, 3.0, 40.0, 1000.0])
-def test_the_same_rows_no_second_with_more_than_the_rate(rate: float) -> None:
-    time = Time()
-    rows: list[int] = []
-    times: list[float] = []
-    for batch in paced(batches(7, 100, 1), rate, time.clock, time.sleep):
-        rows += batch["n"].to_pylist()
-        times += [time.now] * batch.num_rows
-    assert rows == list(range(108))
-    together = max(1, int(rate / 10))
-    for n, at in enumerate(times):
-        in_a_second = sum(at <= other < at + 1 for other in times[n:])
-        assert in_a_second <= rate + 2 * together
-    assert times[-1] - times[0] >= (108 - 2 * together) / rate * 0.99
+def test_each_row_once_and_in_time() -> None:
+    clock = Clock()
+    times, found = [], []
+    for part in paced([rows(250), rows(50)], 1000, clock, clock.sleep):
+        times.append(clock.now - 100)
+        found += part["n"].to_pylist()
+
+    assert found == [*range(250), *range(50)]
+    assert times == pytest.approx([0, 0.1, 0.2, 0.25])
 
 
-def test_who_was_late_makes_up_for_a_slice_only() -> None:
-    time = Time()
-    rows = paced(batches(1000), 100.0, time.clock, time.sleep)
-    next(rows)
-    time.now += 1000.0
-    at = time.now
-    in_time = [part.num_rows for part in rows if time.now < at + 0.99]
-    assert sum(in_time) == 110
+def test_a_pause_is_not_made_up_for_in_a_burst() -> None:
+    clock = Clock()
+    parts = paced([rows(30)], 100, clock, clock.sleep)
+    next(parts)
+    clock.sleep(60)
+    times = [clock.now for _ in parts]
+
+    assert times[1] - times[0] == pytest.approx(0, abs=0.011)
+    assert len(times) == 2
+
+
+def test_slower_than_one_in_a_tenth_of_a_second() -> None:
+    clock = Clock()
+    sizes = [(part.num_rows, clock.now - 100) for part in paced([rows(3)], 2, clock, clock.sleep)]
+
+    assert sizes == [(1, 0.0), (1, 0.5), (1, 1.0)]

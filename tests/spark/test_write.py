@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COUNT = 1000
 MANY = 20_000
 WINDOW_NS = 100_000_000
-QUERY_S = 50
+QUERY_S = 150
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ import argparse
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.core.subject_mapping import InvalidMapping
@@ -45,7 +44,6 @@ ORIGINAL_SEQUENCE: Final = "Nats-Original-Sequence"
 ORIGINAL_TIME: Final = "Nats-Original-Time"
 NEEDED: Final = ("stream", "seq", "subject", "time_ns", "headers", "data")
 SHOWN_SUBJECTS: Final = 20
-SUBJECTS_CACHED: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -170,8 +168,11 @@ def _send(rows: DataFrame, target: Mapping[str, str], rate_per_task: float | Non
         _carried_headers().alias("headers"),
         F.concat_ws(":", "stream", "seq").alias("id"),
     )
-    pace = {} if rate_per_task is None else {"maxMsgsPerSecond": str(rate_per_task)}
-    out.write.format("jetstream").options(**target, **pace).mode("append").save()
+    options = {
+        **target,
+        **({} if rate_per_task is None else {"maxMsgsPerSecond": str(rate_per_task)}),
+    }
+    out.write.format("jetstream").options(**options).mode("append").save()
 
 
 def _carried_headers() -> Column:
@@ -204,6 +205,8 @@ def _carried_headers() -> Column:
 
 def _mapped(rows: DataFrame, mappings: Mapping[str, str]) -> DataFrame:
     """With subjects as mapped, each by the first mapping that matches it."""
+    from pyspark.sql import functions as F
+
     for source, destination in mappings.items():
         try:
             SubjectTransform(source, destination)
@@ -211,22 +214,27 @@ def _mapped(rows: DataFrame, mappings: Mapping[str, str]) -> DataFrame:
             raise JobError(f"--map {source}={destination}: {error}") from None
     if not mappings:
         return rows
-    from pyspark.sql import functions as F
-
-    mapping = partial(_map_subject, mappings=tuple(mappings.items()))
-    mapped = F.udf(mapping, "string", useArrow=False)  # with Arrow, Spark asks for pandas
+    # Row by row: Spark's Arrow functions want pandas, and one string of each row is quick enough.
+    mapped = F.udf(_Mapped(tuple(mappings.items())), "string", useArrow=False)
     return rows.withColumn("subject", mapped("subject"))
 
 
-@lru_cache(maxsize=SUBJECTS_CACHED)
-def _map_subject(subject: str, mappings: tuple[tuple[str, str], ...]) -> str:
-    mapped = (transform.map(subject) for transform in _transforms(mappings))
-    return next((to for to in mapped if to is not None), subject)
+class _Mapped:
+    """A function that is sent to executors: the transforms are made where it is called."""
 
+    def __init__(self, mappings: tuple[tuple[str, str], ...]) -> None:
+        self._mappings = mappings
+        self._transforms: list[SubjectTransform] | None = None
 
-@cache
-def _transforms(mappings: tuple[tuple[str, str], ...]) -> list[SubjectTransform]:
-    return [SubjectTransform(source, destination) for source, destination in mappings]
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_mappings": self._mappings, "_transforms": None}
+
+    def __call__(self, subject: str) -> str:
+        if self._transforms is None:
+            self._transforms = [SubjectTransform(*mapping) for mapping in self._mappings]
+        return next(
+            (to for one in self._transforms if (to := one.map(subject)) is not None), subject
+        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
