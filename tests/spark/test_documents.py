@@ -272,7 +272,36 @@ def test_links_lead_somewhere() -> None:
 # The notebook
 
 PRINTED: Final = """\
++--------+--------+-------+-------+
+| station|readings|coldest|warmest|
++--------+--------+-------+-------+
+|     bay|    1440|   2.38|  18.37|
+|    fell|    1440|    2.5|   18.5|
+|moorland|    1440|    3.0|   19.0|
+|    weir|    1440|    2.5|   18.5|
++--------+--------+-------+-------+
+
++-----------------+------------------------------+
+|subject          |data                          |
++-----------------+------------------------------+
+|readings.bay     |{"minute":1439,"degrees":4.74}|
+|readings.fell    |{"minute":1439,"degrees":4.87}|
+|readings.moorland|{"minute":1439,"degrees":5.37}|
+|readings.weir    |{"minute":1439,"degrees":4.87}|
++-----------------+------------------------------+
+
 5760 messages read, then 0
++---------------+-----+
+|        subject|count|
++---------------+-----+
+|    alarms.fell|   17|
+|alarms.moorland|  163|
+|    alarms.weir|   17|
++---------------+-----+
+
+5760 messages in 4 files
+5760 sequences
+5760 messages on readings.html
 """
 
 
