@@ -133,9 +133,15 @@ def reader(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
     server.options["jetstream"]["store_dir"] = str(server.store_dir)
     server.start()
     with pytest.MonkeyPatch.context() as patch, settings_kept(spark):
-        patch.setattr(natsd.spark.session, "make_session", lambda *_: Kept(spark))
+        share(spark, patch)
         yield Reader(directory, spark, server)
     server.stop()
+
+
+def share(spark: SparkSession, patch: pytest.MonkeyPatch) -> None:
+    """Programs and commands that make a session get this one."""
+    for where in (natsd.spark.session, pipeline):
+        patch.setattr(where, "make_session", lambda *_, **__: Kept(spark), raising=False)
 
 
 class Kept:
@@ -307,7 +313,7 @@ PRINTED: Final = """\
 
 @pytest.mark.timeout(115)
 def test_the_notebook_runs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(natsd.spark.session, "make_session", lambda *_: Kept(spark))
+    share(spark, monkeypatch)
     program = DOCS / "spark_example.py"
     out = io.StringIO()
     with settings_kept(spark), contextlib.redirect_stdout(out):
