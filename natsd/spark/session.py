@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsd.spark.java import ensure_java
 
@@ -47,3 +47,13 @@ def make_session(
 
     register(spark)
     return spark
+
+
+def activate(spark: SparkSession) -> None:
+    """Make it the session of this thread, in which Spark looks for the format of a write.
+
+    Without it, a write to a data source of Python's fails in any thread but that of the session.
+    """
+    jvm: Any = getattr(spark, "_jvm", None)  # none in a Spark Connect session, which needs no help
+    if jvm is not None:
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)

@@ -11,6 +11,7 @@ import contextlib
 import io
 import re
 import shlex
+import subprocess
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ class Reader:
         self.server = server
         self.namespace: dict[str, Any] = {}
         self.left = dict(SECTIONS)
+        self.exit_code = 0
 
     def read_to(self, heading: str) -> None:
         """All sections up to that one which were not read before."""
@@ -102,15 +104,18 @@ class Reader:
 
     def type(self, command: str, shown: str) -> None:
         """What a shell would do."""
+        out = io.StringIO()
         if command.startswith("kill -9"):
             self.server.kill()
-            return
-        words = shlex.split(command)
-        assert words[:2] == ["natsd", "pipeline"]
-        server = [] if words[2] == "audit" else ["--server", self.server.url]
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            assert pipeline.main([*words[2:], *server]) == 0
+        elif command == "echo $?":
+            out.write(f"{self.exit_code}\n")
+        elif command.startswith("natsd pipeline "):
+            words = shlex.split(command)[2:]
+            server = [] if words[0] == "audit" else ["--server", self.server.url]
+            with contextlib.redirect_stdout(out):
+                self.exit_code = pipeline.main([*words, *server])
+        else:
+            subprocess.run(command, shell=True, check=True)
         assert self.as_printed(out.getvalue()) == self.as_printed(shown)
 
     def here(self, text: str) -> str:
