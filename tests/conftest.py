@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 import uvloop
+from hypothesis import settings
 
 import natsd
 from tests.waiting import Eventually, eventually_within
+
+settings.register_profile("natsd", deadline=None)  # a busy machine is no failure
+settings.load_profile("natsd")
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 LOOPS: Mapping[str, LoopFactory] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.spark.java import ensure_java
@@ -15,15 +16,15 @@ from natsd.spark.java import ensure_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.python.filterPushdown.enabled": "true",
     # Spark looks through the long texts of Python's errors with a pattern that recurses.
-    "spark.driver.extraJavaOptions": "-Xss8m",
+    "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={LOGGING.as_uri()}",
 }
 
 

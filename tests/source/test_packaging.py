@@ -87,7 +87,7 @@ def test_a_wheel_carries_types_and_declarations_but_no_sources(
     }
     typed = {
         path.relative_to(ROOT)
-        for suffix in (".py", ".pyi", ".pxd", ".h", ".typed")
+        for suffix in (".py", ".pyi", ".pxd", ".h", ".typed", ".properties")
         for path in (ROOT / "natsd").rglob(f"*{suffix}")
     }
     assert copied == {found_by_spark(path) for path in typed}

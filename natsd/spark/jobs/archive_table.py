@@ -96,9 +96,15 @@ class ArchiveTable:
         """The table in `root`, made if there is none. `columns` is DDL; `tokens` names the subject
         tokens (from 1) by which files are partitioned below the day.
 
-        Raises JobError where there is one of another source or other partitions.
+        One that nothing was ever added to, as by a command with a slip in it, is made anew. Raises
+        JobError where there is one of another source or other partitions.
         """
         files = TableFiles(spark, root)
+        if files.exists(DESCRIPTION):
+            known = cls(spark, root)
+            if not known.state.number and not known.is_of(source, tokens):
+                for path in (CHECKPOINT, STAGING, DESCRIPTION):
+                    files.remove(path)
         if not files.exists(DESCRIPTION):
             if any(not name.startswith((".", "_")) for name in files.names("")):
                 raise JobError(
@@ -137,6 +143,11 @@ class ArchiveTable:
     def partitions(self) -> tuple[str, ...]:
         """Columns that are directories."""
         return (DAY, *self.description.tokens)
+
+    def is_of(self, source: Mapping[str, str], tokens: Mapping[str, int]) -> bool:
+        """Whether it is of this source, with these partitions."""
+        known = self.description
+        return known.source == dict(source) and known.tokens == dict(tokens)
 
     def check(self, source: Mapping[str, str], tokens: Mapping[str, int]) -> None:
         """Raises JobError unless the table is of this source, with these partitions."""

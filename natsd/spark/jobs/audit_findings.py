@@ -115,7 +115,8 @@ class Audited:
         messages = sum(state.messages for state in self.streams)
         verdict = "clean" if self.is_clean else self._told_counts()
         compared = f", {self.compared:,} sequences compared" if len(self.replicas) > 1 else ""
-        done = f"{len(self.streams)} streams, {messages:,} messages{compared}"
+        streams = f"{len(self.streams)} stream{'' if len(self.streams) == 1 else 's'}"
+        done = f"{streams}, {messages:,} messages{compared}"
         return f"{done} in {self.seconds:.1f} s: {verdict}"
 
     def _told_counts(self) -> str:

@@ -54,8 +54,9 @@ class Transformed:
     def text(self) -> str:
         """One line."""
         rate = f" ({self.read / self.seconds:,.0f}/s)" if self.seconds else ""
+        batches = f"{self.batches:,} batch{'' if self.batches == 1 else 'es'}"
         return (
-            f"{self.read:,} messages read in {self.batches:,} batches, {self.seconds:.1f} s{rate}; "
+            f"{self.read:,} messages read in {batches}, {self.seconds:.1f} s{rate}; "
             f"written to {self.target}"
         )
 

@@ -99,4 +99,9 @@ def test_why_it_cannot_go_on_is_one_line(
     with pytest.raises(JobError, match="NO_SUCH") as refused:
         archive(spark, source, str(tmp_path / "t"))
     assert "\n" not in str(refused.value)
+    with client_of(shared_server) as client:
+        create(client, "A5", "a5.>")
+        publish(client, orders(1, 3, "a5"))
+    source["stream"] = "A5"  # a slip does not take the directory
+    assert archive(spark, source, str(tmp_path / "t"), tokens={"region": 2}).rows == 3
     assert str(refused.value).startswith(f"file:{tmp_path / 't'}: ")

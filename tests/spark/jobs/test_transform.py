@@ -68,7 +68,7 @@ def test_a_function_into_a_table(
     assert done.read == 10
     found = spark.read.parquet(str(tmp_path / "table")).collect()
     assert sorted(row.seq for row in found) == [2, 4, 6, 8, 10]
-    assert done.text().startswith("10 messages read in 1 batches")
+    assert done.text().startswith("10 messages read in 1 batch, ")
 
 
 @pytest.mark.parametrize(
