@@ -34,7 +34,7 @@ from natsd.spark.offsets import (
     first_sequence,
 )
 from natsd.spark.planning import Cutting, Span, cut
-from natsd.spark.ranges import RangeRequest
+from natsd.spark.ranges import NO_END, RangeRequest
 from natsd.spark.streams import Choice, Streams
 
 if TYPE_CHECKING:
@@ -122,10 +122,13 @@ class BatchPlan:
         wanted = self.selection
         cuts_rows = not wanted.last_per_subject
         last_ns = wanted.last_ns if cuts_rows else None
+        # A message that was the last of its subject may be gone when the task looks for it; then
+        # there is another one, and without a bound it is the task's.
+        goes_on = wanted.last_per_subject and self.end == LATEST and not wanted.has_end
         return RangeRequest(
             stream=span.stream,
             first_sequence=span.start,
-            last_sequence=span.end - 1,
+            last_sequence=NO_END if goes_on and span.length else span.end - 1,
             subjects=wanted.subjects,
             fail_on_data_loss=self.fail_on_data_loss and not state.overwrites,
             last_per_subject=wanted.last_per_subject,

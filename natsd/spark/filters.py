@@ -44,6 +44,11 @@ class Selection:
     def wants(self, stream: StreamState) -> bool:
         return not self.is_empty and (self.streams is None or stream.name in self.streams)
 
+    @property
+    def has_end(self) -> bool:
+        """Whether messages that are yet to come are left out."""
+        return self.last_sequence is not None or self.last_ns is not None
+
     def from_sequence(self, first: int) -> Selection:
         return replace(self, first_sequence=max(self.first_sequence, first))
 

@@ -28,13 +28,13 @@ from natsd.spark.direct_read import NOT_FOUND, raise_for
 from natsd.spark.errors import ClientError
 from natsd.spark.pull_read import PullReader
 from natsd.spark.range_intakes import DirectIntake
+from natsd.spark.ranges import NO_END
 from natsd.spark.reading import Lagging, Reading
 
 TOO_MANY_RESULTS: Final = 413
 NO_RESULTS: Final = "No Results"
 SUBJECTS_MAX: Final = 1024
 """Of one request."""
-NO_END: Final = (1 << 63) - 1
 
 
 class Broken(ClientError):

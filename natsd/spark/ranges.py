@@ -6,6 +6,10 @@ Plain and picklable: the driver makes it, an executor reads it. Importing this i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+NO_END: Final = (1 << 63) - 1
+"""The last sequence of a range that goes on as its stream does."""
 
 
 @dataclass(frozen=True)

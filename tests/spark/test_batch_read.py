@@ -7,8 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from natsd.spark.client import Client
+from natsd.spark.columns import ddl
+from natsd.spark.options import ReadOptions
+from natsd.spark.readers import batch_reader
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, options, publish
 
@@ -138,6 +142,24 @@ def test_the_last_of_each_subject(read: Read, orders: str) -> None:
     assert seqs(read(stream=orders, lastPerSubject="true")) == list(range(991, 1001))
     up_to = read(stream=orders, lastPerSubject="true", endingOffsets='{"ORDERS": 11}')
     assert seqs(up_to) == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.usefixtures("spark")  # a schema is parsed by it
+def test_a_key_that_changes_before_it_is_read_is_not_missed(
+    shared_server: JetStreamServer, client: Client, names: Names
+) -> None:
+    name = names()
+    create(client, name, f"{name}.>", max_msgs_per_subject=1)
+    publish(client, [(f"{name}.{key}", b"", b"old") for key in range(5)])
+    given = {"servers": shared_server.url, "stream": name, "lastPerSubject": "true"}
+    schema = StructType.fromDDL(ddl())
+    reader = batch_reader(ReadOptions.parse(given), schema, takes_filters=False)
+    planned = reader.partitions()
+    publish(client, [(f"{name}.{key}", b"", b"new") for key in range(3)])
+
+    rows = [row for part in planned for batch in reader.read(part) for row in batch.to_pylist()]
+
+    assert sorted(row["subject"] for row in rows) == [f"{name}.{key}" for key in range(5)]
 
 
 def test_what_was_purged_is_an_error_unless_it_may_be_lost(
