@@ -1,7 +1,8 @@
 """A range of a stream over the network, as Arrow record batches.
 
     read_range ─┬─ batched direct gets (direct_read.py)     servers from 2.11, if allowed
-                └─ an ordered pull consumer (pull_read.py)  else; several filters; no payloads
+                ├─ an ordered pull consumer (pull_read.py)  else; several filters; no payloads
+                └─ the last of each subject (last_read.py)
 
 Promise
 - Each row once, in the order of the sequences, whatever happens to the connection: after a failure
@@ -28,6 +29,7 @@ from natsd.spark.errors import (
     ProtocolViolation,
     RequestTimeout,
 )
+from natsd.spark.last_read import LastReader
 from natsd.spark.pull_read import ConsumerGone, PullReader
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.reading import Lagging, Reading
@@ -90,10 +92,12 @@ def read_range(
             yield reading.take(reading.batch)
 
 
-def reader_of(reading: Reading) -> DirectReader | PullReader:
+def reader_of(reading: Reading) -> DirectReader | LastReader | PullReader:
     """By what the stream and its server can do, and by what is asked for."""
     info, request = reading.info, reading.request
     direct = info.allow_direct and info.server_version >= BATCHED_DIRECT_GET
+    if request.last_per_subject:
+        return LastReader(reading, direct=direct)
     if not direct or len(request.subjects) > 1 or "data" not in reading.names:
         return PullReader(reading)
     return DirectReader(reading)

@@ -20,8 +20,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from natsd.spark.arrow import BatchWrapper
 from natsd.spark.client import Subscription
 from natsd.spark.errors import ClientError
+from natsd.spark.message_batch import MessageBatch
 from natsd.spark.range_intakes import PullIntake
 from natsd.spark.reading import Reading
 
@@ -56,7 +58,14 @@ class PullReader:
         self.intake = PullIntake(
             reading.batch, reading.last, reading.target, request.start_time_ns, request.end_time_ns
         )
+        self.intake.is_bare = "data" not in reading.names
+        self.late_subjects: list[str] = []
         self._answers: Subscription
+
+    def keep_late(self) -> None:
+        """The subjects of what is behind the intake's `upto` go into `late_subjects`."""
+        self.intake.late = MessageBatch(["subject"], PULL_ROWS)
+        self._late_wrapper = BatchWrapper(["subject"])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Raises ClientError, ApiError, DataLoss."""
@@ -70,15 +79,22 @@ class PullReader:
                 reading.passed(intake)
                 if intake.batch.is_full:
                     yield reading.take(intake.batch)
+                self._take_late()
                 self._look_at_status()
                 waiting = intake.pending != 0
         finally:
             reading.passed(intake)
             self._delete()
-        reading.look_at_gaps(intake)
+        if not reading.request.last_per_subject:
+            reading.look_at_gaps(intake)
         if not intake.is_complete:
             reading.verify_end()
         reading.wait_for_gaps()
+
+    def _take_late(self) -> None:
+        late = self.intake.late
+        if late is not None and late.rows and (late.is_full or self.intake.pending == 0):
+            self.late_subjects += self._late_wrapper.take(late).column(0).to_pylist()
 
     # The consumer
 
@@ -114,7 +130,7 @@ class PullReader:
             config["filter_subjects"] = list(subjects)
         elif subjects or reading.request.last_per_subject:
             config["filter_subject"] = reading.subjects[0]
-        if "data" not in reading.names:
+        if self.intake.is_bare:
             config["headers_only"] = True
         return config
 

@@ -20,6 +20,8 @@ cdef class RangeIntake(Intake):
     cdef public MessageBatch batch
     cdef public uint64_t last               # sequence seen; what is not behind it is dropped
     cdef public uint64_t upto               # rows behind it are dropped
+    cdef MessageBatch late_rows             # or go here, if there is one, and end nothing
+    cdef bint has_late
     cdef public int64_t start_ns
     cdef public int64_t end_ns
     cdef public uint64_t stop_at_frames     # so that somebody can ask for more
@@ -35,6 +37,7 @@ cdef class RangeIntake(Intake):
         self, const char* subject, size_t subject_len, uint64_t sequence, int64_t time_ns,
         const char* headers, size_t headers_len, const char* data, size_t data_len,
     ) except -1 nogil
+    cdef bint is_reached(self) noexcept nogil
     cdef int keep_status(self, const Frame* frame) except -1 nogil
 
 
@@ -47,3 +50,4 @@ cdef class DirectIntake(RangeIntake):
 cdef class PullIntake(RangeIntake):
     cdef public uint64_t consumer_sequence  # of the last delivery
     cdef public bint is_out_of_order        # a delivery is missing
+    cdef public bint is_bare                # payloads stay on the server, which says their size

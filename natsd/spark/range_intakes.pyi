@@ -5,6 +5,7 @@ class RangeIntake(Intake):
     batch: MessageBatch
     last: int
     upto: int
+    late: MessageBatch | None
     start_ns: int
     end_ns: int
     stop_at_frames: int
@@ -35,3 +36,4 @@ class DirectIntake(RangeIntake): ...
 class PullIntake(RangeIntake):
     consumer_sequence: int
     is_out_of_order: bool
+    is_bare: bool

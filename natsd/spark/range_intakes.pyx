@@ -58,9 +58,19 @@ cdef class RangeIntake(Intake):
         self.status_block = b""
 
     @property
+    def late(self):
+        """Where rows behind `upto` go, or None; they end nothing then."""
+        return self.late_rows
+
+    @late.setter
+    def late(self, MessageBatch batch):
+        self.late_rows = batch
+        self.has_late = batch is not None
+
+    @property
     def is_complete(self):
         """Nothing that is wanted can come any more."""
-        return self.last >= self.upto
+        return self.is_reached()
 
     def status_text(self):
         """The status and its description, as the server says it."""
@@ -98,9 +108,18 @@ cdef class RangeIntake(Intake):
                 )
                 if self.batch.full():
                     return STOP
-        if self.last >= self.upto or self.frames == self.stop_at_frames:
+            elif sequence > self.upto and self.has_late:
+                self.late_rows.append(
+                    NULL, 0, subject, subject_len, sequence, time_ns, NULL, 0, NULL, 0
+                )
+                if self.late_rows.full():
+                    return STOP
+        if self.is_reached() or self.frames == self.stop_at_frames:
             return STOP
         return GO_ON
+
+    cdef bint is_reached(self) noexcept nogil:
+        return self.last >= self.upto and not self.has_late
 
     cdef int keep_status(self, const Frame* frame) except -1 nogil:
         """True: it is one."""
@@ -196,7 +215,7 @@ cdef class PullIntake(RangeIntake):
             return STOP
         self.consumer_sequence = consumers
         self.pending = <int64_t> pending
-        if headers_len > 4:             # the size of a payload that stayed behind
+        if self.is_bare and headers_len > 4:
             line = line_before(frame.headers, frame.headers + headers_len - 2)
             if name_of(line, frame.headers + headers_len - 2 - line, &value) == MSG_SIZE:
                 headers_len = line - frame.headers
