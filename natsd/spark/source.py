@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
     from natsd.spark.options import ReadOptions
@@ -48,6 +53,18 @@ class JetStreamSource(DataSource):
         from natsd.spark.readers import stream_reader
 
         return stream_reader(self._read_options().check_stream(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from natsd.spark.write_settings import WriteSettings
+        from natsd.spark.writer import batch_writer
+
+        return batch_writer(WriteSettings.parse(self.options).for_batch(), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from natsd.spark.write_settings import WriteSettings
+        from natsd.spark.writer import stream_writer
+
+        return stream_writer(WriteSettings.parse(self.options).for_stream(), schema, overwrite)
 
     def _read_options(self) -> ReadOptions:
         from natsd.spark.options import ReadOptions

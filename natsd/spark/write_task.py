@@ -71,7 +71,6 @@ class WriteOptions:
     max_in_flight: int = MAX_IN_FLIGHT
     ack_timeout_s: float = 30.0
     state_bucket: str = "natsd_spark"
-    query_name: str | None = None
     lease_s: float = LEASE_S
 
 

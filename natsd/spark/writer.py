@@ -61,16 +61,12 @@ def current_context() -> TaskContext | None:
 def batch_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> BatchWriter:
     """Raises NotWritable."""
     refuse_overwrite(overwrite)
-    if (options.application is None) != (options.version is None):
-        raise NotWritable("txnAppId and txnVersion belong together: give both, or neither")
     return BatchWriter(options, WrittenColumns.of(schema))
 
 
 def stream_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> StreamWriter:
     """Raises NotWritable."""
     refuse_overwrite(overwrite)
-    if options.application is not None or options.version is not None:
-        raise NotWritable("txnAppId and txnVersion are for batch writes: a query has its own ids")
     return StreamWriter(options, WrittenColumns.of(schema))
 
 
@@ -149,7 +145,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         job = job_of(messages)
         if job is None:
             return
-        assert job.version == batchId
         with Client(self.options.connect) as client:
             finish(StateBucket(client, self.options.state_bucket), job, messages, True)
 
