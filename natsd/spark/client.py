@@ -129,6 +129,8 @@ class Client:
         Raises AuthorizationError at once where every server refuses us, else ConnectError after
         `retries` further rounds.
         """
+        if self._connection is not None:
+            self._learn_servers(self._connection.info)
         self.close()
         for attempt in range(self.options.retries + 1):
             if attempt:
@@ -151,16 +153,16 @@ class Client:
             except ClientError as error:
                 errors.append(error)
                 continue
-            self._learn_servers()
+            self._learn_servers(self._connection.info)
             self._inbox = f"{self.options.inbox_prefix}.{secrets.token_hex(11)}"
             return errors
         return errors
 
-    def _learn_servers(self) -> None:
+    def _learn_servers(self, info: dict[str, Any]) -> None:
         """What a cluster says; tried after those that the user named."""
-        tls = self.options.wants_tls or bool(self.info.get("tls_required"))
+        tls = self.options.wants_tls or bool(info.get("tls_required"))
         known = {(address.host, address.port) for address in self._known}
-        for text in self.info.get("connect_urls") or ():
+        for text in info.get("connect_urls") or ():
             host, _, port = str(text).rpartition(":")
             host = host.strip("[]")
             if host and port.isdigit() and (host, int(port)) not in known:

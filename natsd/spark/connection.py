@@ -46,7 +46,6 @@ class Connection:
         self.parser = FrameParser(RECEIVE_BYTES)
         self.socket = sock
         self.is_open = True
-        self.is_leaving = False
         self.received_bytes = 0
         self._send_timeout_s = max(options.request_timeout_s, 1.0)
 
@@ -141,7 +140,6 @@ class Connection:
             self.close()
             raise ProtocolViolation(f"{self.address} does not speak NATS")
         self.info = info
-        self.is_leaving = bool(info.get("ldm"))
 
     def _refused(self, text: str) -> None:
         if not text.lower().startswith("permissions violation"):

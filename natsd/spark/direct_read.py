@@ -31,6 +31,10 @@ REQUEST_ROWS: Final = 50_000
 REQUEST_ROWS_MIN: Final = 64
 ADDED_BYTES: Final = 200
 """What a server adds to each message."""
+AHEAD: Final = 4
+"""The part of a request that is still to come when the next one is asked for."""
+SPARSE_AHEAD: Final = 32
+"""The same where the next one gives most of that part again: sequences are missing."""
 DRAINING_MAX: Final = 4
 
 EOB = 204
@@ -46,7 +50,13 @@ class Slot:
         self.intake = intake
         self.answers = answers
         self.rows = rows
+        self.begin = intake.last + 1
         self.ready: deque[pa.RecordBatch] = deque()
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a quarter of the sequences or more do not come."""
+        return 4 * self.intake.frames < 3 * (self.intake.last - self.begin + 1)
 
     @property
     def left(self) -> int:
@@ -70,7 +80,7 @@ class DirectReader:
         try:
             yield from self._read()
         finally:
-            reading.passed(self._current.intake)
+            reading.leave(self._current.intake)
         reading.wait_for_gaps()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
@@ -113,7 +123,7 @@ class DirectReader:
         intake = DirectIntake(
             reading.batch, sequence - 1, reading.target, request.start_time_ns, request.end_time_ns
         )
-        intake.stop_at_frames = rows - rows // 4
+        intake.stop_at_frames = rows - rows // AHEAD
         body = {
             "seq": sequence,
             "batch": rows,
@@ -133,6 +143,9 @@ class DirectReader:
         """The next one, once it is known where it may begin."""
         intake = current.intake
         if intake.frames < intake.stop_at_frames or intake.status or current.left == 0:
+            return None
+        if current.is_sparse and current.left > current.rows // SPARSE_AHEAD:
+            intake.stop_at_frames = current.rows - current.rows // SPARSE_AHEAD
             return None
         begin = intake.last + current.left + 1
         if begin > self._reading.target or len(self._draining) == DRAINING_MAX:

@@ -67,7 +67,7 @@ class LastReader:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         reading = self._reading
-        if not (self._direct and "data" in reading.names):
+        if not self._direct or ("data" not in reading.names and reading.info.is_kept):
             yield from self._by_consumer()
         elif (yield from self._ask(reading.request.subjects or (">",))):
             reading.verify_end()

@@ -93,11 +93,15 @@ def read_range(
 
 
 def reader_of(reading: Reading) -> DirectReader | LastReader | PullReader:
-    """By what the stream and its server can do, and by what is asked for."""
+    """By what the stream and its server can do, and by what is asked for.
+
+    A consumer counts where acknowledged messages are removed, and a work queue takes none of ours.
+    """
     info, request = reading.info, reading.request
     direct = info.allow_direct and info.server_version >= BATCHED_DIRECT_GET
     if request.last_per_subject:
         return LastReader(reading, direct=direct)
-    if not direct or len(request.subjects) > 1 or "data" not in reading.names:
+    lean = "data" not in reading.names and info.is_kept
+    if not direct or len(request.subjects) > 1 or lean:
         return PullReader(reading)
     return DirectReader(reading)

@@ -13,6 +13,7 @@ Source: nats-server 2.14 reference 6.5, 6.10; ADR-17 (ordered consumer), ADR-13 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ PULL_ROWS: Final = 20_000
 PULL_ROWS_MIN: Final = 64
 SEVERAL_FILTERS: Final = (2, 10)
 SECOND_NS: Final = 1_000_000_000
+DELETE_S: Final = 1.0
+"""Longer nobody waits for a consumer to go."""
 INACTIVE_NS: Final = 60 * SECOND_NS
 
 NO_MESSAGES = 404
@@ -82,11 +85,10 @@ class PullReader:
                 self._take_late()
                 self._look_at_status()
                 waiting = intake.pending != 0
-        finally:
-            reading.passed(intake)
-            self._delete()
-        if not reading.request.last_per_subject:
             reading.look_at_gaps(intake)
+        finally:
+            reading.leave(intake)
+            self._delete()
         if not intake.is_complete:
             reading.verify_end()
         reading.wait_for_gaps()
@@ -135,13 +137,14 @@ class PullReader:
         return config
 
     def _delete(self) -> None:
-        """Nobody waits for that; a consumer that stays is removed by the server in a minute."""
+        """A consumer that stays nevertheless is removed by the server in a minute."""
         client = self._reading.client
+        self.intake.is_over = True
         if client.is_connected:
-            self.intake.is_over = True
-            self._answers.unsubscribe()
-            subject = f"{client.options.api}.CONSUMER.DELETE.{self._stream}.{self._name}"
-            client.publish(subject, reply=client.new_inbox())
+            with contextlib.suppress(ClientError):
+                self._answers.unsubscribe()
+                subject = f"CONSUMER.DELETE.{self._stream}.{self._name}"
+                client.api(subject, timeout_s=DELETE_S)
 
     # Pulls
 
@@ -151,9 +154,12 @@ class PullReader:
         if self._asked - intake.frames > self._rows // 2:
             return
         client = reading.client
+        reading.look_at_gaps(intake)
         if intake.frames:
             row_bytes = intake.row_bytes // intake.frames + 1
             self._rows = max(PULL_ROWS_MIN, min(self._rows, reading.max_bytes // row_bytes))
+        if not reading.request.last_per_subject:
+            self._rows = max(1, min(self._rows, reading.target - reading.last))
         timeout_ns = int(client.options.request_timeout_s * SECOND_NS)
         body = {
             "batch": self._rows,

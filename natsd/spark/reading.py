@@ -45,6 +45,7 @@ class StreamInfo:
         self.first = int(state["first_seq"])
         self.last = int(state["last_seq"])
         self.allow_direct = bool(config.get("allow_direct"))
+        self.is_kept = config.get("retention", "limits") == "limits"
         messages = int(state["messages"])
         self.message_bytes = int(state["bytes"]) // messages if messages else ROW_BYTES
         self.server_version = version_of(str(server.get("version", "")))
@@ -97,17 +98,20 @@ class Reading:
 
     def begin(self) -> None:
         """Look at the stream; anew after each failure. Raises DataLoss, ApiError, ClientError."""
-        answer = self.client.api(f"STREAM.INFO.{self.request.stream}")
-        try:
-            self.info = StreamInfo(answer, self.client.info)
-        except (KeyError, TypeError, ValueError):
-            raise ClientError(
-                f"{self.client.where}: the answer to STREAM.INFO is no such"
-            ) from None
+        self.info = self.read_info(self.client.api(f"STREAM.INFO.{self.request.stream}"))
         self.target = min(self.request.last_sequence, self.info.last)
         if not self.request.last_per_subject:
             self._loss.check(self.last + 1, self.info.first)
             self._loss.begin()
+
+    def read_info(self, answer: dict[str, Any]) -> StreamInfo:
+        """Raises ClientError."""
+        try:
+            return StreamInfo(answer, self.client.info)
+        except (KeyError, TypeError, ValueError):
+            raise ClientError(
+                f"{self.client.where}: the answer to STREAM.INFO is not understood"
+            ) from None
 
     def verify_end(self) -> None:
         """Everything that is wanted was read, if the leader agrees. Raises Lagging."""
@@ -132,7 +136,7 @@ class Reading:
             raise
         except (KeyError, TypeError, ValueError):
             raise ClientError(
-                f"{self.client.where}: the answer to STREAM.MSG.GET is no such"
+                f"{self.client.where}: the answer to STREAM.MSG.GET is not understood"
             ) from None
 
     # What comes
@@ -150,7 +154,8 @@ class Reading:
                 return event
             if connection.received_bytes - before < IDLE_BYTES_MAX:
                 raise RequestTimeout(
-                    f'{self.client.where}: stream "{self.request.stream}" does not answer'
+                    f'{self.client.where}: stream "{self.request.stream}" does not answer: '
+                    "if the server is slow, raise requestTimeout"
                 )
 
     def passed(self, intake: RangeIntake) -> None:
@@ -159,12 +164,20 @@ class Reading:
 
     def look_at_gaps(self, intake: RangeIntake) -> None:
         """At the end of a request: what did not come was a hole, or is lost."""
-        if intake.missing_from and self.request.fail_on_data_loss:
+        minds = self.request.fail_on_data_loss and not self.request.last_per_subject
+        if intake.missing_from and minds:
             self._loss.ask(intake.missing_from)
             intake.missing_from = 0
 
+    def leave(self, intake: RangeIntake) -> None:
+        """It breaks off, or is over: its rows count, and so do its gaps that were not looked at."""
+        self.passed(intake)
+        if intake.missing_from:
+            self._loss.note(intake.missing_from)
+
     def wait_for_gaps(self) -> None:
         """Until it is known what the gaps were. Raises DataLoss."""
+        self._loss.answered()  # while something else was asked
         while self._loss.is_waiting:
             self.receive()
 
@@ -194,6 +207,10 @@ class LossWatch:
         self._answers = None
         self._asked = self._next = 0
 
+    def note(self, missing: int) -> None:
+        """Ask when reading begins again."""
+        self._next = self._next or missing
+
     def ask(self, missing: int) -> None:
         """Whether the sequence `missing` was lost."""
         if self._asked:
@@ -211,7 +228,7 @@ class LossWatch:
             return
         answer = decode_answer(self._answers.pending.popleft().data, "STREAM.INFO")
         asked, self._asked = self._asked, 0
-        self.check(asked, int(answer["state"]["first_seq"]))
+        self.check(asked, self._reading.read_info(answer).first)
         if self._next:
             following, self._next = self._next, 0
             self.ask(following)

@@ -205,6 +205,19 @@ def test_a_stream_that_is_purged_while_it_is_read(filled: str) -> None:
         client.api("STREAM.DELETE.PURGED")
 
 
+def test_a_work_queue_is_read_without_a_consumer(filled: str) -> None:
+    """Where the server can: nothing is taken out of it."""
+    if is_old(filled):
+        pytest.skip("that needs 2.11")
+    with Client(options(filled)) as client:
+        create(client, "WORK", "work", retention="workqueue")
+        publish(client, [("work", b"", b"%d" % at) for at in range(50)])
+        rows = read(filled, RangeRequest("WORK", 1, 50), ["seq"])
+        assert [row["seq"] for row in rows] == list(range(1, 51))
+        assert client.api("STREAM.INFO.WORK")["state"]["messages"] == 50
+        client.api("STREAM.DELETE.WORK")
+
+
 def test_nothing_to_read(filled: str) -> None:
     assert read(filled, RangeRequest("FULL", 5, 4)) == []
     assert read(filled, RangeRequest("FULL", COUNT + 1, COUNT + 9)) == []
