@@ -59,11 +59,29 @@ def plan_archive(path: str | Path) -> StreamPlan:
     return read_archive(Path(path))[0]
 
 
-def read_archive(path: Path) -> tuple[StreamPlan, dict[str, Any]]:
-    """The plan, and the stream's configuration."""
+def stream_of(path: str | Path) -> str:
+    """The name of the stream in an archive, of which no more is read than its beginning."""
+    archive = _archive(Path(path))
+    found = _Found()
+    with archive.open("rb") as file:
+        for entry, body in map_archive(file):
+            _take(found, entry, body)
+            break
+    if not found.stream:
+        raise DamagedEncoding(f"{archive} holds no stream")
+    return found.stream
+
+
+def _archive(path: Path) -> Path:
     archive = find_archive(path)
     if archive is None:
         raise StoreNotReadable(f"{path} is neither an archive nor a directory with {BACKUP_FILE}")
+    return archive
+
+
+def read_archive(path: Path) -> tuple[StreamPlan, dict[str, Any]]:
+    """The plan, and the stream's configuration."""
+    archive = _archive(path)
     found = _Found()
     with archive.open("rb") as file:
         try:

@@ -6,8 +6,11 @@
   for that is narrowed by a question to the server, TIME_MARGIN_NS wider than asked for, as clocks
   of servers step back now and then.
 - Spark refuses a reader with `pushFilters` where the session does not enable them. So the source
-  makes a `FilteringReader` only for the process that asks for filters, and a `BatchReader` for
-  any other.
+  makes a `FilteringReader` only for the process that asks for filters, and a `BatchReader` for any
+  other.
+- It makes one only where the read says `pushFilters` too. Spark (4.2, 4.3) keeps what a filter left
+  with what was loaded, and gives it to whoever uses the same DataFrame or view again, with other
+  filters or none: rows would be missing. Who sets the option loads anew for each `where`.
 """
 
 from __future__ import annotations

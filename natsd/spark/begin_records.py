@@ -143,6 +143,9 @@ class Lease:
 
     def _take(self, entry: Entry, sleep: Callable[[float], None]) -> bool:
         left = BeginRecord.decode(entry.value)
+        if left.owner == self.record.owner:  # written, and the answer was lost
+            self.confirm()
+            return True
         if not (left.is_done or left.is_released):
             wait = self._left_s(entry)
             if wait > 0:

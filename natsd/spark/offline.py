@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from natsd.spark.archive_plan import find_archive, plan_archive
+from natsd.spark.archive_plan import find_archive, plan_archive, stream_of
 from natsd.spark.store_plan import GLOBAL_ACCOUNT, StoreDirectory
 from natsd.spark.stored_ranges import NO_KEYS, StoreKeys, StoreNotReadable, StreamPlan
 
@@ -22,7 +22,7 @@ def list_streams(
 ) -> list[str]:
     """Names of the streams, sorted. A snapshot has one, whatever the account."""
     if find_archive(Path(path)) is not None:
-        return [plan_archive(path).stream]
+        return [stream_of(path)]
     with StoreDirectory(path, keys) as directory:
         return directory.streams(account)
 

@@ -209,6 +209,7 @@ class ReadOptions(ConnectionSettings):
     ending_timestamp: TimeNs | None = None
     fail_on_data_loss: bool = True
 
+    push_filters: bool = False
     min_partitions: Count | None = None
     max_records_per_partition: Count | None = None
     batch_rows: int = Field(10_000, ge=1, le=1_000_000)
@@ -284,7 +285,7 @@ _STREAM_ONLY: Final = frozenset(
     )
 )
 _BATCH_ONLY: Final = frozenset(
-    ("store_dir", "ending_offsets", "ending_timestamp", "last_per_subject")
+    ("store_dir", "ending_offsets", "ending_timestamp", "last_per_subject", "push_filters")
 )
 _STORE_ONLY: Final = frozenset(("account", "key_file", "prev_key_file", "cipher"))
 _LOG_ONLY: Final = frozenset(

@@ -11,6 +11,8 @@ from natsd.spark.offsets import EARLIEST, LATEST
 from natsd.spark.options import OptionsError, ReadOptions
 from natsd.spark.planning import cutting
 from natsd.spark.queue_reader import MESSAGES_DEFAULT, QueuePlan, QueueReader
+from natsd.spark.store_reader import FilteringStoreReader, Store, StoreReader
+from natsd.spark.stored_ranges import StoreKeys
 from natsd.spark.stream_reader import Limits, StreamPlan, StreamReader
 from natsd.spark.streams import Choice
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def batch_reader(
-    options: ReadOptions, schema: StructType, *, filters_are_asked_for: bool
+    options: ReadOptions, schema: StructType, *, takes_filters: bool
 ) -> DataSourceReader:
     """Raises OptionsError."""
     end_ns = options.ending_timestamp
@@ -37,8 +39,12 @@ def batch_reader(
         end=LATEST if options.ending_offsets is None else options.ending_offsets,
         fail_on_data_loss=options.fail_on_data_loss,
     )
-    reader = FilteringReader if filters_are_asked_for else BatchReader
-    return reader(plan, tasks_of(options, schema))
+    tasks = tasks_of(options, schema)
+    if options.store_dir is None:
+        return (FilteringReader if takes_filters else BatchReader)(plan, tasks)
+    keys = StoreKeys(options.key_file or "", options.prev_key_file or "", options.cipher or "")
+    store = Store(options.store_dir, options.account, keys)
+    return (FilteringStoreReader if takes_filters else StoreReader)(store, plan, tasks)
 
 
 def stream_reader(options: ReadOptions, schema: StructType) -> DataSourceStreamReader:

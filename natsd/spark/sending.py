@@ -135,7 +135,7 @@ class Sender:
             if self.lease.is_due:
                 self.lease.change(**self.state())
         except LOST as error:
-            self._resume(error)
+            self.resume(error)
         self._check_progress()
 
     def _send(self) -> None:
@@ -257,12 +257,13 @@ class Sender:
         self.window.connected(f"{inbox}.".encode())
         self._resend_at = None
 
-    def _resume(self, error: ClientError) -> None:
+    def resume(self, error: ClientError) -> None:
         """A new connection, the lease still ours, and what the stream has meanwhile."""
+        started = time.monotonic()
         pause_s = PAUSE_S
         self._is_in_order = False
         while True:
-            if time.monotonic() - self._progress_at > self._ack_timeout_s:
+            if time.monotonic() - started > self._ack_timeout_s:
                 raise WriteError(
                     f"{error}: no server took it up again for {self._ack_timeout_s:.0f} s"
                 )

@@ -47,7 +47,8 @@ class JetStreamSource(DataSource):
 
         caller = sys._getframe(1).f_code.co_filename
         options = self._read_options().check_batch()
-        return batch_reader(options, schema, filters_are_asked_for=caller.endswith(PUSHES_FILTERS))
+        takes_filters = options.push_filters and caller.endswith(PUSHES_FILTERS)
+        return batch_reader(options, schema, takes_filters=takes_filters)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from natsd.spark.readers import stream_reader

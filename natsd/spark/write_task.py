@@ -25,10 +25,11 @@ What holds, and on what it rests
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from natsd.spark.begin_records import (
     LEASE_S,
@@ -43,7 +44,7 @@ from natsd.spark.begin_records import (
 from natsd.spark.client import Client
 from natsd.spark.connecting import ConnectOptions
 from natsd.spark.publishing import FoundIds, RowProblem, Rows, SendWindow
-from natsd.spark.sending import Sender
+from natsd.spark.sending import LOST, Sender
 from natsd.spark.state_bucket import StateBucket
 from natsd.spark.stored_ids import ReadHeaders, read_headers, stored_ids
 from natsd.spark.targets import Targets
@@ -51,6 +52,8 @@ from natsd.spark.written_columns import WrittenColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Answer = TypeVar("Answer")
 
 MAX_IN_FLIGHT: Final = 8192
 IN_FLIGHT_BYTES_MAX: Final = 8 << 20
@@ -138,12 +141,12 @@ class Attempt:
 
     def run(self, first: Rows, batches: Iterator[Rows]) -> Written:
         """Takes `first` again from `batches`."""
-        if self._is_fenced():
+        if self._ask(self._is_fenced):
             return Written(self.task, was_done=True)
-        self._check(first)
+        self._ask(lambda: self._check(first))
         self.lease = self._begin(first)
         try:
-            if self._is_fenced():
+            if self._ask(self._is_fenced):
                 self.bucket.purge(self.lease.key)
                 return Written(self.task, was_done=True)
             self._write(batches)
@@ -159,7 +162,7 @@ class Attempt:
     def _begin(self, first: Rows) -> Lease:
         """The record is there and ours, as if `first` were all there is."""
         floors = {name: target.floor for name, target in self.targets.found.items()}
-        self._batch_floors(floors)
+        self._ask(lambda: self._batch_floors(floors))
         record = BeginRecord(
             owner=secrets.token_hex(8),
             attempt=self.task.attempt,
@@ -171,7 +174,7 @@ class Attempt:
         )
         key = f"{self.task.job.key}.{self.task.partition}"
         lease = Lease(self.bucket, key, record, self.options.lease_s)
-        lease.begin()
+        self._ask(lease.begin)
         if lease.before is not None and lease.before.by_id != self.by_id:
             lease.release()
             raise RowsDiffer(
@@ -188,6 +191,20 @@ class Attempt:
         known, self._is_rerun = batch_floors(self.bucket, self.task.job, self.task.run, floors)
         return known
 
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        """Again, after a connection was lost: asking twice does no harm."""
+        for left in range(self.options.connect.retries, -1, -1):
+            try:
+                return question()
+            except LOST as error:
+                if self._sender is not None:
+                    self._sender.resume(error)
+                elif left:
+                    self.client.reconnect()
+                else:
+                    raise
+        raise WriteError(f"{self.client.where}: connections are lost again and again")
+
     # Rows
 
     def _write(self, batches: Iterator[Rows]) -> None:
@@ -198,7 +215,7 @@ class Attempt:
         held: list[tuple[int, Rows]] = []
         for rows in batches:
             if self._base:
-                self._check(rows)
+                self._ask(partial(self._check, rows))
             base, self._base = self._base, self._base + rows.count
             planned = verify.planned if verify is not None else 0
             if verify is not None and base < planned <= self._base:
@@ -211,7 +228,7 @@ class Attempt:
                 held.append((base, rows))
             if self._base < planned:
                 continue
-            self._plan(verify)
+            self._ask(lambda: self._plan(verify))
             for start, kept in held:
                 sender.add(start, kept)
             held.clear()
@@ -219,9 +236,8 @@ class Attempt:
         if verify is not None and self._base < verify.planned:
             raise self._differs(f"{self._base} rows instead of at least {verify.planned}")
         sender.drain()
-        self.lease.change(
-            **{**sender.state(), "rows": self._base, "planned": self._base, "is_done": True}
-        )
+        done = {"rows": self._base, "planned": self._base, "is_done": True}
+        self._ask(lambda: self.lease.change(**{**sender.state(), **done}))
 
     def _plan(self, verify: BeginRecord | None) -> None:
         """The record knows of all rows so far."""
@@ -286,7 +302,7 @@ class Attempt:
         )
         is_first = self.lease.before is None and not self._is_rerun and not self.task.attempt
         if not is_first and not (verify is not None and verify.is_done):
-            sender.found = self._find(prefix)
+            sender.found = self._ask(lambda: self._find(prefix))
         return sender
 
     def _find(self, prefix: bytes) -> FoundIds:

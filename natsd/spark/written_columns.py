@@ -1,9 +1,12 @@
-"""What a table must have to be written to a stream, and its Arrow batches as compiled code sees them.
+"""What a table must have to be written to a stream, and its batches as compiled code sees them.
 
-    subject STRING | data BINARY or STRING | headers MAP<STRING, ARRAY<STRING>> or MAP<STRING, STRING>
-    | id STRING, or an integer        headers and id may be missing; the columns' order is free
+    subject    STRING
+    data       BINARY, or STRING
+    headers    MAP<STRING, ARRAY<STRING>>, or MAP<STRING, STRING>       may be missing
+    id         STRING, or an integer                                    may be missing
 
 Promise
+- The order of columns is free; their names are found whatever their case.
 - The columns that a stream has when it is read (stream, seq, time, time_ns) may stay, and are not
   written; any other one is refused, so that no misspelt `header` is lost.
 - Buffers are passed on without a copy, but for what Arrow must convert (an integer id, `large_`

@@ -22,7 +22,7 @@ from natsd.store.snappy_frames import IDENTIFIER, FrameUnpacker
 
 _FRAME_HEADER_BYTES: Final = 4
 _TAR_BYTES: Final = 512
-_PART_BYTES: Final = 1 << 20
+_PART_BYTES: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tests.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-START_TIMEOUT_S = 110  # below faulthandler_timeout; the first test waits for wheel, JVM and workers
+START_TIMEOUT_S = 200  # the first test waits for a wheel, a JVM and its workers
 HERE = Path(__file__).parent
 
 StartServer = Callable[..., JetStreamServer]

@@ -56,7 +56,7 @@ def stored(client: Client, stream: str) -> list[tuple[str, bytes]]:
     """Subject and data of each message, in the stream's order."""
     state = client.api(f"STREAM.INFO.{stream}")["state"]
     found = []
-    for sequence in range(state["first_seq"], state["last_seq"] + 1):
+    for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
         message = client.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})["message"]
         found.append((message["subject"], base64.b64decode(message.get("data") or "")))
     return found

@@ -14,6 +14,7 @@ from natsd.store.disk import (
     RealDisk,
     ShortWrite,
     is_out_of_space,
+    lock_to_read,
     make_directories,
 )
 
@@ -167,3 +168,22 @@ def test_a_full_disk_says_so(disk: RealDisk) -> None:
         file.pwrite(b"x", 0)
     assert is_out_of_space(caught.value)
     file.close()
+
+
+def test_readers_share_a_lock_and_keep_its_owner_out(tmp_path: Path) -> None:
+    """Not a byte of the lock file changes."""
+    disk, path = RealDisk(), tmp_path / "natsd.lock"
+    owner = disk.lock(path)
+    with pytest.raises(DirectoryLocked, match=f"process {os.getpid()}"):
+        lock_to_read(path)
+    owner.release()
+    before = path.read_bytes()
+    one, another = lock_to_read(path), lock_to_read(path)
+    one.release()
+    with pytest.raises(DirectoryLocked):
+        disk.lock(path)
+    another.release()
+    assert path.read_bytes() == before
+    disk.lock(path).release()
+    with pytest.raises(FileNotFoundError):
+        lock_to_read(tmp_path / "none")

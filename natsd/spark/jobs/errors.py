@@ -3,9 +3,8 @@
 import re
 from typing import Final
 
-_RAISED: Final = re.compile(
-    r"^[\w.]*(?:Error|Exception|Loss|Refused|Problem)\b[^:\n]*: *(\S.*)$", re.M
-)
+TRACE: Final = "Traceback (most recent call last)"
+_RAISED: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w+: *(\S.*)$", re.M)
 
 
 class JobError(Exception):
@@ -13,9 +12,11 @@ class JobError(Exception):
 
 
 def reason_of(error: Exception) -> str:
-    """The line that says why, of an error that Spark wraps in traces of two languages."""
+    """The line that says why, of an error that Spark wraps in traces of two languages: what was
+    raised at the end of the last trace of Python, or the first line."""
     text = str(error)
-    raised = _RAISED.findall(text)
-    if raised:
-        return str(raised[-1]).strip()
+    _, trace, last = text.rpartition(TRACE)
+    raised = _RAISED.search(last) if trace else None
+    if raised is not None:
+        return raised[1].strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), repr(error))

@@ -25,13 +25,13 @@ def following(query: StreamingQuery, advance: Callable[[Advance], None] | None) 
     """Wait for the end of a query; its error is raised. Stops it when the wait is interrupted."""
     from natsd.spark.lag import lag_of
 
-    last, done = -1, 0
+    last, done, has_ended = -1, 0, False
     try:
-        while not query.awaitTermination(POLL_SECONDS):
+        while not has_ended:
+            has_ended = bool(query.awaitTermination(POLL_SECONDS))
             for progress in query.recentProgress:
-                number = progress.batchId
-                if number > last:
-                    last = number
+                if progress.batchId > last:
+                    last = progress.batchId
                     done += progress.numInputRows
                     if advance is not None:
                         advance(Advance(done, sum(lag_of(progress.sources).values())))

@@ -1,0 +1,178 @@
+"""What an audit's tasks do on executors: read a run of blocks, verify all of it, give digests.
+
+    AuditTask ─▶ rows of SCHEMA, told apart by `kind`
+
+    SUMMARY  a first sequence · b last · c messages · d bytes of data · e descents in time
+             text: JSON with first and last time
+    CHUNK    a number · b messages · c digest                   (digests.pyx)
+    ID       a hash · b sequence · c time · d window
+    ROW      a sequence · b time · c d e hashes of subject, headers, data · f digest
+    DAMAGE   a first sequence · b last · text: JSON with file, offset, length, what
+    UNREAD   text: why
+
+Promise
+- A task never fails: what it cannot read it says. Its memory is one block, one block's digests, and
+  a chunk for each 65,536 sequences.
+- Importing this imports no Arrow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from natsd.spark.digests import Digests
+from natsd.spark.store_read import BlockReader, open_records, told
+from natsd.spark.stored_ranges import BlockPart, StoreNotReadable, StoreRange
+from natsd.store.errors import StoreError
+from natsd.store.sequence_set import SequenceSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from natsd.spark.records import Records
+    from natsd.store.damage import Damage
+
+SUMMARY, CHUNK, ID, ROW, DAMAGE, UNREAD = range(6)
+NUMBERS: Final = ("a", "b", "c", "d", "e", "f")
+SCHEMA: Final = (
+    "kind INT, replica INT, stream STRING, a BIGINT, b BIGINT, c BIGINT, d BIGINT, e BIGINT, "
+    "f BIGINT, text STRING"
+)
+
+
+@dataclass(frozen=True)
+class AuditTask:
+    """`chunks`: an encoded set of those of which each message is told, and nothing else; None: the
+    first pass. `window_ns` 0: message ids are nothing to us."""
+
+    replica: int
+    blocks: StoreRange
+    window_ns: int = 0
+    chunks: bytes | None = None
+
+
+def run_task(task: AuditTask) -> Iterator[pa.RecordBatch]:
+    """Its rows; it never raises for what it could not read."""
+    return _Running(task).run()
+
+
+class _Running:
+    """One task."""
+
+    def __init__(self, task: AuditTask) -> None:
+        self._task = task
+        self._rows = Rows(task.replica, task.blocks.request.stream)
+        wanted = None if task.chunks is None else SequenceSet.decode(task.chunks)
+        self._digests = Digests(wanted)
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        try:
+            reader = BlockReader(self._task.blocks.place)
+            try:
+                for part in self._task.blocks.blocks:
+                    yield from self._examine(reader, part)
+            finally:
+                reader.close()
+        except (StoreNotReadable, StoreError, OSError) as error:
+            yield self._rows.one(UNREAD, text=str(error))
+            return
+        if self._task.chunks is None:
+            yield self._rows.columns(CHUNK, self._digests.take_chunks())
+            yield self._summary()
+
+    def _examine(self, reader: BlockReader, part: BlockPart) -> Iterator[pa.RecordBatch]:
+        records, damage = open_records(reader, self._task.blocks, part)
+        if self._task.chunks is None:
+            for found in damage_of(reader, part, records, damage):
+                yield self._rows.one(DAMAGE, found["first"], found["last"], text=json.dumps(found))
+        if records is None:
+            return
+        self._digests.add(records)
+        ids, rows = self._digests.take_ids(), self._digests.take_rows()
+        if ids[0] and self._task.window_ns and self._task.chunks is None:
+            yield self._rows.columns(ID, ids, {"d": self._task.window_ns})
+        if rows[0]:
+            yield self._rows.columns(ROW, rows)
+
+    def _summary(self) -> pa.RecordBatch:
+        found = self._digests
+        times = {"first_ns": found.first_time_ns, "last_ns": found.last_time_ns}
+        return self._rows.one(
+            SUMMARY,
+            found.first_sequence,
+            found.last_sequence,
+            found.count,
+            found.data_bytes,
+            found.descents,
+            text=json.dumps(times),
+        )
+
+
+def damage_of(
+    reader: BlockReader, part: BlockPart, records: Records | None, damage: list[Damage]
+) -> Iterator[dict[str, Any]]:
+    """What of a block does not verify, and what of it is not there, each once."""
+    path = reader.path_of(part)
+    seen = set()
+    for each in damage:
+        seen.add(told(path, each))
+        yield {
+            "first": each.first_sequence,
+            "last": each.last_sequence,
+            "what": each.what,
+            "file": str(path),
+            "offset": each.offset,
+            "length": each.length,
+        }
+    for first, last, where in part.damage:
+        if where not in seen:
+            yield {"first": first, "last": last, "what": where, "file": ""}
+    if records is None:
+        return
+    for first, last in records.missing().runs():
+        if not any(each.covers(first) for each in damage):
+            what = f"{path}: not in the block"
+            yield {"first": first, "last": last, "what": what, "file": ""}
+
+
+class Rows:
+    """Makes batches of SCHEMA."""
+
+    def __init__(self, replica: int, stream: str) -> None:
+        self._replica = replica
+        self._stream = stream
+
+    def one(self, kind: int, *numbers: int, text: str | None = None) -> pa.RecordBatch:
+        """A single row."""
+        packed = [number.to_bytes(8, "little", signed=True) for number in numbers]
+        return self._batch(kind, 1, packed, {}, text)
+
+    def columns(
+        self, kind: int, columns: list[bytes], same: dict[str, int] | None = None
+    ) -> pa.RecordBatch:
+        """Columns of int64 from `a` on; `same`: columns that have one value."""
+        return self._batch(kind, len(columns[0]) // 8, columns, same or {}, None)
+
+    def _batch(
+        self, kind: int, count: int, columns: list[bytes], same: dict[str, int], text: str | None
+    ) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        int64, int32 = pa.int64(), pa.int32()
+        arrays = [
+            pa.repeat(pa.scalar(kind, int32), count),
+            pa.repeat(pa.scalar(self._replica, int32), count),
+            pa.repeat(pa.scalar(self._stream, pa.string()), count),
+        ]
+        for at, name in enumerate(NUMBERS):
+            if at < len(columns):
+                buffers = [None, pa.py_buffer(columns[at])]
+                arrays.append(pa.Array.from_buffers(int64, count, buffers))
+            else:
+                arrays.append(pa.repeat(pa.scalar(same.get(name), int64), count))
+        arrays.append(pa.repeat(pa.scalar(text, pa.string()), count))
+        names = ["kind", "replica", "stream", *NUMBERS, "text"]
+        return pa.RecordBatch.from_arrays(arrays, names=names)
