@@ -128,6 +128,7 @@ class Lease:
         self.before: BeginRecord | None = None
         """What an attempt before this one had left."""
         self._renewed = 0.0
+        self._seen_revision, self._seen_at = 0, 0.0
 
     def begin(self, sleep: Callable[[float], None] = time.sleep) -> None:
         """Create the record, or take it over as soon as nobody else may use it."""
@@ -171,10 +172,9 @@ class Lease:
         """How long its owner may still use it; where the server tells no time: a whole lease."""
         now = self.bucket.now_ns()
         if now is None:
-            seen = getattr(self, "_seen", None)
-            if seen is None or seen[0] != entry.revision:
-                seen = self._seen = (entry.revision, time.monotonic())
-            return self.seconds - (time.monotonic() - seen[1])
+            if self._seen_revision != entry.revision:
+                self._seen_revision, self._seen_at = entry.revision, time.monotonic()
+            return self.seconds - (time.monotonic() - self._seen_at)
         return self.seconds - (now - entry.written_ns) / 1e9
 
     def _hold(self, revision: int, started: float) -> None:

@@ -8,7 +8,8 @@ Promise
 - After a lost connection, or silence, nothing is sent again that the stream has: what it stored
   behind the record's floor is read first, however long the outage was.
 - What the server refuses for a while (429, 503, no leader) is sent again, with growing pauses,
-  until nothing was acknowledged for `ack_timeout_s`; what it refuses for good raises WriteError.
+  until nothing was acknowledged for `ack_timeout_s`; it then stands behind rows that were sent
+  after it. What the server refuses for good raises WriteError.
 - Memory: the batches that hold rows in flight, and at most 128 KiB (or one message) of frames.
 
 Source: nats-server 2.14 reference 6.7; errors.json of the server.

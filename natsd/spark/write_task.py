@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-MAX_IN_FLIGHT: Final = 8192
+MAX_IN_FLIGHT: Final = 4096
 IN_FLIGHT_BYTES_MAX: Final = 8 << 20
 
 

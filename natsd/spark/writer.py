@@ -8,7 +8,8 @@ Promise
   `txnAppId` and `txnVersion`. A batch write without those two is exactly once for the tries of its
   tasks; written again, it is another write.
 - A commit raises the fence before it removes records: who comes late finds one or the other.
-- A batch that was begun in more partitions than it came again with is refused by its commit.
+- A batch that was begun in more partitions than it came again with is refused by its commit, unless
+  a column id names its rows.
 
 Source: PySpark's DataSource API; Delta's idempotent writes (txnAppId, txnVersion).
 """
@@ -176,9 +177,10 @@ def finish(
     """Every task is done. Raises WriteError, ClientError."""
     written = written_of(messages)
     if not any(task.was_done for task in written):
-        begun = {int(key) for key in bucket.keys(job.key) if key.isdigit()}
+        keys = bucket.keys(job.key)
+        begun = {int(key) for key in keys if key.isdigit()}
         came = {task.task.partition for task in written if task.rows}
-        if not begun <= came:
+        if not begun <= came and "ids" not in keys:
             raise RowsDiffer(
                 f"{job} was begun in partitions {sorted(begun - came)}, which have no rows now: "
                 "start it again with the parallelism it had"

@@ -9,6 +9,7 @@ Promise
 - The order of columns is free; their names are found whatever their case.
 - The columns that a stream has when it is read (stream, seq, time, time_ns) may stay, and are not
   written; any other one is refused, so that no misspelt `header` is lost.
+- A header Nats-Msg-Id is left out: the message's id is the column id, or the task's own.
 - Buffers are passed on without a copy, but for what Arrow must convert (an integer id, `large_`
   types).
 - Importing this imports neither pyarrow nor pyspark.

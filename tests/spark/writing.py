@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,8 @@ import pyarrow as pa
 from natsd.spark.begin_records import Job
 from natsd.spark.client import Client
 from natsd.spark.connecting import ConnectOptions
+from natsd.spark.network_read import read_range
+from natsd.spark.ranges import RangeRequest
 from natsd.spark.write_task import Task, WriteOptions
 from natsd.spark.written_columns import WrittenColumns
 
@@ -54,9 +55,9 @@ def writing(connect: ConnectOptions, **settings: Any) -> WriteOptions:
 
 def stored(client: Client, stream: str) -> list[tuple[str, bytes]]:
     """Subject and data of each message, in the stream's order."""
-    state = client.api(f"STREAM.INFO.{stream}")["state"]
-    found = []
-    for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
-        message = client.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})["message"]
-        found.append((message["subject"], base64.b64decode(message.get("data") or "")))
+    last = client.api(f"STREAM.INFO.{stream}")["state"]["last_seq"]
+    request = RangeRequest(stream, 1, last)
+    found: list[tuple[str, bytes]] = []
+    for part in read_range(client.options, request, ("subject", "data")) if last else ():
+        found += zip(part["subject"].to_pylist(), part["data"].to_pylist(), strict=True)
     return found
