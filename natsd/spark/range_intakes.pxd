@@ -45,6 +45,7 @@ cdef class DirectIntake(RangeIntake):
     cdef Day day
 
     cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil
+    cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil
 
 
 cdef class PullIntake(RangeIntake):

@@ -143,12 +143,41 @@ cdef class DirectIntake(RangeIntake):
             return STOP
         if self.is_over:
             return GO_ON
-        if not self.describe(frame, &described):
+        if not self.describe_bare(frame, &described) and not self.describe(frame, &described):
             raise ProtocolViolation("the answer to a direct get does not say which message it is")
         self.pending = described.pending
         return self.accept(
             described.subject, described.subject_len, described.sequence, described.time_ns,
             frame.headers, described.own_len, frame.data, frame.data_len,
+        )
+
+    cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil:
+        """The usual one: of a message without own headers, in the servers' order; else False."""
+        cdef const char* at = frame.headers
+        cdef const char* end = frame.headers + frame.headers_len
+        cdef const char* value
+        cdef uint64_t number = 0
+        if (
+            not skip(&at, end, b"NATS/1.0\r\nNats-Stream: ", 23) or not skip_line(&at, end, &value)
+            or not skip(&at, end, b"Nats-Subject: ", 14) or not skip_line(&at, end, &to.subject)
+        ):
+            return False
+        to.subject_len = at - 2 - to.subject
+        if (
+            not skip(&at, end, b"Nats-Sequence: ", 15)
+            or not skip_number(&at, end, &to.sequence)
+            or not skip(&at, end, b"\r\nNats-Time-Stamp: ", 19)
+            or not skip_line(&at, end, &value)
+            or not read_time_stamp(value, at - 2 - value, &self.day, &to.time_ns)
+            or not skip(&at, end, b"Nats-Num-Pending: ", 18)
+            or not skip_number(&at, end, &number)
+        ):
+            return False
+        to.pending = <int64_t> number
+        to.own_len = 10
+        return (
+            skip(&at, end, b"\r\nNats-Last-Sequence: ", 22) and skip_number(&at, end, &number)
+            and skip(&at, end, b"\r\n\r\n", 4) and at == end
         )
 
     cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil:
@@ -227,6 +256,36 @@ cdef class PullIntake(RangeIntake):
 
 cdef enum:
     NEEDED = 1 << SUBJECT | 1 << SEQUENCE | 1 << TIME_STAMP
+
+
+cdef inline bint skip(
+    const char** at, const char* end, const char* text, size_t length
+) noexcept nogil:
+    """Whether that stands there; behind it then."""
+    if <size_t> (end - at[0]) < length or memcmp(at[0], text, length) != 0:
+        return False
+    at[0] += length
+    return True
+
+
+cdef inline bint skip_line(const char** at, const char* end, const char** value) noexcept nogil:
+    """To behind the line's end; what stood before it is the value."""
+    cdef const char* found = <const char*> memchr(at[0], c"\r", end - at[0])
+    if found == NULL or end - found < 2 or found[1] != c"\n":
+        return False
+    value[0] = at[0]
+    at[0] = found + 2
+    return True
+
+
+cdef inline bint skip_number(const char** at, const char* end, uint64_t* to) noexcept nogil:
+    cdef const char* begin = at[0]
+    cdef uint64_t value = 0
+    while at[0] < end and c"0" <= at[0][0] <= c"9":
+        value = 10 * value + <uint64_t> (at[0][0] - c"0")
+        at[0] += 1
+    to[0] = value
+    return 0 < at[0] - begin <= 20
 
 
 cdef inline bint is_code(const char* at) noexcept nogil:

@@ -158,7 +158,8 @@ def test_garbage_is_answered_with_another_connection(garbage: bytes) -> None:
         return whole[: whole.index(b"HMSG", 2000)] + garbage if ask.connection == 1 else whole
 
     with FakeServer(answer) as server:
-        assert sequences(options(server.url), 100) == list(range(1, 101))
+        connect = options(server.url, request_timeout_s=1)
+        assert sequences(connect, 100) == list(range(1, 101))
         assert server.connections == 2
 
 
