@@ -31,7 +31,8 @@ class SparkOnOneWorker(LoadScheduling):
             if spark:
                 others = [test for test in self.pending if test not in set(spark)]
                 self.pending[:] = spark + others
-                self._spark_worker, num = node, len(spark)
+                # One alone would wait for a next one.
+                self._spark_worker, num = node, max(2, len(spark))
         super()._send_tests(node, num)
 
     def check_schedule(self, node: WorkerController, duration: float = 0) -> None:

@@ -13,6 +13,8 @@ Promise
   LEASE_S, and sends nothing once LEASE_S have passed since it did. Another attempt takes the record
   over when its owner gave it back, or left it alone for LEASE_S by the server's clock; the owner
   that lost it learns so when it next changes it, and stops (TakenOver).
+- No record says that a task has no more rows: where Spark gives up a task, the input of its Python
+  ends as if it were complete.
 - `rows` are the first rows, all of them acknowledged; the rest of what was planned stands behind
   `targets`' sequences in its stream, if it was stored.
 """
@@ -80,7 +82,6 @@ class BeginRecord:
     targets: dict[str, Floor] = field(default_factory=dict)
     refused: tuple[int, ...] = ()
     takeovers: int = 0
-    is_done: bool = False
     is_released: bool = False
 
     def encode(self) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class Lease:
         if left.owner == self.record.owner:  # written, and the answer was lost
             self.confirm()
             return True
-        if not (left.is_done or left.is_released):
+        if not left.is_released:
             wait = self._left_s(entry)
             if wait > 0:
                 sleep(min(wait, 0.25))

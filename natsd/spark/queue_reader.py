@@ -50,7 +50,8 @@ GAP_MAX: Final = 64
 CONSUMER_NOT_FOUND: Final = 10014
 FETCH_EXPIRES_S: Final = 0.3
 ACK: Final = b"+ACK"
-NAK: Final = b"-NAK"
+LATER: Final = b'-NAK {"delay": 1000000000}'
+"""Not to come again while this is asked."""
 _ENDS_OF_FETCH: Final = (404, 408)
 _PASSING: Final = ("leadership change", "server shutdown", "message size exceeds")
 
@@ -232,7 +233,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client.publish(message.reply, ACK)
             self._committed.discard(sequence)
         elif self._last_wanted is not None and sequence > self._last_wanted:
-            client.publish(message.reply, NAK)
+            client.publish(message.reply, LATER)
         else:
             self._reply_of[sequence] = message.reply
             fetched[sequence] = None

@@ -1,7 +1,7 @@
 """What the driver asks servers: which streams there are, how far they reach, where a time begins.
 
-- One connection, opened when first needed and opened anew, once for a question, when it is lost:
-  every question can be asked again.
+- One connection, opened when first needed and anew when it is lost. Every question can be asked
+  again, and is while JetStream is without a leader, as often as the options say.
 - A stream that is named and not there is an error in one line; one that a pattern finds may come
   and go.
 """
@@ -9,18 +9,21 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from natsd.spark.client import Client
 from natsd.spark.connecting import ConnectOptions
-from natsd.spark.errors import ApiError, ConnectionLost
+from natsd.spark.errors import ApiError, ConnectionLost, NoResponders, RequestTimeout
 from natsd.spark.offsets import StreamState, state_of
 from natsd.spark.times import rfc3339
 
 STREAM_NOT_FOUND: Final = 10059
 NO_MESSAGE_FOUND: Final = 10037
+UNAVAILABLE: Final = 503
+DOUBLINGS_MAX: Final = 6
 GETS_BY_TIME: Final = (2, 11)
 """Servers from this on find the first message of a time themselves."""
 PROBE_INACTIVE_NS: Final = 10_000_000_000
@@ -43,8 +46,14 @@ class Choice:
 class Streams:
     """`with Streams(options, choice) as streams: streams.states()`."""
 
-    def __init__(self, connect: ConnectOptions, choice: Choice) -> None:
+    def __init__(
+        self,
+        connect: ConnectOptions,
+        choice: Choice,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.connect = connect
+        self._sleep = sleep
         self.choice = choice
         self._client: Client | None = None
 
@@ -61,14 +70,22 @@ class Streams:
             self._client = None
 
     def ask(self, question: Callable[[Client], Answer]) -> Answer:
-        """Asked again on a new connection where the old one turns out to be lost."""
-        if self._client is not None:
+        """Asked again, `retries` times, where a connection or, for now, JetStream is lost."""
+        attempt = 0
+        while True:
             try:
+                if self._client is None:
+                    self._client = Client(self.connect)
                 return question(self._client)
-            except ConnectionLost:
-                self.close()
-        self._client = Client(self.connect)
-        return question(self._client)
+            except (ApiError, ConnectionLost, NoResponders, RequestTimeout) as error:
+                if isinstance(error, ApiError) and error.code != UNAVAILABLE:
+                    raise
+                if not isinstance(error, ApiError | NoResponders):
+                    self.close()
+                if attempt >= self.connect.retries:
+                    raise
+            self._sleep(self.connect.retry_interval_s * 2 ** min(attempt, DOUBLINGS_MAX))
+            attempt += 1
 
     def api(self, name: str, body: object = None) -> dict[str, Any]:
         """Raises ApiError, ClientError."""

@@ -23,6 +23,7 @@ class WriteSettings(ConnectionSettings):
     txn_app_id: str | None = Field(None, min_length=1, max_length=200)
     txn_version: int | None = Field(None, ge=0)
     max_in_flight: Count = MAX_IN_FLIGHT
+    max_msgs_per_second: float | None = Field(None, gt=0)
     ack_timeout: Seconds = 30.0
     state_bucket: str = "natsd_spark"
     query_name: str | None = None
@@ -72,6 +73,7 @@ class WriteSettings(ConnectionSettings):
             connect=self.connect,
             stream=self.stream,
             max_in_flight=self.max_in_flight,
+            rate=self.max_msgs_per_second,
             ack_timeout_s=self.ack_timeout,
             state_bucket=self.state_bucket,
             **more,

@@ -43,6 +43,7 @@ from natsd.spark.begin_records import (
 )
 from natsd.spark.client import Client
 from natsd.spark.connecting import ConnectOptions
+from natsd.spark.pacing import paced
 from natsd.spark.publishing import FoundIds, RowProblem, Rows, SendWindow
 from natsd.spark.sending import LOST, Sender
 from natsd.spark.state_bucket import StateBucket
@@ -72,6 +73,8 @@ class WriteOptions:
     application: str | None = None
     version: int | None = None
     max_in_flight: int = MAX_IN_FLIGHT
+    rate: float | None = None
+    """Messages a second that one task sends at most."""
     ack_timeout_s: float = 30.0
     state_bucket: str = "natsd_spark"
     lease_s: float = LEASE_S
@@ -107,6 +110,8 @@ def write_task(
     read: ReadHeaders = read_headers,
 ) -> Written:
     """Raises WriteError, ClientError; one line each."""
+    if options.rate is not None:
+        batches = paced(batches, options.rate)
     rows = (columns.rows(batch) for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:
@@ -228,7 +233,7 @@ class Attempt:
                 held.append((base, rows))
             if self._base < planned:
                 continue
-            self._ask(lambda: self._plan(verify))
+            self._ask(self._plan)
             for start, kept in held:
                 sender.add(start, kept)
             held.clear()
@@ -236,13 +241,11 @@ class Attempt:
         if verify is not None and self._base < verify.planned:
             raise self._differs(f"{self._base} rows instead of at least {verify.planned}")
         sender.drain()
-        done = {"rows": self._base, "planned": self._base, "is_done": True}
+        done = {"rows": self._base, "planned": self._base, "is_released": True}
         self._ask(lambda: self.lease.change(**{**sender.state(), **done}))
 
-    def _plan(self, verify: BeginRecord | None) -> None:
+    def _plan(self) -> None:
         """The record knows of all rows so far."""
-        if verify is not None and verify.is_done and self._base > verify.planned:
-            raise self._differs(f"more than {verify.planned} rows")
         record = self.lease.record
         floors = {name: target.floor for name, target in self.targets.found.items()}
         digest = self._hex(self._digest)
@@ -301,7 +304,8 @@ class Attempt:
             self.options.ack_timeout_s,
         )
         is_first = self.lease.before is None and not self._is_rerun and not self.task.attempt
-        if not is_first and not (verify is not None and verify.is_done):
+        is_all_acknowledged = verify is not None and verify.rows >= verify.planned
+        if not is_first and not is_all_acknowledged:
             sender.found = self._ask(lambda: self._find(prefix))
         return sender
 

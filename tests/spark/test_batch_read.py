@@ -184,7 +184,7 @@ def test_where_is_pushed_down_or_not_and_right_either_way(
 def test_a_frame_that_is_used_again_has_all_its_rows(
     read: Read, orders: str, pushdown: bool
 ) -> None:
-    """Spark would give the rows that the first filter left; so without pushFilters none is taken."""
+    """Spark would give what the first filter left: without pushFilters none is taken."""
     frame = read(stream=orders)
     assert seqs(frame.where("seq = 7")) == [7]
     both = frame.where("seq = 8").union(frame.where("seq = 9"))

@@ -20,7 +20,9 @@ from natsd.spark.begin_records import BeginRecord, Job, Lease, TakenOver, WriteE
 from natsd.spark.client import Client
 from natsd.spark.connecting import ConnectOptions
 from natsd.spark.errors import AuthorizationError
+from natsd.spark.ranges import RangeRequest
 from natsd.spark.state_bucket import StateBucket, time_ns_of, token
+from natsd.spark.stored_ids import read_headers
 from natsd.spark.write_task import RowsDiffer, Written, write_task
 from tests.spark.conftest import StartServer
 from tests.spark.servers import JetStreamServer
@@ -176,7 +178,7 @@ def test_an_attempt_that_lost_its_lease_stops(client: Client) -> None:
         past_the_window()
         yield from batches(rows[30:])
 
-    with pytest.raises(TakenOver, match="another attempt took over begin.q.0.0"):
+    with pytest.raises(TakenOver, match=r"another attempt took over begin\.q\.0\.0"):
         write_task(connect, PLAIN, task(), stopped())
     assert stored(client, "ORDERS") == rows
 
@@ -256,7 +258,7 @@ def test_refusals_are_one_line(
 def test_limits_are_told_and_what_was_stored_is_known(client: Client) -> None:
     create(client, "FULL", "full.>", max_msgs=30, discard="new", duplicate_window=WINDOW_NS)
     rows = numbered(50, "full.{}")
-    with pytest.raises(WriteError, match="maximum messages exceeded .503/10077.: make room"):
+    with pytest.raises(WriteError, match=r"maximum messages exceeded \(503/10077\): make room"):
         write_task(writing(client.options), PLAIN, task(), batches(rows))
     past_the_window()
     config = {"name": "FULL", "subjects": ["full.>"], "max_msgs": 100, "discard": "new"}
@@ -281,7 +283,7 @@ def test_a_missing_permission_is_told(tmp_path: Path) -> None:
         with Client(options(url, user="admin", password="a")) as client:
             create(client, "ORDERS", "orders.>")
         connect = writing(options(url, user="spark", password="s"))
-        with pytest.raises(AuthorizationError, match='Publish to "orders.0"'):
+        with pytest.raises(AuthorizationError, match=r'Publish to "orders\.0"'):
             write_task(connect, PLAIN, task(), batches(numbered(3)))
 
 
@@ -317,9 +319,6 @@ def restart(server: JetStreamServer) -> None:
 
 
 def ids_of(client: Client, connect: ConnectOptions) -> list[str]:
-    from natsd.spark.stored_ids import read_headers
-    from natsd.spark.ranges import RangeRequest
-
     last = client.api("STREAM.INFO.ORDERS")["state"]["last_seq"]
     made = read_headers(connect, RangeRequest("ORDERS", 1, last))
     return sorted(

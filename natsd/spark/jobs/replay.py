@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.core.subject_mapping import InvalidMapping
@@ -36,7 +35,6 @@ from natsd.spark.options import ConnectionSettings
 from natsd.spark.subjects import pattern_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 NAME: Final = "replay"
@@ -46,7 +44,6 @@ ORIGINAL_SEQUENCE: Final = "Nats-Original-Sequence"
 ORIGINAL_TIME: Final = "Nats-Original-Time"
 NEEDED: Final = ("stream", "seq", "subject", "time_ns", "headers", "data")
 SHOWN_SUBJECTS: Final = 20
-_SLICES_PER_SECOND: Final = 10
 
 
 @dataclass(slots=True)
@@ -171,9 +168,11 @@ def _send(rows: DataFrame, target: Mapping[str, str], rate_per_task: float | Non
         _carried_headers().alias("headers"),
         F.concat_ws(":", "stream", "seq").alias("id"),
     )
-    if rate_per_task is not None:
-        out = out.mapInArrow(partial(_paced, rate=rate_per_task), out.schema)
-    out.write.format("jetstream").options(**target).mode("append").save()
+    options = {
+        **target,
+        **({} if rate_per_task is None else {"maxMsgsPerSecond": str(rate_per_task)}),
+    }
+    out.write.format("jetstream").options(**options).mode("append").save()
 
 
 def _carried_headers() -> Column:
@@ -206,6 +205,8 @@ def _carried_headers() -> Column:
 
 def _mapped(rows: DataFrame, mappings: Mapping[str, str]) -> DataFrame:
     """With subjects as mapped, each by the first mapping that matches it."""
+    from pyspark.sql import functions as F
+
     for source, destination in mappings.items():
         try:
             SubjectTransform(source, destination)
@@ -213,36 +214,27 @@ def _mapped(rows: DataFrame, mappings: Mapping[str, str]) -> DataFrame:
             raise JobError(f"--map {source}={destination}: {error}") from None
     if not mappings:
         return rows
-    return rows.mapInArrow(partial(_map_subjects, mappings=tuple(mappings.items())), rows.schema)
+    # Row by row: Spark's Arrow functions want pandas, and one string of each row is quick enough.
+    mapped = F.udf(_Mapped(tuple(mappings.items())), "string", useArrow=False)
+    return rows.withColumn("subject", mapped("subject"))
 
 
-def _map_subjects(
-    batches: Iterator[pa.RecordBatch], mappings: tuple[tuple[str, str], ...]
-) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
+class _Mapped:
+    """A function that is sent to executors: the transforms are made where it is called."""
 
-    transforms = [SubjectTransform(source, destination) for source, destination in mappings]
-    for batch in batches:
-        encoded = batch["subject"].dictionary_encode()
-        mapped = [_first_mapped(transforms, subject) for subject in encoded.dictionary.to_pylist()]
-        subjects = pa.array(mapped, pa.string()).take(encoded.indices)
-        yield batch.set_column(batch.schema.get_field_index("subject"), "subject", subjects)
+    def __init__(self, mappings: tuple[tuple[str, str], ...]) -> None:
+        self._mappings = mappings
+        self._transforms: list[SubjectTransform] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_mappings": self._mappings, "_transforms": None}
 
-def _first_mapped(transforms: list[SubjectTransform], subject: str) -> str:
-    return next((to for one in transforms if (to := one.map(subject)) is not None), subject)
-
-
-def _paced(batches: Iterator[pa.RecordBatch], rate: float) -> Iterator[pa.RecordBatch]:
-    """The same rows, no more than `rate` in a second."""
-    rows_max = max(1, int(rate / _SLICES_PER_SECOND))
-    due = time.monotonic()
-    for batch in batches:
-        for start in range(0, batch.num_rows, rows_max):
-            part = batch.slice(start, rows_max)
-            time.sleep(max(0.0, due - time.monotonic()))
-            due = max(due, time.monotonic() - 1 / _SLICES_PER_SECOND) + part.num_rows / rate
-            yield part
+    def __call__(self, subject: str) -> str:
+        if self._transforms is None:
+            self._transforms = [SubjectTransform(*mapping) for mapping in self._mappings]
+        return next(
+            (to for one in self._transforms if (to := one.map(subject)) is not None), subject
+        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
