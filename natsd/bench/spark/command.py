@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from natsd.bench import plot, report
 from natsd.bench.arms import ArmError
-from natsd.bench.jetstream.arms import Sync, jetstream_arms
+from natsd.bench.jetstream.arms import JetStreamArm, Sync, jetstream_arms
 from natsd.bench.machine import Machine, core_count
 from natsd.bench.spark.measuring import Measuring
 from natsd.bench.spark.results import (
@@ -58,9 +58,10 @@ def run_spark(options: argparse.Namespace) -> int:
         texts = [[row.key, row.title, row.goal_text] for row in rows]
         report.print_table(["key", "row", "goal"], texts, sys.stdout)
         return 0
+    arms = jetstream_arms([options.server, *options.vs], Sync.DEFAULT, options.directory)
     if not there(SPARK) or not java_there():
         return 0
-    return measure(options, [row for row in rows if can_run(row, rows)])
+    return measure(options, arms, [row for row in rows if can_run(row, rows)])
 
 
 def there(package: str) -> bool:
@@ -91,11 +92,12 @@ def can_run(row: SparkRow, rows: Sequence[SparkRow]) -> bool:
     return row is next(each for each in rows if each.scenario.needs == needs) and there(needs)
 
 
-def measure(options: argparse.Namespace, rows: Sequence[SparkRow]) -> int:
+def measure(
+    options: argparse.Namespace, arms: Sequence[JetStreamArm], rows: Sequence[SparkRow]
+) -> int:
     """Measure the rows and show them."""
     status, machine = report.Status(), Machine.here_and_now()
     rounds = options.rounds or (1 if options.quick else ROUNDS)
-    arms = jetstream_arms([options.server, *options.vs], Sync.DEFAULT, options.directory)
     results = new_results(rows, len(arms) + 1)
     with (
         tempfile.TemporaryDirectory(prefix="natsd-bench-", dir=options.directory) as place,

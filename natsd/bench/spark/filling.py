@@ -42,7 +42,7 @@ def orders(count: int, payload_bytes: int) -> list[bytes]:
 
 
 def order(source: random.Random, payload_bytes: int) -> bytes:
-    begin = b'{"order":%08d,"note":"' % source.randrange(10**8)
+    begin = b'{"order":%d,"note":"' % source.randrange(10**7, 10**8)
     end = b'"}'
     left = payload_bytes - len(begin) - len(end)
     assert left > 0
