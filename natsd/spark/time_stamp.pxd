@@ -77,7 +77,8 @@ cdef inline bint read_time_stamp(
             if not c"0" <= text[at] <= c"9":
                 return False
             fraction = 10 * fraction + <uint32_t> (text[at] - c"0")
-        for at in range(length, SECOND_BYTES + 11):
+        while length < SECOND_BYTES + 11:
             fraction *= 10
+            length += 1
     time_ns[0] = last.begin_ns + fraction
     return True

@@ -30,7 +30,7 @@ class SparkResult:
     row: SparkRow
     cells: list[Cell | None]
     cpu: list[CpuSeconds] = field(default_factory=list)
-    """Of our column's runs."""
+    """Of our column's runs, or of Spark's alone."""
     base: SparkResult | None = None
     """The row it is compared with."""
 
@@ -58,7 +58,8 @@ class SparkResult:
         cell = self.cells[column] or Cell()
         self.cells[column] = cell
         cell.add(Measurement(run.values, problem=run.problem), self.row.value)
-        if column == 0 and run.cpu is not None and not run.problem:
+        is_ours = column in (0, len(self.cells) - 1)
+        if is_ours and run.cpu is not None and not run.problem:
             self.cpu.append(run.cpu)
 
     # As a bar of plot.py: how many times the goal
