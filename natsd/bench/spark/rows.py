@@ -99,8 +99,8 @@ def read_rows(scale: Scale, key: str, size: str, payload_bytes: int) -> list[Spa
     return [
         rate(f"fetch-{key}", f"nats-py, pull fetch into a list, {size}", fetch),
         rate(f"read-{key}", f"network read of {count}", network, twenty),
-        rate(f"parquet-{key}", f"Parquet (snappy) of {count}", parquet),
-        rate(f"store-{key}", f"storeDir read of {count}", store, half),
+        rate(f"parquet-{key}", f"Parquet (snappy) of {count}, column data", parquet),
+        rate(f"store-{key}", f"storeDir read of {count}, column data", store, half),
     ]
 
 

@@ -7,12 +7,12 @@ from natsd.bench.spark.rows import QUICK, Scale, SparkRow, all_rows, select
 AGREED = """
 nats-py, pull fetch into a list, 128 B
 network read of 1,000,000 × 128 B                        ≥ 20 × nats-py
-Parquet (snappy) of 1,000,000 × 128 B
-storeDir read of 1,000,000 × 128 B                       ≥ 0.5 × Parquet
+Parquet (snappy) of 1,000,000 × 128 B, column data
+storeDir read of 1,000,000 × 128 B, column data          ≥ 0.5 × Parquet
 nats-py, pull fetch into a list, 1 KiB
 network read of 1,000,000 × 1 KiB                        ≥ 20 × nats-py
-Parquet (snappy) of 1,000,000 × 1 KiB
-storeDir read of 1,000,000 × 1 KiB                       ≥ 0.5 × Parquet
+Parquet (snappy) of 1,000,000 × 1 KiB, column data
+storeDir read of 1,000,000 × 1 KiB, column data          ≥ 0.5 × Parquet
 streaming read, warm micro-batches of 1,000,000 × 128 B  ≥ 0.7 × network read
 exactly-once write of 1,000,000 × 128 B, file            ≥ 150 k msg/s
 peak memory of a task that reads 100,000 rows
