@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LARGE = "LARGE"
-WARMING_RUNS = 2
+WARMING_RUNS = 5
 
 
 def stream_of(payload_bytes: int) -> str:
