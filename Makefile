@@ -36,10 +36,11 @@ torture: $(VENV)/.dev $(VENV)/.compiled ## TORTURE=20 times as many crashes, pow
 	NATSD_TORTURE=$(TORTURE) $(BIN)/pytest -n auto -o timeout=7200 -o faulthandler_timeout=7200 -m torture $(ARGS)
 	$(BIN)/python -m tests.trie.soak --operations $(SOAK_OPERATIONS)
 
-bench: $(VENV)/.installed $(VENV)/.compiled ## measure against nats-server, if it is on PATH, then JetStream, and the store; ARGS="…" are the first one's
+bench: $(VENV)/.installed $(VENV)/.compiled ## measure against nats-server, if it is on PATH, then JetStream, the store, and Spark; ARGS="…" are the first one's
 	$(BIN)/natsd bench --goals $$(command -v nats-server >/dev/null && echo --vs nats-server) $(ARGS)
 	$(BIN)/natsd bench --goals --jetstream $$(command -v nats-server >/dev/null && echo --vs nats-server)
 	$(BIN)/natsd bench --goals --store
+	$(BIN)/natsd bench --goals --spark $$(command -v nats-server >/dev/null && echo --vs nats-server)
 
 lint: $(VENV)/.dev ## format, style, types, and which room imports which
 	$(BIN)/ruff format --check .

@@ -36,6 +36,7 @@ examples:
   natsd bench --sublist                        the routing trie alone, by number of subscriptions
   natsd bench --store --goals                  the store alone, by number of messages
   natsd bench --jetstream --vs nats-server     streams and consumers, side by side
+  natsd bench --spark --goals                  streams in Spark, beside nats-py and Parquet
 """
 
 QUICK_PLAN = Plan(rounds=1, run_seconds=0.3)
@@ -117,10 +118,15 @@ def _add_what(what: "argparse._ArgumentGroup") -> None:
         help="measure streams and consumers; --server and --vs are then programs",
     )
     what.add_argument(
+        "--spark",
+        action="store_true",
+        help="measure the Spark data source; --server and --vs are then programs",
+    )
+    what.add_argument(
         "--directory",
         metavar="DIR",
         type=Path,
-        help="where --store and --jetstream make their files (temporary)",
+        help="where --store, --jetstream and --spark make their files (temporary)",
     )
 
 
@@ -143,6 +149,10 @@ def carry_out(options: argparse.Namespace) -> int:
         return run_sublist(quick=options.quick)
     if options.store:
         return run_store(options)
+    if options.spark:
+        from natsd.bench.spark.command import run_spark
+
+        return run_spark(options)
     every = jetstream_rows(options) if options.jetstream else all_rows(scale(options))
     rows = select(every, row_patterns(options))
     if not rows:

@@ -55,6 +55,21 @@ class RowResult:
     cells: list[Cell]
 
     @property
+    def title(self) -> str:
+        """The row's."""
+        return self.row.title
+
+    @property
+    def goal(self) -> float | None:
+        """A bound on the ratio."""
+        return self.row.goal
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Which way the ratio is better."""
+        return self.row.metric.higher_is_better
+
+    @property
     def best_other(self) -> float | None:
         """The best median among the servers that ours is compared with."""
         medians = [cell.median for cell in self.cells[1:]]

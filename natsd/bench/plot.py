@@ -7,8 +7,7 @@ at 1, where both are equal; a tick marks the goal.
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-
-from natsd.bench.compare import RowResult
+from typing import Protocol
 
 ROW_HEIGHT = 26
 LABEL_WIDTH = 400
@@ -18,15 +17,35 @@ HEAD_HEIGHT = 64
 BETTER, WORSE, INK = "#2a7f62", "#b3423a", "#333333"
 
 
+class Bar(Protocol):
+    """What one bar shows."""
+
+    @property
+    def title(self) -> str:
+        """What was measured."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours divided by the best other one."""
+
+    @property
+    def goal(self) -> float | None:
+        """A bound on it."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether it is a lower one."""
+
+
 def times_better(ratio: float, higher_is_better: bool) -> float:
     """A ratio for which more is better."""
     return ratio if higher_is_better or not ratio else 1 / ratio
 
 
-def svg(title: str, subtitle: str, results: Sequence[RowResult]) -> str:
+def svg(title: str, subtitle: str, results: Sequence[Bar]) -> str:
     """The whole picture; rows without a ratio are left out."""
     bars = [(result, result.ratio) for result in results if result.ratio is not None]
-    values = [times_better(ratio, result.row.metric.higher_is_better) for result, ratio in bars]
+    values = [times_better(ratio, result.higher_is_better) for result, ratio in bars]
     goals = [_goal(result) for result, _ in bars]
     scale = PLOT_WIDTH / max([1.5, *values, *(goal for goal in goals if goal)])
     width = LABEL_WIDTH + PLOT_WIDTH + 90
@@ -40,7 +59,7 @@ def svg(title: str, subtitle: str, results: Sequence[RowResult]) -> str:
     ]
     for index, ((result, _), value, goal) in enumerate(zip(bars, values, goals, strict=True)):
         top = HEAD_HEIGHT + index * ROW_HEIGHT
-        parts += _bar(result.row.title, value, goal, top, scale)
+        parts += _bar(result.title, value, goal, top, scale)
     line = LABEL_WIDTH + scale
     parts.append(
         f'<line x1="{line:.1f}" x2="{line:.1f}" y1="{HEAD_HEIGHT - 6}" '
@@ -49,15 +68,15 @@ def svg(title: str, subtitle: str, results: Sequence[RowResult]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def write_svg(path: Path, title: str, subtitle: str, results: Sequence[RowResult]) -> None:
+def write_svg(path: Path, title: str, subtitle: str, results: Sequence[Bar]) -> None:
     """Save the picture."""
     path.write_text(svg(title, subtitle, results))
 
 
-def _goal(result: RowResult) -> float | None:
-    if result.row.goal is None:
+def _goal(result: Bar) -> float | None:
+    if result.goal is None:
         return None
-    return times_better(result.row.goal, result.row.metric.higher_is_better)
+    return times_better(result.goal, result.higher_is_better)
 
 
 def _bar(title: str, value: float, goal: float | None, top: int, scale: float) -> list[str]:

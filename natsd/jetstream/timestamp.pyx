@@ -1,6 +1,9 @@
 """RFC 3339 without a Python object. The calendar is Howard Hinnant's `civil_from_days`."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy
+
+from natsd.core.decimal cimport natsd_pairs
 
 
 cdef inline char* put_digits(char* to, int64_t number, int digits) noexcept nogil:
@@ -30,22 +33,40 @@ cdef char* put_date(char* to, int64_t days) noexcept nogil:
     return put_digits(to + 1, day, 2)
 
 
-cdef Py_ssize_t write_timestamp(char* to, int64_t time_ns) noexcept nogil:
-    cdef char* at
-    cdef int64_t seconds = time_ns // 1_000_000_000
-    cdef int64_t fraction = time_ns - seconds * 1_000_000_000
-    cdef int64_t days = seconds // 86_400
-    cdef int64_t of_day = seconds - days * 86_400
-    at = put_date(to, days)
+cdef void write_second(Second* to, int64_t number) noexcept nogil:
+    cdef int64_t days = number // 86_400
+    cdef int64_t of_day = number - days * 86_400
+    cdef char* at = put_date(to.text, days)
     at[0] = c"T"
     at = put_digits(at + 1, of_day // 3600, 2)
     at[0] = c":"
     at = put_digits(at + 1, of_day // 60 % 60, 2)
     at[0] = c":"
-    at = put_digits(at + 1, of_day % 60, 2)
+    put_digits(at + 1, of_day % 60, 2)
+    to.number = number
+    to.is_known = True
+
+
+cdef inline char* put_fraction(char* to, uint32_t nanoseconds) noexcept nogil:
+    """Nine digits."""
+    cdef int at
+    for at in range(7, 0, -2):
+        memcpy(to + at, natsd_pairs + 2 * (nanoseconds % 100), 2)
+        nanoseconds //= 100
+    to[0] = <char> (c"0" + nanoseconds)
+    return to + 9
+
+
+cdef Py_ssize_t write_timestamp(char* to, int64_t time_ns, Second* last) noexcept nogil:
+    cdef char* at = to + SECOND_BYTES
+    cdef int64_t number = time_ns // 1_000_000_000
+    cdef int64_t fraction = time_ns - number * 1_000_000_000
+    if not last.is_known or last.number != number:
+        write_second(last, number)
+    memcpy(to, last.text, SECOND_BYTES)
     if fraction:
         at[0] = c"."
-        at = put_digits(at + 1, fraction, 9)
+        at = put_fraction(at + 1, <uint32_t> fraction)
         while at[-1] == c"0":
             at -= 1
     at[0] = c"Z"
@@ -55,4 +76,6 @@ cdef Py_ssize_t write_timestamp(char* to, int64_t time_ns) noexcept nogil:
 def timestamp(int64_t time_ns) -> str:
     """The same as a string."""
     cdef char[TIMESTAMP_ROOM] text
-    return text[:write_timestamp(text, time_ns)].decode("ascii")
+    cdef Second last
+    last.is_known = False
+    return text[:write_timestamp(text, time_ns, &last)].decode("ascii")

@@ -6,6 +6,7 @@ from libc.stdint cimport uint64_t
 cdef enum:
     GO_ON = 0                   # to the next frame
     STOP = 1                    # so that Python has a look, then go on behind this frame
+    USUAL_MAX = 256
 
 
 cdef struct Frame:              # points into the receive buffer: gone when `take` returns
@@ -34,6 +35,9 @@ cdef class FrameParser:
     cdef size_t frame_bytes_max
     cdef Frame frame            # the last one
     cdef size_t line_len        # of the last control line, without its end
+    cdef char[USUAL_MAX] usual  # how the last first line began, up to its lengths
+    cdef size_t usual_len       # 0: it is none of those that come again and again
+    cdef size_t usual_subject_at
     cdef dict intakes
     cdef uint64_t[16] sids      # of the intakes, packed
     cdef void* sinks[16]
@@ -43,4 +47,10 @@ cdef class FrameParser:
     cdef int make_room(self, size_t wanted) except -1
     cdef int scan(self) except -1 nogil
     cdef int read_message(self, const char* line, size_t length) except -1 nogil
+    cdef int read_line(
+        self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
+    ) except -1 nogil
+    cdef bint read_usual(
+        self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
+    ) noexcept nogil
     cdef void* sink_of(self, uint64_t sid) noexcept nogil

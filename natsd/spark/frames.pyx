@@ -31,6 +31,8 @@ cdef enum:
     INTAKES_MAX = 16
     DIGITS_MAX = 18
 
+cdef str MALFORMED = "the server sent a message whose first line is malformed"
+
 cdef enum Found:
     NOTHING
     CONTROL
@@ -223,31 +225,16 @@ cdef class FrameParser:
     cdef int read_message(self, const char* line, size_t length) except -1 nogil:
         """0: it is not all there yet; else it is `frame`, and `head` stands behind it."""
         cdef Frame* frame = &self.frame
-        cdef size_t[5] starts
-        cdef size_t[5] lengths
-        cdef bint with_headers = line[0] == c"H" or line[0] == c"h"
-        cdef int count = split(line + 4 + with_headers, length - 4 - with_headers, starts, lengths)
-        cdef int least = 4 if with_headers else 3
         cdef uint64_t headers_len = 0
         cdef uint64_t total = 0
-        cdef const char* begin = line + 4 + with_headers
-        if (
-            count < least or count > least + 1
-            or not number(begin + starts[1], lengths[1], &frame.sid)
-            or not number(begin + starts[count - 1], lengths[count - 1], &total)
-            or (with_headers and not number(begin + starts[count - 2], lengths[count - 2],
-                                            &headers_len))
-            or headers_len > total
-        ):
-            raise ProtocolViolation("the server sent a message whose first line is malformed")
+        if not self.read_usual(line, length, &headers_len, &total):
+            self.read_line(line, length, &headers_len, &total)
+        if headers_len > total:
+            raise ProtocolViolation(MALFORMED)
         if total > self.frame_bytes_max:
             raise ProtocolViolation(f"the server sent a message of {total} bytes")
         if self.tail - self.head < length + total + 2:
             return 0
-        frame.subject = begin + starts[0]
-        frame.subject_len = lengths[0]
-        frame.reply = begin + starts[2]
-        frame.reply_len = lengths[2] if count > least else 0
         frame.headers = line + length
         frame.headers_len = headers_len
         frame.data = line + length + headers_len
@@ -256,6 +243,56 @@ cdef class FrameParser:
             raise ProtocolViolation("the server sent a message that is longer than it says")
         self.head = self.head + length + total + 2
         return 1
+
+    cdef int read_line(
+        self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
+    ) except -1 nogil:
+        """The first line of any message."""
+        cdef Frame* frame = &self.frame
+        cdef size_t[5] starts
+        cdef size_t[5] lengths
+        cdef bint with_headers = line[0] == c"H" or line[0] == c"h"
+        cdef const char* begin = line + 4 + with_headers
+        cdef int count = split(begin, length - 4 - with_headers, starts, lengths)
+        cdef int least = 4 if with_headers else 3
+        self.usual_len = 0
+        if (
+            count < least or count > least + 1
+            or not number(begin + starts[1], lengths[1], &frame.sid)
+            or not number(begin + starts[count - 1], lengths[count - 1], total)
+            or (with_headers and not number(begin + starts[count - 2], lengths[count - 2],
+                                            headers_len))
+        ):
+            raise ProtocolViolation(MALFORMED)
+        frame.subject = begin + starts[0]
+        frame.subject_len = lengths[0]
+        frame.reply = begin + starts[2]
+        frame.reply_len = lengths[2] if count > least else 0
+        if with_headers and count == 4 and 5 + starts[2] <= USUAL_MAX:
+            self.usual_len = 5 + starts[2]
+            self.usual_subject_at = 5 + starts[0]
+            memcpy(self.usual, line, self.usual_len)
+        return 0
+
+    cdef bint read_usual(
+        self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
+    ) noexcept nogil:
+        """One that differs from the line before in its two lengths: headers and no reply. False:
+        it is another one."""
+        cdef Frame* frame = &self.frame
+        cdef const char* at = line + self.usual_len
+        cdef const char* end = line + length
+        if (
+            self.usual_len == 0 or length < self.usual_len
+            or memcmp(line, self.usual, self.usual_len) != 0
+            or not skip_number(&at, end, c" ", headers_len)
+            or not skip_number(&at, end, c"\r", total)
+            or end - at != 1
+        ):
+            return False
+        frame.subject = line + self.usual_subject_at
+        frame.reply_len = 0
+        return True
 
     cdef void* sink_of(self, uint64_t sid) noexcept nogil:
         cdef int at
@@ -297,6 +334,22 @@ cdef int split(
 
 cdef inline bint is_blank(char c) noexcept nogil:
     return c == c" " or c == c"\t" or c == c"\r" or c == c"\n"
+
+
+cdef inline bint skip_number(
+    const char** at, const char* end, char behind, uint64_t* to
+) noexcept nogil:
+    """Whether digits stand there, and then `behind`; behind that then."""
+    cdef const char* digit = at[0]
+    cdef uint64_t value = 0
+    while digit < end and c"0" <= digit[0] <= c"9":
+        value = 10 * value + <uint64_t> (digit[0] - c"0")
+        digit += 1
+    if digit == end or digit[0] != behind or not 0 < digit - at[0] <= DIGITS_MAX:
+        return False
+    to[0] = value
+    at[0] = digit + 1
+    return True
 
 
 cdef inline bint number(const char* text, size_t length, uint64_t* to) noexcept nogil:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.spark.frames cimport Frame, Intake
 from natsd.spark.message_batch cimport MessageBatch
-from natsd.spark.time_stamp cimport Day
+from natsd.spark.time_stamp cimport Second
 
 
 cdef struct Described:          # what a direct get says of a message
@@ -42,7 +42,7 @@ cdef class RangeIntake(Intake):
 
 
 cdef class DirectIntake(RangeIntake):
-    cdef Day day
+    cdef Second second           # of the last message
 
     cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil
     cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil

@@ -168,7 +168,7 @@ cdef class DirectIntake(RangeIntake):
             or not skip_number(&at, end, &to.sequence)
             or not skip(&at, end, b"\r\nNats-Time-Stamp: ", 19)
             or not skip_line(&at, end, &value)
-            or not read_time_stamp(value, at - 2 - value, &self.day, &to.time_ns)
+            or not read_time_stamp(value, at - 2 - value, &self.second, &to.time_ns)
             or not skip(&at, end, b"Nats-Num-Pending: ", 18)
             or not skip_number(&at, end, &number)
         ):
@@ -203,7 +203,7 @@ cdef class DirectIntake(RangeIntake):
                 to.subject = value
                 to.subject_len = end - 2 - value
             elif name == TIME_STAMP:
-                good &= read_time_stamp(value, end - 2 - value, &self.day, &to.time_ns)
+                good &= read_time_stamp(value, end - 2 - value, &self.second, &to.time_ns)
             elif name != STREAM:
                 good &= read_number(value, end - 2 - value, &number)
                 if name == SEQUENCE:

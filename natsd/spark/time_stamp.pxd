@@ -1,16 +1,16 @@
 """RFC 3339 with nanoseconds, UTC, as `Nats-Time-Stamp` says it, read without a Python object."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 
 cdef enum:
-    DAY_BYTES = 11              # 2026-11-21T
+    SECOND_BYTES = 19           # 2026-11-21T12:51:54
 
 
-cdef struct Day:                # the last one seen: messages come in the order of time
-    char[DAY_BYTES] text
-    int64_t begin_s
+cdef struct Second:             # the last one seen: messages come in the order of time
+    char[SECOND_BYTES] text
+    int64_t begin_ns
     bint is_known
 
 
@@ -38,48 +38,47 @@ cdef inline int64_t day_number(int64_t year, int64_t month, int64_t day) noexcep
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
-cdef inline bint read_day(const char* text, Day* day) noexcept nogil:
+cdef inline bint read_second(const char* text, Second* to) noexcept nogil:
     cdef int64_t year = digits(text, 4)
     cdef int64_t month = digits(text + 5, 2)
     cdef int64_t of_month = digits(text + 8, 2)
+    cdef int64_t hour = digits(text + 11, 2)
+    cdef int64_t minute = digits(text + 14, 2)
+    cdef int64_t second = digits(text + 17, 2)
     if (
         year < 0 or not 1 <= month <= 12 or not 1 <= of_month <= 31
+        or hour < 0 or minute < 0 or second < 0
         or text[4] != c"-" or text[7] != c"-" or text[10] != c"T"
+        or text[13] != c":" or text[16] != c":"
     ):
         return False
-    day.begin_s = day_number(year, month, of_month) * 86_400
-    memcpy(day.text, text, DAY_BYTES)
-    day.is_known = True
+    second += day_number(year, month, of_month) * 86_400 + hour * 3600 + minute * 60
+    to.begin_ns = second * 1_000_000_000
+    memcpy(to.text, text, SECOND_BYTES)
+    to.is_known = True
     return True
 
 
 cdef inline bint read_time_stamp(
-    const char* text, size_t length, Day* day, int64_t* time_ns
+    const char* text, size_t length, Second* last, int64_t* time_ns
 ) noexcept nogil:
     """False: it is none. `2026-11-21T12:51:54[.734214913]Z`"""
-    cdef int64_t hour
-    cdef int64_t minute
-    cdef int64_t second
-    cdef int64_t fraction = 0
-    cdef size_t at = 20
-    cdef int64_t unit = 100_000_000
-    if length < 20 or text[length - 1] != c"Z":
+    cdef uint32_t fraction = 0
+    cdef size_t at
+    if length <= SECOND_BYTES or length > SECOND_BYTES + 11 or text[length - 1] != c"Z":
         return False
-    if not (day.is_known and memcmp(day.text, text, DAY_BYTES) == 0) and not read_day(text, day):
-        return False
-    hour = digits(text + 11, 2)
-    minute = digits(text + 14, 2)
-    second = digits(text + 17, 2)
-    if hour < 0 or minute < 0 or second < 0 or text[13] != c":" or text[16] != c":":
-        return False
-    if length > 20:
-        if text[19] != c"." or length > 30:
+    if not (last.is_known and memcmp(last.text, text, SECOND_BYTES) == 0):
+        if not read_second(text, last):
             return False
-        while at < length - 1:
+    if length > SECOND_BYTES + 1:
+        if text[SECOND_BYTES] != c".":
+            return False
+        for at in range(SECOND_BYTES + 1, length - 1):
             if not c"0" <= text[at] <= c"9":
                 return False
-            fraction += unit * (text[at] - c"0")
-            unit //= 10
-            at += 1
-    time_ns[0] = (day.begin_s + hour * 3600 + minute * 60 + second) * 1_000_000_000 + fraction
+            fraction = 10 * fraction + <uint32_t> (text[at] - c"0")
+        while length < SECOND_BYTES + 11:
+            fraction *= 10
+            length += 1
+    time_ns[0] = last.begin_ns + fraction
     return True

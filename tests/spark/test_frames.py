@@ -204,6 +204,44 @@ def test_a_delivery_that_is_missing_is_seen() -> None:
     assert intake.is_out_of_order
 
 
+USUAL = b"HMSG in.1 7 12 15\r\nNATS/1.0\r\n\r\nabc\r\n"
+LONGER = b"HMSG in.1 7 12 14\r\nNATS/1.0\r\n\r\nab\r\n"
+
+
+@pytest.mark.parametrize(
+    ("frame", "sid", "subject", "reply", "data"),
+    [
+        (LONGER, 7, "in.1", "", b"ab"),
+        (LONGER.replace(b" 7 ", b" 71 "), 71, "in.1", "", b"ab"),
+        (LONGER.replace(b" 7 ", b"1 7 "), 7, "in.11", "", b"ab"),
+        (LONGER.replace(b" 7 ", b" 7 12 "), 7, "in.1", "12", b"ab"),
+        (LONGER.replace(b" 12 ", b"  12  "), 7, "in.1", "", b"ab"),
+        (LONGER.replace(b"14\r\n", b"14 \r\n"), 7, "in.1", "", b"ab"),
+        (LONGER.replace(b"HMSG", b"hmsg"), 7, "in.1", "", b"ab"),
+        (b"MSG in.1 7 2\r\nab\r\n", 7, "in.1", "", b"ab"),
+    ],
+)
+def test_a_line_like_the_one_before_is_not_mistaken_for_it(
+    frame: bytes, sid: int, subject: str, reply: str, data: bytes
+) -> None:
+    parser = FrameParser()
+    parser.feed(USUAL + USUAL + frame + USUAL)
+    found = [parser.next() for _ in range(4)]
+    assert all(isinstance(message, Message) for message in found)
+    assert [message.data for message in found] == [b"abc", b"abc", data, b"abc"]
+    assert (found[2].sid, found[2].subject, found[2].reply) == (sid, subject, reply)
+    assert (found[3].sid, found[3].subject, found[3].reply) == (7, "in.1", "")
+
+
+@pytest.mark.parametrize("lengths", [b"", b"12", b"12 ", b"x 15", b"12 x", b"15 12", b"1" * 19])
+def test_a_line_like_the_one_before_is_no_better_for_it(lengths: bytes) -> None:
+    parser = FrameParser()
+    parser.feed(USUAL + b"HMSG in.1 7 %b\r\nNATS/1.0\r\n\r\nabc\r\n" % lengths)
+    assert isinstance(parser.next(), Message)
+    with pytest.raises(ProtocolViolation):
+        parser.next()
+
+
 @given(TIMES)
 def test_times(time_ns: int) -> None:
     rows = read(DirectIntake(MessageBatch(NAMES), 0, 9), [direct_frame(1, "a", time_ns, [], b"")])

@@ -44,19 +44,32 @@ class JetStreamServer(Server):
     unsupported: str = ""
     arm: Arm | None = None
     stack: ExitStack = field(default_factory=ExitStack)
+    store_dir: Path = Path()
 
     @classmethod
-    def started(cls, arm: Arm, stack: ExitStack) -> Self:
+    def started(cls, arm: Arm, stack: ExitStack, store_dir: Path) -> Self:
         """Start the arm; the stack ends it."""
         now = stack.enter_context(arm.running())
-        return cls(now.host, now.port, now.info, now.pid, now.start_seconds, "", arm, stack)
+        return cls(
+            now.host, now.port, now.info, now.pid, now.start_seconds, "", arm, stack, store_dir
+        )
 
     def restart(self, *, kill: bool) -> float:
         """End the server and start it again; seconds from its start to its INFO."""
-        assert self.arm is not None
         if kill and self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
+        self.stop()
+        return self.start()
+
+    def stop(self) -> None:
+        """A second call does nothing."""
         self.stack.close()
+        self.pid = None
+
+    def start(self) -> float:
+        """After `stop`; seconds from its start to its INFO."""
+        assert self.arm is not None
+        assert self.pid is None
         now = self.stack.enter_context(self.arm.running())
         self.port, self.info, self.pid = now.port, now.info, now.pid
         assert now.start_seconds is not None
@@ -84,7 +97,7 @@ class JetStreamArm:
                 if reason := self._refusal(place):
                     yield JetStreamServer("", 0, {"version": "?"}, unsupported=reason)
                 else:
-                    yield JetStreamServer.started(arm, stack)
+                    yield JetStreamServer.started(arm, stack, place)
         finally:
             shutil.rmtree(place, ignore_errors=True)
 

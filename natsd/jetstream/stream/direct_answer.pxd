@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.match_result cimport MatchResult
 from natsd.core.outlet cimport Outlet
+from natsd.jetstream.timestamp cimport Second
 from natsd.store.record cimport RecordView
 
 
@@ -12,6 +13,7 @@ cdef class DirectAnswer:
     cdef bytes intro            # headers up to the subject
     cdef char* block            # the header block that is being laid out
     cdef size_t room
+    cdef Second second          # of the last message
 
     # `pending` and `last` tell of a message that is one of several; `pending` -1: it is not.
     cdef int send(

@@ -60,7 +60,7 @@ cdef class DirectAnswer:
         end = put(end, view.subject, view.subject_len)
         end = put_decimal(put_text(end, SEQUENCE), view.sequence)
         end = put_text(end, TIME)
-        end += write_timestamp(end, view.time_ns)
+        end += write_timestamp(end, view.time_ns, &self.second)
         if pending >= 0:
             end = put_decimal(put_text(end, PENDING), <uint64_t> pending)
             end = put_decimal(put_text(end, LAST), last)

@@ -1,0 +1,1 @@
+"""Rows about Spark: `natsd bench --spark`."""
