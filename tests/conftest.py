@@ -5,6 +5,7 @@ Async tests run on uvloop. A test marked `both_loops` runs on uvloop and on plai
 """
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,13 @@ LOOPS: Mapping[str, LoopFactory] = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=LOOPS, default="uvloop", help="event loop of async tests")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: no look for garbage goes through it again, and tests
+    of what a server leaves behind look often."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -15,6 +15,7 @@ Promise
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -116,6 +117,8 @@ def archive(
         following(_start(spark, source, filling, follow, interval), advance)
         compacted = filling.compacted + table.compact(target_file_bytes)
     except Exception as error:
+        with contextlib.suppress(Exception):  # what is in the log goes where it belongs, if it can
+            table.finish()
         raise JobError(f"{table.root}: {reason_of(error)}") from error
     state = table.state
     return Archived(

@@ -153,7 +153,7 @@ def test_which_files_are_small() -> None:
 
 
 def test_a_table_of_another_source_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    create(spark, tmp_path / "t")
+    create(spark, tmp_path / "t").append(rows(spark, 1, 2))
 
     with pytest.raises(JobError, match="the table is of stream ORDERS, not of stream BILLS"):
         create(spark, tmp_path / "t", stream="BILLS")
