@@ -72,7 +72,7 @@ def test_what_is_whole_is_clean(spark: SparkSession, tmp_path: Path) -> None:
 def test_flipped_bytes_are_named(spark: SparkSession, tmp_path: Path, with_index: bool) -> None:
     """Stream, sequence, file and offset."""
     root = fill(tmp_path / "S")
-    sequence = 35
+    sequence = 135
     path = block_with(root, b"%d xxx" % sequence)
     data = path.read_bytes()
     at = data.index(b"%d xxx" % sequence)
@@ -205,10 +205,10 @@ def test_a_row_level_diff_of_replicas(spark: SparkSession, tmp_path: Path) -> No
 
 def test_damage_in_one_replica_is_told_from_a_removal(spark: SparkSession, tmp_path: Path) -> None:
     roots = replicas(tmp_path)[:2]
-    path = block_with(roots[1], b"35 xxx")
-    flip(path, path.read_bytes().index(b"35 xxx"))
+    path = block_with(roots[1], b"135 xxx")
+    flip(path, path.read_bytes().index(b"135 xxx"))
     found = audit(spark, roots)
-    assert told(found) == {("damage", 35, 35), ("only in some", 35, 35)}
+    assert told(found) == {("damage", 135, 135), ("only in some", 135, 135)}
     assert "in n1, not in n2 (damaged)" in found.text()
 
 
