@@ -30,7 +30,7 @@ from tests.store.crash import TORTURE
 
 pytestmark = [pytest.mark.torture, bounded]
 
-ROUNDS = 20 if TORTURE > 1 else 2
+ROUNDS = 20 if TORTURE > 1 else 1
 MESSAGES_PER_ROUND = 8_000
 PUBLISHED_PER_SECOND = 4_000
 AT_ONCE = 3_000
