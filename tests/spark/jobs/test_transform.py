@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SQL = """
-SELECT concat('big.', split(subject, '[.]')[1]) AS subject, upper(string(data)) AS data, headers
+SELECT concat('t1b.', split(subject, '[.]')[1]) AS subject, upper(string(data)) AS data, headers
 FROM messages WHERE seq > 10
 """
 
@@ -29,7 +29,7 @@ def test_sql_into_a_stream_and_only_once(
     into = {"servers": shared_server.url, "stream": "T1B"}
     with client_of(shared_server) as client:
         create(client, "T1", "t1.>")
-        create(client, "T1B", "big.>")
+        create(client, "T1B", "t1b.>")
         publish(client, orders(1, 15, "t1"))
         for _ in range(2):
             done = transform(
@@ -43,7 +43,7 @@ def test_sql_into_a_stream_and_only_once(
 
     assert done.read == 0
     assert [row.data for row in rows] == [b"%d" % n for n in range(11, 16)]
-    assert rows[0].subject == "big.eu"
+    assert rows[0].subject == "t1b.eu"
     assert rows[0].headers["N"] == ["11"]
 
 
