@@ -15,8 +15,8 @@ Promise
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from natsd.spark.jobs.archive_table import TARGET_FILE_BYTES, ArchiveTable
 from natsd.spark.jobs.arguments import add_connection, connection_of, options_of, pairs
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance, following, shown_bytes
-from natsd.spark.jobs.table_log import StreamRange, joined
+from natsd.spark.jobs.table_log import StreamRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,16 +114,17 @@ def archive(
     )
     filling = _Filling(table, target_file_bytes if follow else None)
     try:
-        following(_start(spark, source, filling, follow, interval), advance)
+        try:
+            following(_start(spark, source, filling, follow, interval), advance)
+        finally:
+            filling.end()
         compacted = filling.compacted + table.compact(target_file_bytes)
     except Exception as error:
-        with contextlib.suppress(Exception):  # what is in the log goes where it belongs, if it can
-            table.finish()
         raise JobError(f"{table.root}: {reason_of(error)}") from error
     state = table.state
     return Archived(
         table.root,
-        filling.streams,
+        table.added,
         len(state.files),
         state.size_bytes,
         state.rows,
@@ -138,22 +139,36 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
 
 class _Filling:
-    """Adds one batch after the other."""
+    """Adds one batch after the other, in a thread of its own. The stop of a query interrupts what
+    that thread does in the JVM, at any step."""
 
     def __init__(self, table: ArchiveTable, compact_to: int | None) -> None:
         self.table = table
-        self.streams: dict[str, StreamRange] = {}
         self.compacted = 0
         self._compact_to = compact_to
+        self._has_ended = False
+        self._in_batch = threading.Lock()
 
     def __call__(self, batch: DataFrame, number: int) -> None:
+        with self._in_batch:
+            if self._has_ended:
+                raise JobError("the query has been stopped")
+            self._add(batch, number)
+
+    def _add(self, batch: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
         rows = batch.withColumn(ARCHIVED_AT, F.current_timestamp())
-        for name, new in self.table.append(rows).items():
-            self.streams[name] = joined(self.streams.get(name), new)
+        self.table.append(rows)
         if self._compact_to is not None and number % COMPACT_EVERY == COMPACT_EVERY - 1:
             self.compacted += self.table.compact(self._compact_to)
+
+    def end(self) -> None:
+        """Let no batch be added any more; what the one that was being added has put into the log
+        goes where it belongs."""
+        with self._in_batch:
+            self._has_ended = True
+        self.table.recover()
 
 
 def _start(

@@ -39,6 +39,7 @@ from natsd.spark.jobs.table_log import (
     State,
     StreamRange,
     TableLog,
+    joined,
     ranges_of,
 )
 from natsd.version import VERSION
@@ -81,6 +82,8 @@ class ArchiveTable:
         self._files = TableFiles(spark, root)
         self.description = self._describe()
         self._log = TableLog(self._files)
+        self.added: dict[str, StreamRange] = {}
+        """What `append` has put into the log."""
 
     @classmethod
     def create(
@@ -171,8 +174,8 @@ class ArchiveTable:
             return self._spark.createDataFrame([], schema)
         return self._spark.read.schema(schema).option("basePath", self.root).parquet(*paths)
 
-    def append(self, batch: DataFrame) -> dict[str, StreamRange]:
-        """Add the messages that are not there yet; returns what was new of each stream."""
+    def append(self, batch: DataFrame) -> None:
+        """Add the messages that are not there yet."""
         number = self.state.number + 1
         staging = _new_staging(number)
         new = self._partitioned(self._without_known(batch))
@@ -181,8 +184,9 @@ class ArchiveTable:
         streams = self._ranges([added.staged for added in staged])
         if streams:
             self._log.append(Change(number, _now(), staged, streams=streams))
+        for name, new in streams.items():
+            self.added[name] = joined(self.added.get(name), new)
         self.finish()
-        return streams
 
     def compact(
         self, target_bytes: int = TARGET_FILE_BYTES, files_min: int = SMALL_FILES_MIN
@@ -203,6 +207,11 @@ class ArchiveTable:
                 self._files.move(added.staged, added.path)
             self.state.unfinished = None
         self._files.remove(STAGING)
+
+    def recover(self) -> None:
+        """Finish a change that was cut off anywhere: the log may know of it, this object not."""
+        self._log = TableLog(self._files)
+        self.finish()
 
     def _readable(self) -> list[str]:
         """The files, those of the last change where they are until they have been moved."""

@@ -13,6 +13,7 @@ from natsd.spark.connecting import ConnectOptions
 from natsd.spark.jobs.archive import archive, read_archive
 from natsd.spark.jobs.errors import JobError
 from natsd.spark.jobs.progress import Advance
+from natsd.spark.jobs.table_files import TableFiles
 from natsd.spark.jobs.table_log import StreamRange
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, publish
@@ -75,6 +76,31 @@ def test_a_table_goes_on_without_its_checkpoint(
     assert done.streams == {"A2": StreamRange(21, 30, 10)}
     found = spark.read.parquet(str(tmp_path / "t")).select("seq").collect()
     assert sorted(row.seq for row in found) == list(range(1, 31))
+
+
+def test_a_stopped_query_ends_with_the_batch_that_it_adds(
+    spark: SparkSession,
+    shared_server: JetStreamServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stopped when the batch is in the log, and its files are not yet where readers look."""
+    source = {"servers": shared_server.url, "stream": "A9"}
+    move = TableFiles.move
+
+    def stop_and_move(files: TableFiles, source: str, target: str) -> None:
+        for query in spark.streams.active:
+            query.stop()
+        move(files, source, target)
+
+    monkeypatch.setattr(TableFiles, "move", stop_and_move)
+    with client_of(shared_server) as client:
+        create(client, "A9", "a9.>")
+        publish(client, orders(1, 20, "a9"))
+        done = archive(spark, source, str(tmp_path / "t"), follow=True)
+
+    assert done.streams == {"A9": StreamRange(1, 20, 20)}
+    assert spark.read.parquet(str(tmp_path / "t")).count() == 20
 
 
 def test_batches_and_several_streams(

@@ -48,13 +48,16 @@ def sequences(table: DataFrame) -> list[int]:
 def test_what_is_there_already_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     table = create(spark, tmp_path / "t")
 
-    assert table.append(rows(spark, 1, 15)) == {"ORDERS": StreamRange(1, 15, 15)}
-    assert table.append(rows(spark, 10, 20)) == {"ORDERS": StreamRange(16, 20, 5)}
-    assert table.append(rows(spark, 1, 20)) == {}
+    table.append(rows(spark, 1, 15))
+    assert table.added == {"ORDERS": StreamRange(1, 15, 15)}
+    again = ArchiveTable(spark, table.root)
+    again.append(rows(spark, 10, 20))
+    again.append(rows(spark, 1, 20))
+    assert again.added == {"ORDERS": StreamRange(16, 20, 5)}
 
-    assert sequences(table.read()) == list(range(1, 21))
+    assert sequences(again.read()) == list(range(1, 21))
     assert sequences(spark.read.parquet(str(tmp_path / "t"))) == list(range(1, 21))
-    assert table.state.streams == {"ORDERS": StreamRange(1, 20, 20)}
+    assert again.state.streams == {"ORDERS": StreamRange(1, 20, 20)}
 
 
 def test_what_another_attempt_still_writes_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
@@ -103,7 +106,22 @@ def test_a_change_that_was_not_finished_is_finished_by_the_next_job(
 
     again = create(spark, tmp_path / "t")
 
-    assert again.append(rows(spark, 1, 9)) == {}
+    again.append(rows(spark, 1, 9))
+    assert again.added == {}
+    assert sequences(spark.read.parquet(str(tmp_path / "t"))) == list(range(1, 10))
+
+
+def test_a_change_that_was_cut_off_behind_the_log_is_recovered(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(spark, tmp_path / "t")
+    with monkeypatch.context() as killed:
+        killed.setattr(State, "apply", raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            table.append(rows(spark, 1, 9))
+
+    table.recover()
+
     assert sequences(spark.read.parquet(str(tmp_path / "t"))) == list(range(1, 10))
 
 
@@ -122,7 +140,7 @@ def test_a_batch_that_did_not_reach_the_log_has_not_happened(
     assert sequences(spark.read.parquet(str(tmp_path / "t"))) == list(range(1, 13))
 
 
-def raise_interrupt(_log: TableLog, _change: Change) -> None:
+def raise_interrupt(_self: object, _change: Change) -> None:
     raise KeyboardInterrupt
 
 
