@@ -321,8 +321,14 @@ def lock_to_read(path: Path) -> FileLock:
     somebody has it alone, `OSError` where there is no such file.
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb", 0)
+    _lock(file, fcntl.LOCK_SH, path)
+    return FileLock(file)
+
+
+def _lock(file: IO[bytes], how: int, path: Path) -> None:
+    """Raises DirectoryLocked, and closes the file, where somebody has it."""
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
         text = file.read(20)
         file.close()
@@ -330,7 +336,6 @@ def lock_to_read(path: Path) -> FileLock:
     except OSError:
         file.close()
         raise
-    return FileLock(file)
 
 
 class RealDisk:
@@ -378,15 +383,7 @@ class RealDisk:
 
     def lock(self, path: Path) -> FileLock:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "r+b", 0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            text = file.read(20)
-            file.close()
-            raise DirectoryLocked(path, int(text) if text.isdigit() else 0) from None
-        except OSError:
-            file.close()
-            raise
+        _lock(file, fcntl.LOCK_EX, path)
         file.truncate(0)
         file.write(b"%d" % os.getpid())
         return FileLock(file)
