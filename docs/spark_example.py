@@ -13,11 +13,11 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 import natsd
-from natsd.spark.client import Client
-from natsd.spark.connecting import ConnectOptions
 from natsd.spark.jobs.archive import archive, read_archive
 from natsd.spark.jobs.report import report
 from natsd.spark.session import make_session
+from natsd.spark.wire.client import Client
+from natsd.spark.wire.connecting import ConnectOptions
 
 everything = contextlib.ExitStack()
 directory = Path(everything.enter_context(tempfile.TemporaryDirectory()))

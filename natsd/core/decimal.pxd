@@ -1,4 +1,4 @@
-"""Numbers in decimal, for what is written for each message: two digits at a time."""
+"""Numbers in decimal, of each message: written two digits at a time, and read."""
 
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
@@ -16,6 +16,7 @@ cdef extern from *:
 
 cdef enum:
     DECIMAL_BYTES_MAX = 20
+    READ_DIGITS_MAX = 19        # any such number fits
 
 
 cdef inline char* put_decimal(char* to, uint64_t number) noexcept nogil:
@@ -34,3 +35,17 @@ cdef inline char* put_decimal(char* to, uint64_t number) noexcept nogil:
         digits[at] = <char> (c"0" + number)
     memcpy(to, &digits[at], 20 - at)
     return to + (20 - at)
+
+
+cdef inline bint read_decimal(const char* text, size_t length, uint64_t* to) noexcept nogil:
+    """Whether these are digits, up to 19, and nothing else."""
+    cdef size_t at
+    cdef uint64_t value = 0
+    if length == 0 or length > READ_DIGITS_MAX:
+        return False
+    for at in range(length):
+        if not c"0" <= text[at] <= c"9":
+            return False
+        value = 10 * value + <uint64_t> (text[at] - c"0")
+    to[0] = value
+    return True

@@ -40,7 +40,6 @@ class StreamState:
     size: int
     created: str
     allow_direct: bool
-    retention: str
     overwrites: bool
     """Messages go when their subject gets newer ones: a beginning that moves is then no loss."""
 
@@ -65,7 +64,6 @@ def state_of(answer: Mapping[str, object]) -> StreamState:
         size=state["bytes"],
         created=str(answer.get("created", "")),
         allow_direct=bool(config.get("allow_direct")),
-        retention=str(config.get("retention", "limits")),
         overwrites=int(str(config.get("max_msgs_per_subject", -1))) > 0,
     )
 

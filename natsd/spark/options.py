@@ -29,11 +29,11 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from natsd.core.subject import is_valid
-from natsd.spark import columns
-from natsd.spark.connecting import DEFAULT_SERVER, ConnectOptions, parse_server
 from natsd.spark.offsets import EARLIEST, Edge, parse_edge
+from natsd.spark.rows import columns
 from natsd.spark.subject_filters import simplified
 from natsd.spark.times import parse_duration_s, parse_time_ns
+from natsd.spark.wire.connecting import DEFAULT_SERVER, ConnectOptions, parse_server
 
 
 class OptionsError(ValueError):

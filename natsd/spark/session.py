@@ -16,6 +16,7 @@ from natsd.spark.java import ensure_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+END_TIMEOUT_S: Final = 30
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.log.level": "ERROR",
@@ -48,6 +49,19 @@ def make_session(
 
     register(spark)
     return spark
+
+
+def end(spark: SparkSession) -> None:
+    """Stop the session and its JVM, which would stay until this process ends."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    spark.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(END_TIMEOUT_S)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def activate(spark: SparkSession) -> None:

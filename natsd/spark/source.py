@@ -38,12 +38,12 @@ class JetStreamSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        from natsd.spark import columns
+        from natsd.spark.rows import columns
 
         return columns.ddl(self._read_options().column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from natsd.spark.readers import batch_reader
+        from natsd.spark.reader.readers import batch_reader
 
         caller = sys._getframe(1).f_code.co_filename
         options = self._read_options().check_batch()
@@ -51,19 +51,19 @@ class JetStreamSource(DataSource):
         return batch_reader(options, schema, takes_filters=takes_filters)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from natsd.spark.readers import stream_reader
+        from natsd.spark.reader.readers import stream_reader
 
         return stream_reader(self._read_options().check_stream(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from natsd.spark.write_settings import WriteSettings
-        from natsd.spark.writer import batch_writer
+        from natsd.spark.sink.write_settings import WriteSettings
+        from natsd.spark.sink.writer import batch_writer
 
         return batch_writer(WriteSettings.parse(self.options).for_batch(), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from natsd.spark.write_settings import WriteSettings
-        from natsd.spark.writer import stream_writer
+        from natsd.spark.sink.write_settings import WriteSettings
+        from natsd.spark.sink.writer import stream_writer
 
         return stream_writer(WriteSettings.parse(self.options).for_stream(), schema, overwrite)
 

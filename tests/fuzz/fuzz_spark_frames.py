@@ -7,17 +7,17 @@ on where the bytes were cut; rows come in order, each once, and are valid Arrow.
 
 from typing import Any
 
-from natsd.spark.arrow import BatchWrapper
-from natsd.spark.columns import NAMES
 from natsd.spark.errors import ProtocolViolation
-from natsd.spark.frames import Control, FrameParser, Message
-from natsd.spark.message_batch import MessageBatch
-from natsd.spark.range_intakes import DirectIntake, PullIntake
+from natsd.spark.network.range_intakes import DirectIntake, PullIntake
+from natsd.spark.rows.arrow import BatchWrapper
+from natsd.spark.rows.columns import NAMES
+from natsd.spark.rows.message_batch import MessageBatch
+from natsd.spark.wire.frames import Control, FrameParser, Message
 
 MODULES = [
-    "natsd.spark.frames",
-    "natsd.spark.message_batch",
-    "natsd.spark.range_intakes",
+    "natsd.spark.wire.frames",
+    "natsd.spark.rows.message_batch",
+    "natsd.spark.network.range_intakes",
 ]
 DIRECT = (
     b"NATS/1.0\r\nA: 1\r\nNats-Stream: S\r\nNats-Subject: s.1\r\nNats-Sequence: 7\r\n"

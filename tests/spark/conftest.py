@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from natsd.spark.client import Client
+from natsd.spark.wire.client import Client
 from tests.spark.servers import JetStreamServer, find_go_server
 from tests.spark.serving import options
 from tests.spark.session import install_wheel, spark_session

@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from natsd.spark.client import decode_answer
-from natsd.spark.connecting import ConnectOptions
 from natsd.spark.errors import ClientError, ConnectionLost
-from natsd.spark.frames import FrameParser, Intake
 from natsd.spark.ranges import RangeRequest
+from natsd.spark.wire.client import decode_answer
+from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.frames import FrameParser, Intake
 from tests.spark.writing import HEADERS
 
 SECOND_NS = 1_000_000_000

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from natsd import Server
-from natsd.spark.client import Client, frame
-from natsd.spark.connecting import ConnectOptions
+from natsd.spark.wire.client import Client, frame
+from natsd.spark.wire.connecting import ConnectOptions
 
 DEADLINE_S = 20.0
 PUBLISHED_AT_ONCE = 2000

@@ -19,6 +19,7 @@ import pytest
 
 import natsd
 from natsd.spark.java import ensure_java
+from natsd.spark.session import end
 from tests.source.reading import ROOT
 
 if TYPE_CHECKING:
@@ -79,16 +80,3 @@ def start(directory: Path, site: Path) -> SparkSession:
             building = building.config(name, value)
         building = building.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         return building.getOrCreate()
-
-
-def end(spark: SparkSession) -> None:
-    """Stops the session and its JVM, which would stay until this process ends."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    spark.stop()
-    if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(30)
-        SparkContext._gateway = SparkContext._jvm = None

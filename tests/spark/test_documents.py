@@ -22,10 +22,10 @@ import pytest
 
 import natsd.spark.session
 from natsd.cli import pipeline
-from natsd.spark.columns import DDL
 from natsd.spark.options import ConnectionSettings, OptionsError, ReadOptions
+from natsd.spark.rows.columns import DDL
 from natsd.spark.session import DEFAULTS
-from natsd.spark.write_settings import WriteSettings
+from natsd.spark.sink.write_settings import WriteSettings
 from tests.spark.servers import JetStreamServer
 
 if TYPE_CHECKING:

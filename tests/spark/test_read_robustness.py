@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from natsd.spark.client import Client
-from natsd.spark.connecting import ConnectOptions
 from natsd.spark.errors import (
     AuthorizationError,
     ClientError,
     ConnectionLost,
     RequestTimeout,
 )
-from natsd.spark.network_read import read_range
+from natsd.spark.network.network_read import read_range
+from natsd.spark.network.reading import Lagging
 from natsd.spark.ranges import DataLoss, RangeRequest
-from natsd.spark.reading import Lagging
+from natsd.spark.wire.client import Client
+from natsd.spark.wire.connecting import ConnectOptions
 from tests.spark.fake_server import Ask, FakeServer, stream_info
 from tests.spark.serving import create, natsd_server, options, publish
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from natsd.spark.batch_reader import RangePartition, Tasks
-from natsd.spark.connecting import ConnectOptions
 from natsd.spark.offsets import OffsetError, StreamState
-from natsd.spark.planning import Cutting
 from natsd.spark.ranges import DataLoss
-from natsd.spark.stream_reader import Limits, StreamPlan, StreamReader, StreamReplaced
-from natsd.spark.streams import Choice, StreamMissing
+from natsd.spark.reader.batch_reader import RangePartition, Tasks
+from natsd.spark.reader.planning import Cutting
+from natsd.spark.reader.stream_reader import Limits, StreamPlan, StreamReader, StreamReplaced
+from natsd.spark.reader.streams import Choice, StreamMissing
+from natsd.spark.wire.connecting import ConnectOptions
 
 TASKS = Tasks(ConnectOptions(), ("seq",), 1000, 1 << 20)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from natsd.spark.begin_records import Job
-from natsd.spark.client import Client
-from natsd.spark.connecting import ConnectOptions
-from natsd.spark.network_read import read_range
+from natsd.spark.network.network_read import read_range
 from natsd.spark.ranges import RangeRequest
-from natsd.spark.write_task import Task, WriteOptions
-from natsd.spark.written_columns import WrittenColumns
+from natsd.spark.sink.begin_records import Job
+from natsd.spark.sink.write_task import Task, WriteOptions
+from natsd.spark.sink.written_columns import WrittenColumns
+from natsd.spark.wire.client import Client
+from natsd.spark.wire.connecting import ConnectOptions
 
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 SCHEMA = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("headers", HEADERS)])

@@ -147,9 +147,7 @@ def show(
 @contextlib.contextmanager
 def session(place: Path) -> Iterator[SparkSession]:
     """As natsd's jobs make it, with files in `place`; its JVM ends with it."""
-    from pyspark import SparkContext
-
-    from natsd.spark.session import make_session
+    from natsd.spark.session import end, make_session
 
     configuration = {
         **CONFIGURATION,
@@ -161,10 +159,4 @@ def session(place: Path) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        gateway = SparkContext._gateway
-        spark.stop()
-        if gateway is not None:
-            gateway.shutdown()
-            gateway.proc.stdin.close()
-            gateway.proc.wait(30)
-            SparkContext._gateway = SparkContext._jvm = None
+        end(spark)

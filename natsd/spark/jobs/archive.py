@@ -22,12 +22,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.spark.columns import ddl
 from natsd.spark.jobs.archive_table import TARGET_FILE_BYTES, ArchiveTable
-from natsd.spark.jobs.arguments import add_connection, connection_of, options_of, pairs
+from natsd.spark.jobs.arguments import (
+    add_connection,
+    add_subject,
+    add_trigger,
+    pairs,
+    source_of,
+)
 from natsd.spark.jobs.errors import JobError, reason_of
-from natsd.spark.jobs.progress import Advance, following, shown_bytes
+from natsd.spark.jobs.progress import Advance, following, shown_bytes, trigger_of
 from natsd.spark.jobs.table_log import StreamRange
+from natsd.spark.rows.columns import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,8 +188,7 @@ def _start(
     rows = spark.readStream.format("jetstream").options(**options).load()
     writer = rows.writeStream.foreachBatch(filling).option("checkpointLocation", table.checkpoint)
     writer = writer.queryName("natsd archive")
-    chosen = {"processingTime": interval} if follow else {"availableNow": True}
-    return writer.trigger(**chosen).start()
+    return writer.trigger(**trigger_of(follow, interval)).start()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -192,7 +197,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "table", metavar="TABLE", help="directory of the table; any that Spark opens"
     )
-    parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
+    add_subject(parser)
     parser.add_argument(
         "--token",
         action="append",
@@ -200,8 +205,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=N",
         help="partition by the N-th token of the subject, below the day; may be repeated",
     )
-    parser.add_argument("--follow", action="store_true", help="go on until it is stopped")
-    parser.add_argument("--interval", default="10 seconds", help="of batches, with --follow")
+    add_trigger(parser)
     parser.add_argument(
         "--file-mb", type=int, default=TARGET_FILE_BYTES >> 20, help="what small files grow to"
     )
@@ -214,12 +218,9 @@ def run(
     advance: Callable[[Advance], None] | None = None,
 ) -> Archived:
     """The command. Raises JobError."""
-    source = {"streams": arguments.stream, **connection_of(arguments), **options_of(arguments)}
-    if arguments.subject:
-        source["subjects"] = arguments.subject
     return archive(
         spark,
-        source,
+        source_of(arguments, arguments.stream),
         arguments.table,
         tokens=_tokens(arguments.token),
         follow=arguments.follow,

@@ -184,8 +184,8 @@ class ArchiveTable:
         streams = self._ranges([added.staged for added in staged])
         if streams:
             self._log.append(Change(number, _now(), staged, streams=streams))
-        for name, new in streams.items():
-            self.added[name] = joined(self.added.get(name), new)
+        for name, added in streams.items():
+            self.added[name] = joined(self.added.get(name), added)
         self.finish()
 
     def compact(

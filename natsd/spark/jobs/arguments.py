@@ -8,6 +8,11 @@ from collections.abc import Iterable
 from natsd.spark.jobs.errors import JobError
 
 
+def add_subject(parser: argparse.ArgumentParser) -> None:
+    """Which messages of the streams."""
+    parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
+
+
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """How a server is reached; other options of the data source go behind `--option`."""
     group = parser.add_argument_group("connection")
@@ -32,6 +37,18 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="any option of the data source; may be repeated",
     )
+
+
+def add_trigger(parser: argparse.ArgumentParser) -> None:
+    """Whether a query goes on."""
+    parser.add_argument("--follow", action="store_true", help="go on until it is stopped")
+    parser.add_argument("--interval", default="10 seconds", help="of batches, with --follow")
+
+
+def source_of(arguments: argparse.Namespace, streams: str) -> dict[str, str]:
+    """The data source's options for reading these streams, by commas. Raises JobError."""
+    source = {"streams": streams, **connection_of(arguments), **options_of(arguments)}
+    return {**source, "subjects": arguments.subject} if arguments.subject else source
 
 
 def connection_of(arguments: argparse.Namespace) -> dict[str, str]:

@@ -45,7 +45,7 @@ from natsd.spark.jobs.audit_replica import Replica, look_at, names_of
 from natsd.spark.jobs.audit_tasks import AuditTask
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance
-from natsd.spark.stored_ranges import NO_KEYS, StoreKeys, StreamPlan
+from natsd.spark.stored.stored_ranges import NO_KEYS, StoreKeys, StreamPlan
 from natsd.store.sequence_set import SequenceSet
 
 if TYPE_CHECKING:

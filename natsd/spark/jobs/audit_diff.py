@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.spark.digests import CHUNK_BITS
 from natsd.spark.jobs import audit_tasks
 from natsd.spark.jobs.audit_findings import (
     DAMAGE,
@@ -26,8 +25,9 @@ from natsd.spark.jobs.audit_findings import (
     Finding,
 )
 from natsd.spark.ranges import RangeRequest
-from natsd.spark.store_read import read_store
-from natsd.spark.stored_ranges import StreamPlan
+from natsd.spark.stored.digests import CHUNK_BITS
+from natsd.spark.stored.store_read import read_store
+from natsd.spark.stored.stored_ranges import StreamPlan
 from natsd.store.record import checksum
 from natsd.store.sequence_set import SequenceSet
 

@@ -73,7 +73,6 @@ class StreamState:
     missing: int = 0
     deleted_runs: list[tuple[int, int]] = field(default_factory=list)
     blocks: int = 0
-    examined: int = 0
 
 
 @dataclass(slots=True)

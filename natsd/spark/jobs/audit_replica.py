@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from natsd.spark.archive_plan import find_archive, read_archive
 from natsd.spark.jobs.audit_findings import DAMAGE, MISSING, Audited, Finding
-from natsd.spark.store_plan import StoreDirectory
-from natsd.spark.stored_ranges import StoreKeys, StoreNotReadable, StreamPlan
+from natsd.spark.stored.archive_plan import find_archive, read_archive
+from natsd.spark.stored.store_plan import StoreDirectory
+from natsd.spark.stored.stored_ranges import StoreKeys, StoreNotReadable, StreamPlan
 from natsd.store.check import Report
 from natsd.store.errors import StoreError
 

@@ -23,16 +23,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.spark.digests import Digests
-from natsd.spark.store_read import BlockReader, open_records, told
-from natsd.spark.stored_ranges import BlockPart, StoreNotReadable, StoreRange
+from natsd.spark.stored.digests import Digests
+from natsd.spark.stored.store_read import BlockReader, open_records, told
+from natsd.spark.stored.stored_ranges import BlockPart, StoreNotReadable, StoreRange
 from natsd.store.errors import StoreError
 from natsd.store.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from natsd.spark.records import Records
+    from natsd.spark.stored.records import Records
     from natsd.store.damage import Damage
 
 SUMMARY, CHUNK, ID, ROW, DAMAGE, UNREAD = range(6)

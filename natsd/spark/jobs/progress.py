@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -19,6 +19,11 @@ class Advance:
 
     done: int
     waiting: int
+
+
+def trigger_of(follow: bool, interval: str) -> dict[str, Any]:
+    """A batch each `interval`, or all there is now."""
+    return {"processingTime": interval} if follow else {"availableNow": True}
 
 
 def following(query: StreamingQuery, advance: Callable[[Advance], None] | None) -> None:

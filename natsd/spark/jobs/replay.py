@@ -107,7 +107,8 @@ def replay(
     activate(spark)
     number = tasks or spark.sparkContext.defaultParallelism
     rows = _selected(spark, path, where, subject)
-    missing = rows.join(_there(spark, target), on=["stream", "seq"], how="left_anti")
+    there = _there(spark, target).persist()  # its headers are fetched once: to count, and to send
+    missing = rows.join(there, on=["stream", "seq"], how="left_anti")
     mapped = _mapped(missing, mappings or {})
     try:
         total = rows.count()
@@ -118,6 +119,8 @@ def replay(
             _send(ordered, target, None if rate is None else rate / number)
     except Exception as error:
         raise JobError(f"replay into {target['stream']}: {reason_of(error)}") from error
+    finally:
+        there.unpersist()
     sent = sum(row[1] for row in found)
     return Replayed(
         target["stream"],

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.spark.jobs.archive import ARCHIVED_AT, read_archive
-from natsd.spark.jobs.arguments import add_connection, connection_of, options_of
+from natsd.spark.jobs.arguments import add_connection, add_subject, source_of
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance, shown_bytes
 from natsd.spark.jobs.report_page import page
@@ -165,7 +165,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("page", metavar="PAGE", help="the HTML file to write")
     parser.add_argument("--archive", action="store_true", help="the rows are those of an archive")
     parser.add_argument("--store", metavar="DIR", help="read a store directory, not a server")
-    parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
+    add_subject(parser)
     parser.add_argument(
         "--window", metavar="INTERVAL", help="like '1 hour'; by default one that fits"
     )
@@ -201,9 +201,7 @@ def run(
 def _rows(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     if arguments.archive:
         return read_archive(spark, arguments.what)
-    options = {"streams": arguments.what, **connection_of(arguments), **options_of(arguments)}
-    if arguments.subject:
-        options["subjects"] = arguments.subject
+    options = source_of(arguments, arguments.what)
     if arguments.store:
         options["storeDir"] = arguments.store
     return spark.read.format("jetstream").options(**options).load()

@@ -25,9 +25,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.spark.jobs.arguments import add_connection, connection_of, options_of
+from natsd.spark.jobs.arguments import (
+    add_connection,
+    add_subject,
+    add_trigger,
+    connection_of,
+    source_of,
+)
 from natsd.spark.jobs.errors import JobError, reason_of
-from natsd.spark.jobs.progress import Advance, following
+from natsd.spark.jobs.progress import Advance, following, trigger_of
 from natsd.spark.session import activate
 
 if TYPE_CHECKING:
@@ -93,8 +99,8 @@ def transform(
             writer = writer.format("jetstream").options(**into_stream)
         else:
             writer = writer.format("parquet").option("path", into_table)
-        chosen = {"processingTime": interval} if follow else {"availableNow": True}
-        following(writer.queryName("natsd transform").trigger(**chosen).start(), total)
+        writer = writer.queryName("natsd transform").trigger(**trigger_of(follow, interval))
+        following(writer.start(), total)
     except Exception as error:
         raise JobError(f"transform: {reason_of(error)}") from error
     target = into_table if into_stream is None else into_stream.get("stream", "streams by subject")
@@ -153,7 +159,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="source", required=True, metavar="STREAM", help="or several, by commas"
     )
-    parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
+    add_subject(parser)
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--to", metavar="STREAM", help="the stream to write to")
     to.add_argument("--table", metavar="DIR", help="the directory of Parquet files to write to")
@@ -168,8 +174,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--checkpoint", required=True, metavar="DIR", help="how far it is; keep it")
     parser.add_argument("--output-mode", choices=("append", "update", "complete"), default="append")
-    parser.add_argument("--follow", action="store_true", help="go on until it is stopped")
-    parser.add_argument("--interval", default="10 seconds", help="of batches, with --follow")
+    add_trigger(parser)
     add_connection(parser)
 
 
@@ -179,10 +184,6 @@ def run(
     advance: Callable[[Advance], None] | None = None,
 ) -> Transformed:
     """The command. Raises JobError."""
-    connection = connection_of(arguments)
-    source = {**connection, "streams": arguments.source, **options_of(arguments)}
-    if arguments.subject:
-        source["subjects"] = arguments.subject
     function = (
         load_function(arguments.function)
         if arguments.function
@@ -190,10 +191,10 @@ def run(
     )
     return transform(
         spark,
-        source,
+        source_of(arguments, arguments.source),
         function,
         checkpoint=arguments.checkpoint,
-        into_stream={**connection, "stream": arguments.to} if arguments.to else None,
+        into_stream={**connection_of(arguments), "stream": arguments.to} if arguments.to else None,
         into_table=arguments.table,
         output_mode=arguments.output_mode,
         follow=arguments.follow,

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from natsd.spark.client import Client
-from natsd.spark.network_read import read_range
+from natsd.spark.network.network_read import read_range
 from natsd.spark.ranges import RangeRequest
+from natsd.spark.wire.client import Client
 from tests.spark.failures.messages import expected, number_of
 from tests.spark.serving import options
 

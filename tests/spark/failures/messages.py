@@ -17,8 +17,8 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsd.spark.client import Client, frame
 from natsd.spark.errors import ClientError, NoResponders
+from natsd.spark.wire.client import Client, frame
 from tests.spark.serving import options
 
 REGIONS: Final = ("eu", "us", "asia")

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from natsd.spark.client import Client
+from natsd.spark.wire.client import Client
 from tests.spark.failures.commands import Command, Ended
 from tests.spark.failures.held import (
     check_once,

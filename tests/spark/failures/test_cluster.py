@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.spark.client import Client
+from natsd.spark.wire.client import Client
 from tests.spark.failures.cluster import StandaloneCluster
 from tests.spark.failures.commands import SMALL, spark_environment
 from tests.spark.failures.held import check_once, count_in, in_archive, in_stream

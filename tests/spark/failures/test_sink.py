@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from natsd.spark.client import Client
 from natsd.spark.errors import ClientError
+from natsd.spark.wire.client import Client
 from tests.spark.conftest import StartServer
 from tests.spark.failures.commands import Command
 from tests.spark.failures.held import check_once, count_in, in_stream

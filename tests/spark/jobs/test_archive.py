@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from natsd.spark.client import Client
-from natsd.spark.connecting import ConnectOptions
 from natsd.spark.jobs.archive import archive, read_archive
 from natsd.spark.jobs.errors import JobError
 from natsd.spark.jobs.progress import Advance
 from natsd.spark.jobs.table_files import TableFiles
 from natsd.spark.jobs.table_log import StreamRange
+from natsd.spark.wire.client import Client
+from natsd.spark.wire.connecting import ConnectOptions
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, publish
 

@@ -18,7 +18,7 @@ from natsd.spark.jobs.audit_findings import Audited
 from natsd.store.disk import RealDisk
 from natsd.store.index_db import INDEX_NAME
 from natsd.store.keys import OperatorKeys
-from tests.spark.stored import Stored, key_file
+from tests.spark.stores import Stored, key_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

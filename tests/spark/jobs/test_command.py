@@ -17,8 +17,8 @@ from pyarrow.parquet import write_table
 
 from natsd.cli import pipeline
 from natsd.spark import session
-from natsd.spark.client import Client
 from natsd.spark.java import ADVICE, JavaMissing
+from natsd.spark.wire.client import Client
 from tests.spark.failures.commands import Command, Ended
 from tests.spark.failures.held import count_in, in_stream
 from tests.spark.failures.messages import Publisher

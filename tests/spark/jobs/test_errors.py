@@ -4,9 +4,9 @@ from natsd.spark.jobs.errors import JobError, reason_of
 
 WRAPPED = """\
 [STREAM_FAILED] Query [id = 1] terminated with exception: Failed: Traceback (most recent call last):
-  File "/site/natsd/spark/streams.py", line 89, in state
+  File "/site/natsd/spark/reader/streams.py", line 89, in state
     raise StreamMissing(
-natsd.spark.streams.StreamMissing: there is no stream "A": it was never created
+natsd.spark.reader.streams.StreamMissing: there is no stream "A": it was never created
  SQLSTATE: 38000
 \tat org.apache.spark.sql.errors.QueryExecutionErrors$.error(QueryExecutionErrors.scala:1890)
 """

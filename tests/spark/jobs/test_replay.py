@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from natsd.spark.client import Client
 from natsd.spark.jobs.archive import archive
 from natsd.spark.jobs.errors import JobError
 from natsd.spark.jobs.replay import replay
+from natsd.spark.wire.client import Client
 from tests.spark.jobs.test_archive import client_of, orders
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, publish

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from natsd.spark.client import Client
 from natsd.spark.jobs.archive import archive
 from natsd.spark.jobs.replay import replay
 from natsd.spark.jobs.transform import transform
+from natsd.spark.wire.client import Client
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, publish
 

@@ -1,0 +1,222 @@
+"""A range by batched direct gets, the next one asked for before the last one has come.
+
+    ask 1 ──▶ rows … … … ask 2 ──▶ … … last row of 1, EOB │ rows of 2 … … ask 3 ──▶ …
+                          └ begins where 1 will at least have come to
+
+Promise
+- At most two requests are under way, of at most REQUEST_ROWS messages and about `max_bytes` each;
+  rows of the second that come before the first has ended are kept until then.
+- The second begins behind the sequence that the first reaches at least (one for each message that
+  it has still to send); from there on its rows count. Where the first ends before, the second
+  is dropped, and asked for again.
+
+Source: nats-server 2.14 reference 6.11, ADR-31.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from natsd.spark.errors import ClientError, NoResponders
+from natsd.spark.network.range_intakes import DirectIntake
+from natsd.spark.network.reading import Lagging, Reading
+from natsd.spark.wire.client import Subscription
+
+REQUEST_ROWS: Final = 50_000
+REQUEST_ROWS_MIN: Final = 64
+ADDED_BYTES: Final = 200
+"""What a server adds to each message."""
+AHEAD: Final = 4
+"""The part of a request that is still to come when the next one is asked for."""
+SPARSE_AHEAD: Final = 32
+"""The same where the next one gives most of that part again: sequences are missing."""
+DRAINING_MAX: Final = 4
+
+EOB = 204
+NOT_FOUND = 404
+NO_RESPONDERS = 503
+TOO_MANY_REQUESTS = 429
+
+
+class Slot:
+    """A request that is under way."""
+
+    def __init__(self, intake: DirectIntake, answers: Subscription, rows: int) -> None:
+        self.intake = intake
+        self.answers = answers
+        self.rows = rows
+        self.begin = intake.last + 1
+        self.ready: deque[pa.RecordBatch] = deque()
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a quarter of the sequences or more do not come."""
+        return 4 * self.intake.frames < 3 * (self.intake.last - self.begin + 1)
+
+    @property
+    def left(self) -> int:
+        """Messages that it has still to send, at most."""
+        return self.rows - self.intake.frames
+
+
+class DirectReader:
+    """Reads what is left of `reading`; a second try is another one of these."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._draining: list[Slot] = []
+        self._row_bytes = reading.info.message_bytes
+        self._spare = reading.new_batch()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Raises ClientError, DataLoss."""
+        reading = self._reading
+        self._current = self._ask(reading.last + 1)
+        try:
+            yield from self._read()
+        finally:
+            reading.leave(self._current.intake)
+        reading.wait_for_gaps()
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        reading = self._reading
+        following: Slot | None = None
+        while True:
+            current = self._current
+            reading.passed(current.intake)
+            if current.intake.batch.is_full:
+                yield reading.take(current.intake.batch)
+            if following is not None and following.intake.batch.is_full:
+                following.ready.append(reading.take(following.intake.batch))
+            if following is None:
+                following = self._ask_ahead(current)
+            if not current.intake.is_complete and not current.intake.status:
+                self._receive()
+                continue
+            after = self._after(current, following)
+            following = None
+            reading.look_at_gaps(current.intake)
+            if after is None:
+                return
+            yield from self._switch(after)
+
+    def _receive(self) -> None:
+        intake = self._reading.receive()
+        for slot in self._draining:
+            if slot.intake is intake and slot.intake.status:
+                slot.answers.unsubscribe()
+                self._draining.remove(slot)
+                return
+
+    # Requests
+
+    def _ask(self, sequence: int) -> Slot:
+        reading = self._reading
+        client, request = reading.client, reading.request
+        rows = max(REQUEST_ROWS_MIN, reading.max_bytes // (self._row_bytes + ADDED_BYTES))
+        rows = min(rows, REQUEST_ROWS, reading.target - sequence + 1)
+        intake = DirectIntake(
+            reading.batch, sequence - 1, reading.target, request.start_time_ns, request.end_time_ns
+        )
+        intake.stop_at_frames = rows - rows // AHEAD
+        body = {
+            "seq": sequence,
+            "batch": rows,
+            "max_bytes": max(reading.max_bytes, client.max_payload),
+            "next_by_subj": reading.subjects[0],
+        }
+        return Slot(intake, self._send(body, intake), rows)
+
+    def _send(self, body: dict[str, Any], intake: DirectIntake) -> Subscription:
+        client = self._reading.client
+        subject = f"{client.options.api}.DIRECT.GET.{self._reading.request.stream}"
+        answers = client.subscribe(client.new_inbox(), intake)
+        client.publish(subject, json.dumps(body).encode(), answers.subject)
+        return answers
+
+    def _ask_ahead(self, current: Slot) -> Slot | None:
+        """The next one, once it is known where it may begin."""
+        intake = current.intake
+        if intake.frames < intake.stop_at_frames or intake.status or current.left == 0:
+            return None
+        if current.is_sparse and current.left > current.rows // SPARSE_AHEAD:
+            intake.stop_at_frames = current.rows - current.rows // SPARSE_AHEAD
+            return None
+        begin = intake.last + current.left + 1
+        if begin > self._reading.target or len(self._draining) == DRAINING_MAX:
+            return None
+        self._row_bytes = intake.row_bytes // intake.frames
+        intake.upto = begin - 1
+        following = self._ask(begin)
+        following.intake.batch = self._spare
+        return following
+
+    # Ends
+
+    def _after(self, ended: Slot, following: Slot | None) -> Slot | None:
+        """What comes behind a request that has reached its end; None: nothing."""
+        reading = self._reading
+        if ended.intake.status:
+            ended.answers.unsubscribe()
+        else:
+            ended.intake.is_over = True
+            self._draining.append(ended)
+        if ended.intake.is_complete:
+            return following
+        if following is not None:
+            self._drop(following)
+        if self._ended_early(ended):
+            return self._ask(reading.last + 1)
+        reading.verify_end()
+        return None
+
+    def _ended_early(self, ended: Slot) -> bool:
+        """Whether there is more behind its end. Raises what its status says."""
+        intake = ended.intake
+        if intake.status == NOT_FOUND:
+            return False
+        raise_for(intake, self._reading)
+        if intake.status_header("Nats-Num-Pending") == 0:
+            return False
+        if intake.frames == 0:
+            raise Lagging(f"{self._reading.client.where}: a direct get was answered with nothing")
+        self._row_bytes = max(intake.row_bytes // intake.frames, self._row_bytes)
+        return True
+
+    def _drop(self, slot: Slot) -> None:
+        """Its rows come too early."""
+        slot.intake.is_over = True
+        slot.ready.clear()
+        if self._spare.rows:
+            self._spare = self._reading.new_batch()
+        slot.answers.unsubscribe()
+
+    def _switch(self, current: Slot) -> Iterator[pa.RecordBatch]:
+        """Its rows count from now on; one that has not begun goes on in the old batch."""
+        reading = self._reading
+        if current.intake.batch is not reading.batch:
+            if current.ready or current.intake.batch.rows:
+                if reading.batch.rows:
+                    yield reading.take(reading.batch)
+                reading.batch, self._spare = current.intake.batch, reading.batch
+            else:
+                current.intake.batch = reading.batch
+        self._current = current
+        while current.ready:
+            yield current.ready.popleft()
+
+
+def raise_for(intake: DirectIntake, reading: Reading) -> None:
+    """What a status says that is no end. Raises NoResponders, Lagging, ClientError."""
+    stream, where = reading.request.stream, reading.client.where
+    if intake.status == NO_RESPONDERS:
+        raise NoResponders(f'{where}: nobody answers direct gets of stream "{stream}"')
+    if intake.status == TOO_MANY_REQUESTS:
+        raise Lagging(f'{where}: stream "{stream}": {intake.status_text()}')
+    if intake.status != EOB:
+        raise ClientError(f'{where}: direct get of stream "{stream}": {intake.status_text()}')

@@ -1,0 +1,149 @@
+"""The last message of each subject in a range: a key-value bucket as a table.
+
+    multi_last ─▶ at most 1,024 subjects ─▶ rows
+              └─▶ 413 ─▶ a consumer `last_per_subject` ─▶ rows, and subjects changed since `target`
+                                                              └─▶ multi_last up_to_seq ─▶ rows
+
+Promise
+- Of each subject that matches, the last message up to the range's last sequence, where that is in
+  the range. Where the range ends with the stream or behind it, that is the last one there is.
+- In the order of the sequences, but for subjects that were changed behind the range before they
+  were read, of more than 1,024: those come at the end.
+- A subject is given once: after a failure everything begins anew, if no row was given yet; else the
+  failure is raised, and whoever runs the task tries it again.
+
+Source: nats-server 2.14 reference 6.11 (multi_last), 6.5; ADR-31.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from natsd.spark.errors import ClientError
+from natsd.spark.network.direct_read import NOT_FOUND, raise_for
+from natsd.spark.network.pull_read import PullReader
+from natsd.spark.network.range_intakes import DirectIntake
+from natsd.spark.network.reading import Lagging, Reading
+from natsd.spark.ranges import NO_END
+from natsd.spark.wire.client import Subscription
+
+TOO_MANY_RESULTS: Final = 413
+NO_RESULTS: Final = "No Results"
+SUBJECTS_MAX: Final = 1024
+"""Of one request."""
+
+
+class Broken(ClientError):
+    """Some rows were given, and the others cannot be any more."""
+
+
+class LastReader:
+    """Reads all of `reading`, or what a failure before the first row has left."""
+
+    def __init__(self, reading: Reading, *, direct: bool) -> None:
+        self._reading = reading
+        self._direct = direct
+        self._is_given = False
+        bounded = reading.request.last_sequence < reading.info.last
+        self._upto = reading.target if bounded else NO_END
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Raises ClientError, ApiError."""
+        reading = self._reading
+        try:
+            for batch in self._batches():
+                self._is_given = True
+                yield batch
+        except ClientError as error:
+            if self._is_given:
+                raise Broken(f"{error}: the last messages cannot be read on from there") from error
+            reading.batch = reading.new_batch()
+            reading.last = reading.request.first_sequence - 1
+            raise
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        reading = self._reading
+        if not self._direct or ("data" not in reading.names and reading.info.is_kept):
+            yield from self._by_consumer()
+        elif (yield from self._ask(reading.request.subjects or (">",))):
+            reading.verify_end()
+        else:
+            yield from self._by_consumer()
+        if reading.batch.rows:
+            yield reading.take(reading.batch)
+
+    # A few subjects
+
+    def _ask(self, subjects: tuple[str, ...]) -> Generator[pa.RecordBatch, None, bool]:
+        """Returns False where they are too many for a direct get."""
+        sequence: int | None = self._reading.request.first_sequence
+        while sequence is not None:
+            intake, answers = self._request(subjects, sequence)
+            yield from self._read(intake)
+            answers.unsubscribe()
+            if intake.status == TOO_MANY_RESULTS:
+                return False
+            sequence = self._after(intake)
+        return True
+
+    def _read(self, intake: DirectIntake) -> Iterator[pa.RecordBatch]:
+        """Up to a status."""
+        reading = self._reading
+        while not intake.status:
+            reading.receive()
+            reading.passed(intake)
+            if intake.batch.is_full:
+                yield reading.take(intake.batch)
+
+    def _after(self, intake: DirectIntake) -> int | None:
+        """Where the next request begins, if there is more. Raises Lagging, ClientError."""
+        reading = self._reading
+        if intake.status == NOT_FOUND and NO_RESULTS in intake.status_text():
+            return None
+        if intake.status == NOT_FOUND:
+            raise Lagging(f"{reading.client.where}: a last message was replaced while it was read")
+        raise_for(intake, reading)
+        more = intake.status_header("Nats-Num-Pending") and intake.frames
+        return intake.last + 1 if more else None
+
+    def _request(
+        self, subjects: tuple[str, ...], sequence: int
+    ) -> tuple[DirectIntake, Subscription]:
+        reading = self._reading
+        client, request = reading.client, reading.request
+        intake = DirectIntake(
+            reading.batch, sequence - 1, self._upto, request.start_time_ns, request.end_time_ns
+        )
+        body: dict[str, Any] = {
+            "multi_last": list(subjects),
+            "seq": sequence,
+            "batch": SUBJECTS_MAX,
+            "max_bytes": max(reading.max_bytes, client.max_payload),
+        }
+        if self._upto != NO_END:
+            body["up_to_seq"] = self._upto
+        answers = client.subscribe(client.new_inbox(), intake)
+        subject = f"{client.options.api}.DIRECT.GET.{request.stream}"
+        client.publish(subject, json.dumps(body).encode(), answers.subject)
+        return intake, answers
+
+    # Many
+
+    def _by_consumer(self) -> Iterator[pa.RecordBatch]:
+        reading = self._reading
+        pull = PullReader(reading)
+        pull.intake.upto = self._upto
+        pull.keep_late()
+        yield from pull.batches()
+        subjects = pull.late_subjects
+        for begin in range(0, len(subjects), SUBJECTS_MAX):
+            if not self._direct:
+                raise ClientError(
+                    f"{reading.client.where}: the last messages as of sequence {self._upto} need a "
+                    "server from 2.11 on and a stream with allow_direct: read up to the latest"
+                )
+            yield from self._ask(tuple(subjects[begin : begin + SUBJECTS_MAX]))

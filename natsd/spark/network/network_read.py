@@ -1,0 +1,107 @@
+"""A range of a stream over the network, as Arrow record batches.
+
+    read_range ─┬─ batched direct gets (direct_read.py)     servers from 2.11, if allowed
+                ├─ an ordered pull consumer (pull_read.py)  else; several filters; no payloads
+                └─ the last of each subject (last_read.py)
+
+Promise
+- Each row once, in the order of the sequences, whatever happens to the connection: after a failure
+  another server is asked for what is missing, until it fails `retries` times without a row.
+- Memory is bounded whatever the range: the receive buffer (1 MiB, or the largest message), two
+  batches being filled and one that was given (`max_bytes` and one message each, doubled by the way
+  they grow), and one request's rows that came too early (`max_bytes` and one message).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from natsd.spark.errors import (
+    ApiError,
+    ConnectionLost,
+    NoResponders,
+    ProtocolViolation,
+    RequestTimeout,
+)
+from natsd.spark.network.direct_read import DirectReader
+from natsd.spark.network.last_read import LastReader
+from natsd.spark.network.pull_read import ConsumerGone, PullReader
+from natsd.spark.network.reading import Lagging, Reading
+from natsd.spark.ranges import RangeRequest
+from natsd.spark.rows.columns import NAMES, checked
+from natsd.spark.wire.client import Client
+from natsd.spark.wire.connecting import ConnectOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCHED_DIRECT_GET: Final = (2, 11)
+RETRIED: Final = (
+    ConnectionLost,
+    ConsumerGone,
+    Lagging,
+    NoResponders,
+    ProtocolViolation,
+    RequestTimeout,
+)
+ON_ANOTHER_CONNECTION: Final = (ConnectionLost, ProtocolViolation, RequestTimeout)
+UNAVAILABLE: Final = 503
+"""JetStream's own word for: no leader, for now."""
+BACKOFF_DOUBLINGS_MAX: Final = 6
+
+
+def read_range(
+    connect: ConnectOptions,
+    request: RangeRequest,
+    names: Sequence[str] = NAMES,
+    max_rows: int = 10_000,
+    max_bytes: int = 8 << 20,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of at most `max_rows` rows and about `max_bytes` bytes, with the columns `names`.
+
+    Raises DataLoss, ApiError, AuthorizationError, ConnectError, ClientError.
+    """
+    chosen = checked(names)
+    if request.is_empty:
+        return
+    with Client(connect, sleep) as client:
+        reading = Reading(client, request, chosen, max_rows, max_bytes)
+        failures = 0
+        while True:
+            before = reading.last
+            try:
+                reading.begin()
+                if not reading.is_done:
+                    yield from reader_of(reading).batches()
+                break
+            except (*RETRIED, ApiError) as error:
+                if isinstance(error, ApiError) and error.code != UNAVAILABLE:
+                    raise
+                failures = 1 if reading.last > before else failures + 1
+                if failures > connect.retries:
+                    raise
+                sleep(connect.retry_interval_s * 2 ** min(failures - 1, BACKOFF_DOUBLINGS_MAX))
+                if isinstance(error, ON_ANOTHER_CONNECTION):
+                    client.reconnect()
+                else:
+                    client.unsubscribe_all()
+        if reading.batch.rows:
+            yield reading.take(reading.batch)
+
+
+def reader_of(reading: Reading) -> DirectReader | LastReader | PullReader:
+    """By what the stream and its server can do, and by what is asked for.
+
+    A consumer counts where acknowledged messages are removed, and a work queue takes none of ours.
+    """
+    info, request = reading.info, reading.request
+    direct = info.allow_direct and info.server_version >= BATCHED_DIRECT_GET
+    if request.last_per_subject:
+        return LastReader(reading, direct=direct)
+    lean = "data" not in reading.names and info.is_kept
+    if not direct or len(request.subjects) > 1 or lean:
+        return PullReader(reading)
+    return DirectReader(reading)

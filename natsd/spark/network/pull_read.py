@@ -1,0 +1,197 @@
+"""A range by a pull consumer that wants no acknowledgements, lives in memory, and is gone with us.
+
+    create ─▶ pull, pull ─▶ deliveries, in order … pull … ─▶ end ─▶ delete
+
+Promise
+- Deliveries are in order or not taken: one that is missing, a consumer that is gone, or a leader
+  that changed raises ConsumerGone, and a new consumer begins behind the last row.
+- At most PULL_ROWS deliveries and about twice `max_bytes` are under way, in two pulls.
+- Where `data` is no column, payloads stay on the server.
+
+Source: nats-server 2.14 reference 6.5, 6.10; ADR-17 (ordered consumer), ADR-13 (pull).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from natsd.spark.errors import ClientError
+from natsd.spark.network.range_intakes import PullIntake
+from natsd.spark.network.reading import Reading
+from natsd.spark.rows.arrow import BatchWrapper
+from natsd.spark.rows.message_batch import MessageBatch
+from natsd.spark.wire.client import Subscription
+
+PULL_ROWS: Final = 20_000
+PULL_ROWS_MIN: Final = 64
+SEVERAL_FILTERS: Final = (2, 10)
+SECOND_NS: Final = 1_000_000_000
+DELETE_S: Final = 1.0
+"""Longer nobody waits for a consumer to go."""
+INACTIVE_NS: Final = 60 * SECOND_NS
+
+NO_MESSAGES = 404
+REQUEST_TIMEOUT = 408
+CONFLICT = 409
+TOO_MANY_ROWS: Final = "Exceeded MaxRequestBatch of "
+
+
+class ConsumerGone(ClientError):
+    """The consumer ended under us; a new one can go on."""
+
+
+class PullReader:
+    """Reads what is left of `reading`; a second try is another one of these."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._stream = reading.request.stream
+        self._name = f"natsd_spark_{secrets.token_hex(8)}"
+        self._rows = max(
+            PULL_ROWS_MIN, min(PULL_ROWS, reading.max_bytes // (reading.info.message_bytes + 1))
+        )
+        self._asked = 0
+        request = reading.request
+        self.intake = PullIntake(
+            reading.batch, reading.last, reading.target, request.start_time_ns, request.end_time_ns
+        )
+        self.intake.is_bare = "data" not in reading.names
+        self.late_subjects: list[str] = []
+        self._answers: Subscription
+
+    def keep_late(self) -> None:
+        """The subjects of what is behind the intake's `upto` go into `late_subjects`."""
+        self.intake.late = MessageBatch(["subject"], PULL_ROWS)
+        self._late_wrapper = BatchWrapper(["subject"])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Raises ClientError, ApiError, DataLoss."""
+        reading, intake = self._reading, self.intake
+        waiting = self._create()
+        self._answers = reading.client.subscribe(reading.client.new_inbox(), intake)
+        try:
+            while waiting and not intake.is_complete:
+                self._pull()
+                reading.receive()
+                reading.passed(intake)
+                if intake.batch.is_full:
+                    yield reading.take(intake.batch)
+                self._take_late()
+                self._look_at_status()
+                waiting = intake.pending != 0
+            reading.look_at_gaps(intake)
+        finally:
+            reading.leave(intake)
+            self._delete()
+        if not intake.is_complete:
+            reading.verify_end()
+        reading.wait_for_gaps()
+
+    def _take_late(self) -> None:
+        late = self.intake.late
+        if late is not None and late.rows and (late.is_full or self.intake.pending == 0):
+            self.late_subjects += self._late_wrapper.take(late).column(0).to_pylist()
+
+    # The consumer
+
+    def _create(self) -> bool:
+        """Whether there is something in it."""
+        subject = f"CONSUMER.CREATE.{self._stream}.{self._name}"
+        body = {"stream_name": self._stream, "config": self._config(), "action": "create"}
+        answer = self._reading.client.api(subject, body)
+        return bool(answer.get("num_pending", 1))
+
+    def _config(self) -> dict[str, Any]:
+        reading = self._reading
+        subjects = reading.request.subjects
+        if len(subjects) > 1 and reading.info.server_version < SEVERAL_FILTERS:
+            raise ClientError(
+                f"{reading.client.where}: several subjects at once need a server from 2.10 on"
+            )
+        config: dict[str, Any] = {
+            "name": self._name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": reading.last + 1,
+            "ack_policy": "none",
+            "max_deliver": 1,
+            "replay_policy": "instant",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": INACTIVE_NS,
+        }
+        if reading.request.last_per_subject:
+            config["deliver_policy"] = "last_per_subject"
+            del config["opt_start_seq"]
+        if len(subjects) > 1:
+            config["filter_subjects"] = list(subjects)
+        elif subjects or reading.request.last_per_subject:
+            config["filter_subject"] = reading.subjects[0]
+        if self.intake.is_bare:
+            config["headers_only"] = True
+        return config
+
+    def _delete(self) -> None:
+        """A consumer that stays nevertheless is removed by the server in a minute."""
+        client = self._reading.client
+        self.intake.is_over = True
+        if client.is_connected:
+            with contextlib.suppress(ClientError):
+                self._answers.unsubscribe()
+                subject = f"CONSUMER.DELETE.{self._stream}.{self._name}"
+                client.api(subject, timeout_s=DELETE_S)
+
+    # Pulls
+
+    def _pull(self) -> None:
+        """Ask for more when half of what was asked for has come."""
+        intake, reading = self.intake, self._reading
+        if self._asked - intake.frames > self._rows // 2:
+            return
+        client = reading.client
+        reading.look_at_gaps(intake)
+        if intake.frames:
+            row_bytes = intake.row_bytes // intake.frames + 1
+            self._rows = max(PULL_ROWS_MIN, min(self._rows, reading.max_bytes // row_bytes))
+        if not reading.request.last_per_subject:
+            self._rows = max(1, min(self._rows, reading.target - reading.last))
+        timeout_ns = int(client.options.request_timeout_s * SECOND_NS)
+        body = {
+            "batch": self._rows,
+            "max_bytes": max(reading.max_bytes, 2 * client.max_payload),
+            "expires": 4 * timeout_ns,
+            "idle_heartbeat": timeout_ns // 2,
+        }
+        client.publish(
+            f"{client.options.api}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}",
+            json.dumps(body).encode(),
+            self._answers.subject,
+        )
+        self._asked = max(self._asked, intake.frames) + self._rows
+        intake.stop_at_frames = self._asked - self._rows // 2
+
+    def _look_at_status(self) -> None:
+        """A pull has ended before it was full. Raises ConsumerGone."""
+        intake = self.intake
+        if intake.is_out_of_order:
+            raise ConsumerGone(f"{self._reading.client.where}: a delivery is missing")
+        if not intake.status:
+            return
+        text = intake.status_text()
+        left = intake.status_header("Nats-Pending-Messages")
+        if intake.status not in (NO_MESSAGES, REQUEST_TIMEOUT, CONFLICT):
+            raise ConsumerGone(f"{self._reading.client.where}: {text}")
+        if TOO_MANY_ROWS in text:
+            most = text.partition(TOO_MANY_ROWS)[2]
+            self._rows = int(most) if most.isdigit() and int(most) else 1
+            self._asked = intake.frames
+        elif left is None:
+            raise ConsumerGone(f"{self._reading.client.where}: {text}")
+        else:
+            self._asked = max(self._asked - left, intake.frames)
+        intake.forget_status()

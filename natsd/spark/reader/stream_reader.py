@@ -1,0 +1,269 @@
+"""A streaming read: micro-batches of streams, by sequence.
+
+- An offset is the next sequence to read of each stream. A batch is the range between two offsets
+  that Spark has written down before it reads: it can be read again at will, today or after a
+  restart, and gives the same messages, as long as the stream holds them.
+- Nothing is acknowledged and nothing is kept on the server: the checkpoint alone says where a
+  query is.
+- A stream that a pattern finds later is taken up with its first message. It enters the offsets
+  with one micro-batch and is read by the next: so where it began is written down before it is
+  read.
+- Messages that are gone before they were read are an error; so is a stream that was deleted, or
+  made anew (its sequences begin again). With failOnDataLoss=false they are a warning in the log,
+  and reading goes on with what is there. In streams that keep a number of messages for each
+  subject, older ones going is no loss.
+- maxMsgsPerTrigger counts sequences: rows are as many at most, and fewer where messages were
+  deleted or subjects are chosen. maxBytesPerTrigger reckons with the stream's mean size of a
+  message. Both are shared by the streams in proportion to what waits.
+- Trigger.AvailableNow reads up to what was there when it began, within these limits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from natsd.spark.offsets import (
+    Edge,
+    Offsets,
+    StreamState,
+    check_streams,
+    first_sequence,
+)
+from natsd.spark.ranges import DataLoss, RangeRequest
+from natsd.spark.reader.batch_reader import RangePartition, Tasks
+from natsd.spark.reader.planning import Cutting, Span, cut, share
+from natsd.spark.reader.streams import Choice, StreamMissing, Streams
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOG: Final = logging.getLogger(__name__)
+
+Clock = Callable[[], float]
+
+
+class StreamReplaced(Exception):
+    """A stream whose sequences have begun again since it was last read."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a micro-batch takes; None: any."""
+
+    messages_max: int | None = None
+    bytes_max: int | None = None
+    messages_min: int | None = None
+    delay_s_max: float = 900.0
+
+    def as_read_limit(self) -> ReadLimit:
+        """What Spark hands back: one of them stands for all."""
+        if self.messages_max is not None:
+            return ReadMaxRows(self.messages_max)
+        if self.bytes_max is not None:
+            return ReadMaxBytes(self.bytes_max)
+        if self.messages_min is not None:
+            return ReadMinRows(self.messages_min)
+        return ReadAllAvailable()
+
+    def admit(self, states: Mapping[str, StreamState], waiting: dict[str, int]) -> dict[str, int]:
+        """Of what waits, how many sequences of each stream a batch may have."""
+        if self.bytes_max is not None:
+            sizes = {
+                name: max(1, int(count * states[name].bytes_per_sequence()))
+                for name, count in waiting.items()
+                if count
+            }
+            shares = share(self.bytes_max, sizes)
+            waiting = waiting | {
+                # One at least: a message larger than the limit is read, not waited for.
+                name: max(1, waiting[name] * shares[name] // size)
+                for name, size in sizes.items()
+            }
+        if self.messages_max is not None:
+            waiting = share(self.messages_max, waiting)
+        return waiting
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What a user asked for, as plain values."""
+
+    choice: Choice
+    subjects: tuple[str, ...]
+    cutting: Cutting
+    limits: Limits
+    start: Edge
+    start_ns: int | None
+    fail_on_data_loss: bool
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The driver's process keeps one for a query's run; executors get a copy that only reads."""
+
+    def __init__(self, plan: StreamPlan, tasks: Tasks, clock: Clock = time.monotonic) -> None:
+        self.plan = plan
+        self.tasks = tasks
+        self._clock = clock
+        self._streams = Streams(tasks.connect, plan.choice)
+        self._created: dict[str, str] = {}
+        self._seen: dict[str, StreamState] = {}
+        self._warnings: set[str] = set()
+        self._target: Offsets | None = None
+        self._last_batch_s = clock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"plan": self.plan, "tasks": self.tasks}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["plan"], state["tasks"])  # type: ignore[misc]  # a connection stays here
+
+    # What the driver asks
+
+    def initialOffset(self) -> Offsets:
+        states = self._streams.states()
+        check_streams(self.plan.start, states, "startingOffsets")
+        return {name: self._begin(state) for name, state in states.items()}
+
+    def _begin(self, state: StreamState) -> int:
+        if self.plan.start_ns is not None:
+            return self._streams.sequence_at(state, self.plan.start_ns)
+        failing = self.plan.fail_on_data_loss
+        return first_sequence(state, self.plan.start, fail_on_data_loss=failing)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return self.plan.limits.as_read_limit()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        states = self._streams.states()
+        self._target = {name: state.end for name, state in states.items()}
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        states = self._seen = self._known_states(start)
+        begin = {name: self._continue(start, states[name]) for name in states}
+        # One that is new, or anew, enters the offsets first and is read by the next batch.
+        entering = {name for name in states if begin[name] < start.get(name, begin[name] + 1)}
+        waiting = {
+            name: max(0, self._end_of(states[name]) - begin[name])
+            for name in states
+            if name not in entering
+        }
+        if not isinstance(limit, ReadAllAvailable):
+            if not entering and self._waits_for_more(sum(waiting.values())):
+                return start
+            waiting = self.plan.limits.admit(states, waiting)
+        if any(waiting.values()):
+            self._last_batch_s = self._clock()
+        latest = {name: begin[name] + waiting.get(name, 0) for name in states}
+        return dict(sorted((start | latest).items()))
+
+    def reportLatestOffset(self) -> Offsets | None:
+        """As of the last look: lag is the difference to a batch's end."""
+        return {name: state.end for name, state in sorted(self._seen.items())} or None
+
+    def stop(self) -> None:
+        self._streams.close()
+
+    # How the offsets go on
+
+    def _known_states(self, start: Offsets) -> dict[str, StreamState]:
+        """Of the chosen streams that are there; what has become of the others is looked into."""
+        named = self.plan.choice.pattern is None
+        try:
+            states = self._streams.states()
+        except StreamMissing:
+            if self.plan.fail_on_data_loss:
+                raise
+            found = {name: self._streams.find(name) for name in self.plan.choice.names}
+            states = {name: state for name, state in found.items() if state is not None}
+        for name in sorted(set(start) - set(states)):
+            if named and name not in self.plan.choice.names:
+                continue  # restarted without it: its offset stays, for the day it is back
+            if self._streams.find(name) is None:
+                self._lose(
+                    StreamMissing(
+                        f'stream "{name}" was deleted after it was read up to'
+                        f" sequence {start[name] - 1}: set failOnDataLoss to false to go on without"
+                    )
+                )
+        return states
+
+    def _continue(self, start: Offsets, state: StreamState) -> int:
+        """Where the next batch begins in that stream. Raises DataLoss, StreamReplaced."""
+        known = self._created.setdefault(state.name, state.created)
+        begin = start.get(state.name)
+        if begin is None:
+            return state.first
+        if known != state.created or begin > state.end:
+            self._lose(replaced(state, begin))
+            self._created[state.name] = state.created
+            return state.first
+        if begin < state.first and not state.overwrites:
+            self._lose(DataLoss(state.name, begin, state.first - 1))
+        return max(begin, state.first)
+
+    def _lose(self, error: Exception) -> None:
+        if self.plan.fail_on_data_loss:
+            raise error
+        if str(error) not in self._warnings:  # said at every trigger, it would drown all else
+            self._warnings.add(str(error))
+            LOG.warning("%s", error)
+
+    def _end_of(self, state: StreamState) -> int:
+        """Of what may be read now: AvailableNow ends where it was told."""
+        if self._target is None:
+            return state.end
+        return min(state.end, self._target.get(state.name, 0))
+
+    def _waits_for_more(self, waiting: int) -> bool:
+        least = self.plan.limits.messages_min
+        if least is None or waiting >= least or self._target is not None:
+            return False
+        return self._clock() - self._last_batch_s < self.plan.limits.delay_s_max
+
+    # What tasks read
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        spans = [Span(name, start.get(name, end[name]), end[name]) for name in sorted(end)]
+        overwriting = self._overwriting([span.stream for span in spans if span.length])
+        return [
+            RangePartition(
+                RangeRequest(
+                    stream=part.stream,
+                    first_sequence=part.start,
+                    last_sequence=part.end - 1,
+                    subjects=self.plan.subjects,
+                    fail_on_data_loss=self.plan.fail_on_data_loss
+                    and part.stream not in overwriting,
+                )
+            )
+            for part in cut(spans, self.plan.cutting)
+        ]
+
+    def _overwriting(self, names: Sequence[str]) -> set[str]:
+        found = (self._seen.get(name) or self._streams.find(name) for name in names)
+        return {state.name for state in found if state is not None and state.overwrites}
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.tasks.read(partition)
+
+
+def replaced(state: StreamState, begin: int) -> StreamReplaced:
+    return StreamReplaced(
+        f'stream "{state.name}" was deleted and made anew: it ends with sequence {state.last}, and'
+        f" the checkpoint is at {begin}; start with a new checkpoint, or set failOnDataLoss to"
+        " false to read it from its beginning"
+    )

@@ -1,0 +1,159 @@
+"""What the driver asks servers: which streams there are, how far they reach, where a time begins.
+
+- One connection, opened when first needed and anew when it is lost. Every question can be asked
+  again, and is while JetStream is without a leader, as often as the options say.
+- A stream that is named and not there is an error in one line; one that a pattern finds may come
+  and go.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from natsd.spark.errors import ApiError, ConnectionLost, NoResponders, RequestTimeout
+from natsd.spark.offsets import StreamState, state_of
+from natsd.spark.times import rfc3339
+from natsd.spark.wire.client import Client
+from natsd.spark.wire.connecting import ConnectOptions
+
+STREAM_NOT_FOUND: Final = 10059
+NO_MESSAGE_FOUND: Final = 10037
+UNAVAILABLE: Final = 503
+DOUBLINGS_MAX: Final = 6
+GETS_BY_TIME: Final = (2, 11)
+"""Servers from this on find the first message of a time themselves."""
+PROBE_INACTIVE_NS: Final = 10_000_000_000
+
+Answer = TypeVar("Answer")
+
+
+class StreamMissing(Exception):
+    """A stream that is to be read is not there."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which streams: names, or the pattern that finds them."""
+
+    names: tuple[str, ...]
+    pattern: str | None = None
+
+
+class Streams:
+    """`with Streams(options, choice) as streams: streams.states()`."""
+
+    def __init__(
+        self,
+        connect: ConnectOptions,
+        choice: Choice,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.connect = connect
+        self._sleep = sleep
+        self.choice = choice
+        self._client: Client | None = None
+
+    def __enter__(self) -> Streams:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Questions may follow: they open it anew."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def ask(self, question: Callable[[Client], Answer]) -> Answer:
+        """Asked again, `retries` times, where a connection or, for now, JetStream is lost."""
+        attempt = 0
+        while True:
+            try:
+                if self._client is None:
+                    self._client = Client(self.connect)
+                return question(self._client)
+            except (ApiError, ConnectionLost, NoResponders, RequestTimeout) as error:
+                if isinstance(error, ApiError) and error.code != UNAVAILABLE:
+                    raise
+                if not isinstance(error, ApiError | NoResponders):
+                    self.close()
+                if attempt >= self.connect.retries:
+                    raise
+            self._sleep(self.connect.retry_interval_s * 2 ** min(attempt, DOUBLINGS_MAX))
+            attempt += 1
+
+    def api(self, name: str, body: object = None) -> dict[str, Any]:
+        """Raises ApiError, ClientError."""
+        return self.ask(lambda client: client.api(name, body))
+
+    def states(self) -> dict[str, StreamState]:
+        """Of all chosen streams, by name, in order. Raises StreamMissing for one that is named."""
+        if self.choice.pattern is None:
+            return {name: self.state(name) for name in self.choice.names}
+        wanted = re.compile(self.choice.pattern)
+        found = [stream for stream in self._all() if wanted.fullmatch(stream.name)]
+        return {stream.name: stream for stream in sorted(found, key=lambda stream: stream.name)}
+
+    def state(self, name: str) -> StreamState:
+        """Raises StreamMissing."""
+        found = self.find(name)
+        if found is None:
+            raise StreamMissing(
+                f'there is no stream "{name}": it was never created, or it was deleted'
+            )
+        return found
+
+    def find(self, name: str) -> StreamState | None:
+        """None: it is not there."""
+        try:
+            return state_of(self.api(f"STREAM.INFO.{name}"))
+        except ApiError as error:
+            if error.err_code == STREAM_NOT_FOUND:
+                return None
+            raise
+
+    def _all(self) -> list[StreamState]:
+        found: list[StreamState] = []
+        while True:
+            page = self.api("STREAM.LIST", {"offset": len(found)})
+            streams: Sequence[dict[str, Any]] = page.get("streams") or ()
+            found += map(state_of, streams)
+            if not streams or len(found) >= int(page.get("total", 0)):
+                return found
+
+    def sequence_at(self, stream: StreamState, time_ns: int) -> int:
+        """Of the first message that is not older than that; the stream's end where none is."""
+        if stream.messages == 0:
+            return stream.end
+        version = self.ask(lambda client: str(client.info.get("version", "")))
+        if tuple(map(int, re.findall(r"\d+", version)[:2])) < GETS_BY_TIME:
+            return self._probe(stream, time_ns)
+        try:
+            answer = self.api(
+                f"STREAM.MSG.GET.{stream.name}",
+                {"start_time": rfc3339(time_ns), "next_by_subj": ">"},
+            )
+        except ApiError as error:
+            if error.err_code == NO_MESSAGE_FOUND:
+                return stream.end
+            raise
+        return int(answer["message"]["seq"])
+
+    def _probe(self, stream: StreamState, time_ns: int) -> int:
+        """What a consumer that begins at that time says it would give next."""
+        config = {
+            "deliver_policy": "by_start_time",
+            "opt_start_time": rfc3339(time_ns),
+            "ack_policy": "none",
+            "inactive_threshold": PROBE_INACTIVE_NS,
+        }
+        answer = self.api(
+            f"CONSUMER.CREATE.{stream.name}", {"stream_name": stream.name, "config": config}
+        )
+        self.api(f"CONSUMER.DELETE.{stream.name}.{answer['name']}")
+        return int(answer["delivered"]["stream_seq"]) + 1

@@ -1,0 +1,99 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from natsd.spark.wire.frames cimport Frame, Intake
+
+
+cdef struct Text:
+    const char* data
+    Py_ssize_t size
+
+
+cdef struct Strings:            # an Arrow column of strings or bytes
+    const int32_t* offsets
+    const char* data
+    const uint8_t* validity     # NULL: none is null
+    int64_t first               # where this column begins in the bits of `validity`
+
+
+cdef struct Maps:               # an Arrow column of headers
+    const int32_t* offsets      # a row's names
+    const uint8_t* validity
+    int64_t first
+    Strings names
+    const int32_t* lists        # a name's values; NULL: each has one
+    const uint8_t* lists_validity
+    int64_t lists_first
+    Strings values
+
+
+cdef class Rows:
+    cdef readonly int64_t count
+    cdef list _held
+    cdef Strings _subjects
+    cdef Strings _data
+    cdef Strings _ids
+    cdef Maps _headers
+    cdef bint _has_ids
+    cdef bint _has_headers
+
+    cdef Text id_of(self, int64_t row) noexcept nogil
+    cdef uint64_t _row_digest(self, int64_t row, uint64_t digest) noexcept nogil
+    cdef int64_t _user_headers(self, int64_t row, char* to) noexcept nogil
+    cdef int _problem(self, int64_t row, int64_t max_payload) noexcept nogil
+    cdef int _headers_problem(self, int64_t row) noexcept nogil
+
+
+cdef class FoundIds:
+    cdef uint64_t* _slots       # pairs; two zeros are an empty slot
+    cdef uint64_t _mask
+    cdef readonly int64_t count
+    cdef readonly int64_t highest_row
+    cdef public int64_t stored_below        # rows below it count as found
+
+    cdef int _add(self, const char* text, Py_ssize_t size) except -1 nogil
+    cdef bint has(self, const char* text, Py_ssize_t size) noexcept nogil
+    cdef int _grow(self) except -1 nogil
+
+
+cdef class SendWindow(Intake):
+    cdef readonly int64_t first             # the lowest row that is not done yet
+    cdef readonly int64_t next              # the lowest row not looked at yet
+    cdef readonly int64_t in_flight
+    cdef readonly int64_t in_flight_bytes
+    cdef readonly int64_t sent
+    cdef readonly int64_t found
+    cdef readonly int64_t refused           # of the rows from `first` to `next`, now
+    cdef readonly int64_t duplicates
+    cdef readonly int64_t acknowledged
+    cdef public int64_t wake_below          # in flight: then `take` asks for a look
+    cdef readonly list refusals             # (row, headers, data) since somebody looked
+    cdef list _targets
+    cdef uint64_t[256] _last                # the highest sequence up to `first`, by target
+    cdef bytes _id_prefix_held
+    cdef bytes _inbox_held
+    cdef Text _id_prefix
+    cdef Text _inbox
+    cdef Text _target                       # of the last acknowledgement
+    cdef uint8_t _target_index
+    cdef int64_t _max_rows
+    cdef int64_t _max_bytes
+    cdef int64_t _mask
+    cdef uint8_t* _states
+    cdef uint8_t* _row_targets
+    cdef uint32_t* _sizes
+    cdef uint64_t* _sequences
+    cdef char* _out
+    cdef Py_ssize_t _out_end
+    cdef Py_ssize_t _out_capacity
+
+    cdef int take(self, const Frame* frame) except -1 nogil
+    cdef int _put(self, Rows rows, int64_t index, int64_t row) except -1 nogil
+    cdef int _reserve(self, Py_ssize_t size) except -1 nogil
+    cdef void _done(self, int64_t row, uint8_t target, uint64_t sequence) noexcept nogil
+    cdef void _advance(self) noexcept nogil
+    cdef bint _ack(self, int64_t row, const char* data, Py_ssize_t size) noexcept nogil
+    cdef bint _is_target(self, const char* name, const char* end) noexcept nogil
+    cdef bint _has_room(self) noexcept nogil
+    cdef bint _was_found(
+        self, Rows rows, int64_t index, int64_t row, FoundIds found
+    ) noexcept nogil

@@ -1,0 +1,286 @@
+"""Sender: rows of one task on their way to the server, many at once, until all are acknowledged.
+
+    add ─▶ [ rows of batches not done yet ] ─▶ SendWindow ─▶ socket
+                                                  ▲  answers: done, or refused
+
+Promise
+- A row leaves only while the lease is ours, and is dropped here only when it is acknowledged.
+- After a lost connection, or silence, nothing is sent again that the stream has: what it stored
+  behind the record's floor is read first, however long the outage was.
+- What the server refuses for a while (429, 503, no leader) is sent again, with growing pauses,
+  until nothing was acknowledged for `ack_timeout_s`; it then stands behind rows that were sent
+  after it. What the server refuses for good raises WriteError.
+- Memory: the batches that hold rows in flight, and at most 128 KiB (or one message) of frames.
+
+Source: nats-server 2.14 reference 6.7; errors.json of the server.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from natsd.spark.errors import (
+    ApiError,
+    AuthorizationError,
+    ClientError,
+    ConnectError,
+    ConnectionLost,
+    NoResponders,
+    ProtocolViolation,
+    RequestTimeout,
+)
+from natsd.spark.sink.begin_records import REFUSED_MAX, Floor, Lease, WriteError
+from natsd.spark.sink.publishing import FoundIds, Rows, SendWindow
+from natsd.spark.sink.targets import Targets, no_stream, stream_of
+from natsd.spark.wire.client import Client
+
+WAIT_S: Final = 0.25
+PAUSE_S: Final = 0.05
+PAUSE_MAX_S: Final = 2.0
+NO_RESPONDERS: Final = b"NATS/1.0 503"
+STORE_FAILED: Final = 10077
+LOST: Final = (ConnectionLost, RequestTimeout, ProtocolViolation, NoResponders)
+ADVICE: Final = {
+    10047: "the server has no more room: free some, or raise max_file_store",
+    10054: "raise the stream's max_msg_size, or send less",
+    10060: "another stream took the subject",
+    10077: "make room in the stream, or raise its limits (max_msgs, max_bytes), or let it discard "
+    "old messages",
+    10002: "raise the account's limits, or delete what it does not need",
+}
+
+
+class Sender:
+    """Of one task. Methods raise WriteError, ClientError, TakenOver."""
+
+    def __init__(
+        self,
+        client: Client,
+        targets: Targets,
+        lease: Lease,
+        window: SendWindow,
+        find: Callable[[], FoundIds],
+        ack_timeout_s: float,
+    ) -> None:
+        self.client = client
+        self.targets = targets
+        self.lease = lease
+        self.window = window
+        self.found: FoundIds | None = None
+        self._find = find
+        self._ack_timeout_s = ack_timeout_s
+        self._batches: deque[tuple[int, Rows]] = deque()
+        self._end = window.first
+        self._is_in_order = True
+        self._progress_at = time.monotonic()
+        self._acknowledged = 0
+        self._pause_s = PAUSE_S
+        self._resend_at: float | None = None
+        self._attach()
+
+    def add(self, base: int, rows: Rows) -> None:
+        """These may be sent; the first of them is row `base` of the task."""
+        for target in self.targets.found.values():
+            self.window.add_target(target.wire_name)
+        self._batches.append((base, rows))
+        self._end = base + rows.count
+
+    def send_up_to(self, row: int) -> None:
+        """Returns when every row below it is on its way or done."""
+        self._progress_at = time.monotonic()
+        while self.window.next < row:
+            self._step(must_wait=True)
+        self._step(must_wait=False)
+
+    def drain(self) -> None:
+        """Returns when every row is acknowledged."""
+        self._progress_at = time.monotonic()
+        while self.window.first < self._end:
+            self._step(must_wait=True)
+
+    def state(self) -> dict[str, Any]:
+        """What the record is to say of it: what is acknowledged, what is refused."""
+        rows = max(self.window.first, self.lease.record.rows)
+        return {
+            "rows": rows,
+            "targets": self._floors(),
+            "refused": tuple(self.window.refused_rows()[:REFUSED_MAX]),
+        }
+
+    def _floors(self) -> dict[str, Floor]:
+        """Up to what is acknowledged, while it is certain that no later row was stored before."""
+        known = self.lease.record.targets
+        floors = {
+            name: known.get(name) or target.floor for name, target in self.targets.found.items()
+        }
+        if self.lease.record.takeovers or self.lease.record.by_id or not self._is_in_order:
+            return known | floors
+        last = self.window.last_sequences()
+        for name, target in self.targets.found.items():
+            sequence = last.get(target.wire_name, 0)
+            if sequence > floors[name].sequence:
+                floors[name] = Floor(sequence, floors[name].created)
+        return floors
+
+    # One step
+
+    def _step(self, must_wait: bool) -> None:
+        try:
+            self._send()
+            self._receive(must_wait)
+            self._answer_refusals()
+            if self.lease.is_due:
+                self.lease.change(**self.state())
+        except LOST as error:
+            self.resume(error)
+        self._check_progress()
+
+    def _send(self) -> None:
+        window = self.window
+        if self._resend_at is None:
+            for base, rows in self._batches:
+                if base + rows.count > window.next:
+                    window.fill(rows, base, base + rows.count, self.found)
+        elif time.monotonic() >= self._resend_at and not window.in_flight:
+            for base, rows in self._batches:
+                window.resend(rows, base)
+            if not window.refused:
+                self._resend_at = None
+        while self._batches and self._batches[0][0] + self._batches[0][1].count <= window.first:
+            self._batches.popleft()
+        if not window.outgoing():
+            return
+        if self.lease.age_s > 0.8 * self.lease.seconds:
+            self.lease.change(**self.state())
+        self.client.send(window.outgoing())
+        window.sent_all()
+
+    def _receive(self, must_wait: bool) -> None:
+        """Without waiting where there is room to send more; else until half of it has come back."""
+        window = self.window
+        is_last = window.next >= self._end
+        window.wake_below = 0 if is_last else max(window.in_flight // 2, 1)
+        wait = WAIT_S if must_wait else 0.0
+        if self._resend_at is not None and not window.in_flight:
+            wait = min(wait, max(self._resend_at - time.monotonic(), 0.0))
+        elif must_wait and not window.in_flight:
+            wait = 0.0
+        self.client.receive(time.monotonic() + wait)
+
+    def _check_progress(self) -> None:
+        now = time.monotonic()
+        window = self.window
+        if window.acknowledged != self._acknowledged or window.first >= self._end:
+            self._acknowledged = window.acknowledged
+            self._progress_at = now
+            self._pause_s = PAUSE_S if self._resend_at is None else self._pause_s
+            return
+        silent_s = now - self._progress_at
+        if silent_s > self._ack_timeout_s:
+            raise WriteError(
+                f"{self.client.where}: nothing was acknowledged for {silent_s:.0f} s, "
+                f"{window.in_flight} messages wait for it: is the stream's leader well? "
+                "(ackTimeout says how long to wait)"
+            )
+
+    # Refusals
+
+    def _answer_refusals(self) -> None:
+        refusals = self.window.take_refusals()
+        if not refusals:
+            return
+        asked: set[str] = set()
+        for row, headers, data in refusals:
+            self._judge(row, headers, data, asked)
+        if not self.window.refused:
+            return
+        self._is_in_order = False
+        self.lease.change(**self.state())
+        self._resend_at = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+    def _judge(self, row: int, headers: bytes, data: bytes, asked: set[str]) -> None:
+        """Return if the row may be sent again, or is stored after all; else raise."""
+        subject = self._subject(row)
+        if headers.startswith(NO_RESPONDERS) and not data:
+            if not asked and stream_of(self.client, subject) is None:
+                raise no_stream(subject)
+            asked.add(subject)
+            return
+        try:
+            answer = json.loads(data or b"{}")
+        except ValueError:
+            answer = {}
+        error = answer.get("error")
+        if error:
+            self._judge_error(subject, error)
+            return
+        if headers.startswith(b"NATS/1.0 429"):
+            return
+        stream = answer.get("stream")
+        if stream is None or not answer.get("seq"):
+            raise WriteError(f'the answer for "{subject}" is no acknowledgement: {data[:80]!r}')
+        target = self.targets.found.get(stream)
+        if target is None:
+            raise WriteError(
+                f'stream "{stream}" stored "{subject}", which was another one\'s when the write '
+                "began: its subjects changed; start the write again"
+            )
+        self.window.acknowledge(
+            row, target.wire_name, int(answer["seq"]), bool(answer.get("duplicate"))
+        )
+
+    def _judge_error(self, subject: str, error: dict[str, Any]) -> None:
+        code, reason = int(error.get("code", 500)), int(error.get("err_code", 0))
+        if code in (429, 503) and reason != STORE_FAILED:
+            return
+        advice = ADVICE.get(reason, "")
+        raise WriteError(
+            f'the stream refuses "{subject}": {error.get("description", "unknown error")} '
+            f"({code}/{reason}){': ' + advice if advice else ''}"
+        )
+
+    def _subject(self, row: int) -> str:
+        for base, rows in self._batches:
+            if base <= row < base + rows.count:
+                return rows.subject(row - base)
+        raise AssertionError(f"row {row} was sent and is not held")
+
+    # Connections
+
+    def _attach(self) -> None:
+        inbox = self.client.new_inbox()
+        self.client.subscribe(f"{inbox}.*", self.window)
+        self.window.connected(f"{inbox}.".encode())
+        self._resend_at = None
+
+    def resume(self, error: ClientError) -> None:
+        """A new connection, the lease still ours, and what the stream has meanwhile."""
+        started = time.monotonic()
+        pause_s = PAUSE_S
+        self._is_in_order = False
+        while True:
+            if time.monotonic() - started > self._ack_timeout_s:
+                raise WriteError(
+                    f"{error}: no server took it up again for {self._ack_timeout_s:.0f} s"
+                )
+            try:
+                self.client.reconnect()
+                self.lease.confirm(**self.state())
+                self.found = self._find()
+                self._attach()
+                return
+            except AuthorizationError:
+                raise
+            except (*LOST, ConnectError) as again:
+                error = again
+            except ApiError as again:
+                if again.code not in (429, 503):
+                    raise
+                error = again
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)

@@ -1,0 +1,156 @@
+"""The bucket where writers keep what they have begun and what is done: a KV bucket like any other.
+
+Promise
+- `create` and `update` are compare-and-set: of two that try, one wins. Reads are answered by the
+  stream's leader, so that they see every write that was acknowledged before.
+- The bucket is created if there is none (one replica, history of one, on disk); one that is there
+  already, with more replicas for example, is used as it is.
+
+Source: ADR-8 (key-value stores); nats-server 2.14 reference 6.2, 6.7.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from natsd.spark.errors import ApiError, NoResponders
+from natsd.spark.wire.client import Client, decode_answer
+
+NO_MESSAGE: Final = 10037
+NO_STREAM: Final = 10059
+NAME_IN_USE: Final = 10058
+WRONG_LAST_SEQUENCE: Final = (10071, 10164)
+PLAIN_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def token(text: str) -> str:
+    """The text as one token of a key; different texts give different ones."""
+    if PLAIN_TOKEN.fullmatch(text):
+        return text
+    return "=" + base64.urlsafe_b64encode(text.encode()).decode()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a key holds; `written_ns` is the server's clock."""
+
+    value: dict[str, Any]
+    revision: int
+    written_ns: int
+
+
+class StateBucket:
+    """Keys are subjects' tokens, values are JSON objects. Every method raises ClientError."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        self.name = name
+        self.stream = f"KV_{name}"
+        self.prefix = f"$KV.{name}."
+        own = client.options.api
+        self._put_prefix = self.prefix if own == "$JS.API" else f"{own}.{self.prefix}"
+
+    def create(self, key: str, value: dict[str, Any]) -> int | None:
+        """Its revision; None: the key is there already."""
+        try:
+            return self._put(key, value, 0)
+        except NoResponders:
+            self._create_bucket()
+        return self._put(key, value, 0)
+
+    def update(self, key: str, value: dict[str, Any], revision: int) -> int | None:
+        """The new revision; None: it is another one by now."""
+        return self._put(key, value, revision)
+
+    def get(self, key: str) -> Entry | None:
+        """None: there is none, or not even a bucket."""
+        try:
+            answer = self.client.api(
+                f"STREAM.MSG.GET.{self.stream}", {"last_by_subj": self.prefix + key}
+            )
+        except ApiError as error:
+            if error.err_code in (NO_MESSAGE, NO_STREAM):
+                return None
+            raise
+        message = answer["message"]
+        data = base64.b64decode(message.get("data") or "")
+        if not data:
+            return None
+        return Entry(json.loads(data), int(message["seq"]), time_ns_of(message["time"]))
+
+    def keys(self, prefix: str) -> list[str]:
+        """Those that begin with `prefix` and a dot, which they are returned without."""
+        start = f"{self.prefix}{prefix}."
+        found: list[str] = []
+        while True:
+            body = {"subjects_filter": f"{start}>", "offset": len(found)}
+            try:
+                answer = self.client.api(f"STREAM.INFO.{self.stream}", body)
+            except ApiError as error:
+                if error.err_code == NO_STREAM:
+                    return found
+                raise
+            subjects = answer["state"].get("subjects") or {}
+            found.extend(subject.removeprefix(start) for subject in subjects)
+            if not subjects or len(found) >= int(answer.get("total") or 0):
+                return found
+
+    def purge(self, pattern: str) -> None:
+        """Every key that matches; none left is fine."""
+        try:
+            self.client.api(f"STREAM.PURGE.{self.stream}", {"filter": self.prefix + pattern})
+        except ApiError as error:
+            if error.err_code != NO_STREAM:
+                raise
+
+    def now_ns(self) -> int | None:
+        """The server's clock; None: it does not tell."""
+        answer = self.client.api(f"STREAM.INFO.{self.stream}")
+        return time_ns_of(answer["ts"]) if answer.get("ts") else None
+
+    def _put(self, key: str, value: dict[str, Any], expected: int) -> int | None:
+        headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % expected
+        data = json.dumps(value, separators=(",", ":")).encode()
+        answer = self.client.request(self._put_prefix + key, data, headers)
+        try:
+            return int(decode_answer(answer.data, f'bucket "{self.name}"')["seq"])
+        except ApiError as error:
+            if error.err_code in WRONG_LAST_SEQUENCE:
+                return None
+            raise
+
+    def _create_bucket(self) -> None:
+        config = {
+            "name": self.stream,
+            "description": "what Spark writers have begun and what is done",
+            "subjects": [self.prefix + ">"],
+            "max_msgs_per_subject": 1,
+            "discard": "new",
+            "deny_delete": True,
+            "allow_rollup_hdrs": True,
+            "allow_direct": True,
+            "storage": "file",
+            "num_replicas": 1,
+        }
+        try:
+            self.client.api(f"STREAM.CREATE.{self.stream}", config)
+        except ApiError as error:
+            if error.err_code != NAME_IN_USE:
+                raise
+
+
+def time_ns_of(text: str) -> int:
+    """Of RFC 3339, in nanoseconds since the epoch."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    zone = ""
+    if not text.endswith("Z"):
+        match = re.search(r"[+-]\d\d:\d\d$", text)
+        zone = match.group() if match else ""
+        whole, fraction = whole.removesuffix(zone), fraction.removesuffix(zone)
+    seconds = int(datetime.fromisoformat(whole + (zone or "+00:00")).timestamp())
+    return seconds * 1_000_000_000 + int((fraction + "000000000")[:9])

@@ -1,0 +1,333 @@
+"""One task's rows into their streams, exactly once, whatever attempt this is.
+
+    check ─▶ plan ─▶ send ─▶ acknowledged        of batch after batch
+      │       └ the begin record says how far, and the digest of every row so far
+      └ nothing of a batch is sent if one of its rows cannot be
+
+What holds, and on what it rests
+- Row n of the partition is the message id `<application>:<version>:<partition>:<n>`; with an id
+  column it is the id alone, as any other publisher would send it.
+- An attempt that finds a begin record goes on where its rows are acknowledged, and reads from the
+  stream which of those behind it are stored; only what is missing is sent. This needs no duplicate
+  window, however long ago it was.
+- Rows known by their number must come again as they came before. The record holds the digest of all
+  rows planned so far: an attempt sends nothing until its own first rows have that digest, and else
+  raises RowsDiffer. What an id column names may come in any order and partition.
+- Two attempts of one task never send at once, by their own clocks (begin_records.Lease). What is
+  still on its way from one that was cut off or stopped in the middle of a send, at most
+  `max_in_flight` messages, and attempts of an id column's batch in other partitions, are met by
+  the stream's duplicate window.
+- A version at or below the fence is done: its rows are not even looked at.
+- A stream that removes messages (a work queue, limits): see stored_ids; the record's acknowledged
+  rows hold there too.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from natsd.spark.sink.begin_records import (
+    LEASE_S,
+    BeginRecord,
+    Floor,
+    Job,
+    Lease,
+    WriteError,
+    batch_floors,
+    fence_of,
+)
+from natsd.spark.sink.pacing import paced
+from natsd.spark.sink.publishing import FoundIds, RowProblem, Rows, SendWindow
+from natsd.spark.sink.sending import LOST, Sender
+from natsd.spark.sink.state_bucket import StateBucket
+from natsd.spark.sink.stored_ids import ReadHeaders, read_headers, stored_ids
+from natsd.spark.sink.targets import Targets
+from natsd.spark.sink.written_columns import WrittenColumns
+from natsd.spark.wire.client import Client
+from natsd.spark.wire.connecting import ConnectOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Answer = TypeVar("Answer")
+
+MAX_IN_FLIGHT: Final = 4096
+IN_FLIGHT_BYTES_MAX: Final = 8 << 20
+
+
+class RowsDiffer(WriteError):
+    """Not the rows, or not in the order, of an attempt before."""
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a user says of a write. Times are seconds; `stream` None: found by each subject."""
+
+    connect: ConnectOptions = field(default_factory=ConnectOptions)
+    stream: str | None = None
+    application: str | None = None
+    version: int | None = None
+    max_in_flight: int = MAX_IN_FLIGHT
+    rate: float | None = None
+    """Messages a second that one task sends at most."""
+    ack_timeout_s: float = 30.0
+    state_bucket: str = "natsd_spark"
+    lease_s: float = LEASE_S
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which part of which job, and which try; `run` is one execution of the job."""
+
+    job: Job
+    partition: int
+    attempt: int
+    run: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """What came of it. `sent` were new here, `found` were stored by an attempt before."""
+
+    task: Task
+    rows: int = 0
+    sent: int = 0
+    found: int = 0
+    duplicates: int = 0
+    was_done: bool = False
+
+
+def write_task(
+    options: WriteOptions,
+    columns: WrittenColumns,
+    task: Task,
+    batches: Iterable[pa.RecordBatch],
+    read: ReadHeaders = read_headers,
+) -> Written:
+    """Raises WriteError, ClientError; one line each."""
+    if options.rate is not None:
+        batches = paced(batches, options.rate)
+    rows = (columns.rows(batch) for batch in batches if batch.num_rows)
+    first = next(rows, None)
+    if first is None:
+        return Written(task)
+    with Client(options.connect) as client:
+        attempt = Attempt(options, columns, task, client, read)
+        return attempt.run(first, chain([first], rows))
+
+
+class Attempt:
+    """One try of one task."""
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        columns: WrittenColumns,
+        task: Task,
+        client: Client,
+        read: ReadHeaders,
+    ) -> None:
+        self.options = options
+        self.task = task
+        self.client = client
+        self.by_id = columns.id is not None
+        self.bucket = StateBucket(client, options.state_bucket)
+        self.targets = Targets(client, options.stream)
+        self._read = read
+        self._sender: Sender | None = None
+        self._base = 0
+        self._digest = 0
+        self._is_rerun = False
+
+    def run(self, first: Rows, batches: Iterator[Rows]) -> Written:
+        """Takes `first` again from `batches`."""
+        if self._ask(self._is_fenced):
+            return Written(self.task, was_done=True)
+        self._ask(lambda: self._check(first))
+        self.lease = self._begin(first)
+        try:
+            if self._ask(self._is_fenced):
+                self.bucket.purge(self.lease.key)
+                return Written(self.task, was_done=True)
+            self._write(batches)
+        except BaseException:
+            self.lease.release(**(self._sender.state() if self._sender else {}))
+            raise
+        return self._written()
+
+    def _is_fenced(self) -> bool:
+        fence = fence_of(self.bucket, self.task.job)
+        return fence is not None and self.task.job.version <= fence
+
+    def _begin(self, first: Rows) -> Lease:
+        """The record is there and ours, as if `first` were all there is."""
+        floors = {name: target.floor for name, target in self.targets.found.items()}
+        self._ask(lambda: self._batch_floors(floors))
+        record = BeginRecord(
+            owner=secrets.token_hex(8),
+            attempt=self.task.attempt,
+            run=self.task.run,
+            by_id=self.by_id,
+            planned=first.count,
+            digest=self._hex(self._digest_of(first, 0, first.count, 0)),
+            targets=floors,
+        )
+        key = f"{self.task.job.key}.{self.task.partition}"
+        lease = Lease(self.bucket, key, record, self.options.lease_s)
+        self._ask(lease.begin)
+        if lease.before is not None and lease.before.by_id != self.by_id:
+            lease.release()
+            raise RowsDiffer(
+                f"partition {self.task.partition} of {self.task.job} was begun "
+                f"{'with' if lease.before.by_id else 'without'} an id column: "
+                "finish it so, and change it then"
+            )
+        return lease
+
+    def _batch_floors(self, floors: dict[str, Floor]) -> dict[str, Floor]:
+        """With ids, any task of the job may have sent any row of it."""
+        if not self.by_id:
+            return floors
+        known, self._is_rerun = batch_floors(self.bucket, self.task.job, self.task.run, floors)
+        return known
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        """Again, after a connection was lost: asking twice does no harm."""
+        for left in range(self.options.connect.retries, -1, -1):
+            try:
+                return question()
+            except LOST as error:
+                if self._sender is not None:
+                    self._sender.resume(error)
+                elif left:
+                    self.client.reconnect()
+                else:
+                    raise
+        raise WriteError(f"{self.client.where}: connections are lost again and again")
+
+    # Rows
+
+    def _write(self, batches: Iterator[Rows]) -> None:
+        before = self.lease.before
+        verify = before if before is not None and not self.by_id else None
+        sender = self._sender = self._new_sender(verify)
+        skipped = verify.rows if verify is not None else 0
+        held: list[tuple[int, Rows]] = []
+        for rows in batches:
+            if self._base:
+                self._ask(partial(self._check, rows))
+            base, self._base = self._base, self._base + rows.count
+            planned = verify.planned if verify is not None else 0
+            if verify is not None and base < planned <= self._base:
+                self._digest = self._digest_of(rows, 0, planned - base, self._digest)
+                self._compare(verify)
+                self._digest = self._digest_of(rows, planned - base, rows.count, self._digest)
+            else:
+                self._digest = self._digest_of(rows, 0, rows.count, self._digest)
+            if self._base > skipped:
+                held.append((base, rows))
+            if self._base < planned:
+                continue
+            self._ask(self._plan)
+            for start, kept in held:
+                sender.add(start, kept)
+            held.clear()
+            sender.send_up_to(base)
+        if verify is not None and self._base < verify.planned:
+            raise self._differs(f"{self._base} rows instead of at least {verify.planned}")
+        sender.drain()
+        done = {"rows": self._base, "planned": self._base, "is_released": True}
+        self._ask(lambda: self.lease.change(**{**sender.state(), **done}))
+
+    def _plan(self) -> None:
+        """The record knows of all rows so far."""
+        record = self.lease.record
+        floors = {name: target.floor for name, target in self.targets.found.items()}
+        digest = self._hex(self._digest)
+        missing = any(name not in record.targets for name in floors)
+        if self._base <= record.planned and record.digest == digest and not missing:
+            return
+        self._batch_floors(floors)
+        state = self._sender.state() if self._sender else {}
+        self.lease.change(**{**state, "planned": self._base, "digest": digest})
+
+    def _check(self, rows: Rows) -> None:
+        try:
+            rows.check(self.client.max_payload)
+        except RowProblem as problem:
+            raise WriteError(
+                f"row {self._base + problem.row} of partition {self.task.partition}: {problem}"
+            ) from None
+        self.targets.cover(rows)
+
+    def _digest_of(self, rows: Rows, first: int, last: int, digest: int) -> int:
+        return 0 if self.by_id else rows.digest(first, last, digest)
+
+    @staticmethod
+    def _hex(digest: int) -> str:
+        return f"{digest:016x}"
+
+    def _compare(self, verify: BeginRecord) -> None:
+        if self._hex(self._digest) != verify.digest:
+            raise self._differs("other rows, or in another order")
+
+    def _differs(self, how: str) -> RowsDiffer:
+        return RowsDiffer(
+            f"partition {self.task.partition} of {self.task.job} was begun with other rows than "
+            f"come now ({how}), so that nobody can tell which are sent: their order is not "
+            "deterministic (a shuffle?), or the parallelism changed; add a column id that names "
+            "each row, or keep rows in order (no shuffle, or a sort within partitions)"
+        )
+
+    # What is there
+
+    def _new_sender(self, verify: BeginRecord | None) -> Sender:
+        job, partition = self.task.job, self.task.partition
+        prefix = b"" if self.by_id else f"{job}:{partition}:".encode()
+        window = SendWindow(
+            prefix,
+            verify.rows if verify is not None else 0,
+            max_rows=self.options.max_in_flight,
+            max_bytes=IN_FLIGHT_BYTES_MAX,
+        )
+        sender = Sender(
+            self.client,
+            self.targets,
+            self.lease,
+            window,
+            lambda: self._find(prefix),
+            self.options.ack_timeout_s,
+        )
+        is_first = self.lease.before is None and not self._is_rerun and not self.task.attempt
+        is_all_acknowledged = verify is not None and verify.rows >= verify.planned
+        if not is_first and not is_all_acknowledged:
+            sender.found = self._ask(lambda: self._find(prefix))
+        return sender
+
+    def _find(self, prefix: bytes) -> FoundIds:
+        record = self.lease.record
+        floors = self._batch_floors(record.targets)
+        return stored_ids(
+            self.targets,
+            floors,
+            prefix,
+            by_row=not self.by_id,
+            refused=record.refused,
+            read=self._read,
+        )
+
+    def _written(self) -> Written:
+        assert self._sender is not None
+        window = self._sender.window
+        return Written(
+            task=self.task,
+            rows=self._base,
+            sent=window.acknowledged - window.duplicates,
+            found=self._base - window.acknowledged,
+            duplicates=window.duplicates,
+        )

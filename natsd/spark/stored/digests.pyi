@@ -1,0 +1,19 @@
+from natsd.spark.stored.records import Records
+from natsd.store.sequence_set import SequenceSet
+
+CHUNK_BITS: int
+
+class Digests:
+    first_sequence: int
+    last_sequence: int
+    count: int
+    data_bytes: int
+    first_time_ns: int
+    last_time_ns: int
+    descents: int
+
+    def __init__(self, wanted: SequenceSet | None = None) -> None: ...
+    def add(self, records: Records) -> None: ...
+    def take_chunks(self) -> list[bytes]: ...
+    def take_ids(self) -> list[bytes]: ...
+    def take_rows(self) -> list[bytes]: ...

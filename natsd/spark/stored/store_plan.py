@@ -1,0 +1,290 @@
+"""A store directory without a server: its streams, and what of their files lives.
+
+    <store_dir>[/jetstream]/natsd.lock                 held to read, together with others who read
+                           /journal.0 journal.1        replayed in memory
+                           /<account>/streams/<stream>/meta.json   the stream is
+                                                      /msgs/       its blocks, index.db, key.db
+
+Promise
+- Not a byte of the directory changes. What a server would do at a start is done by the same code on
+  a copy in memory (store/overlay_disk.py): the journal's replay, recovery by index.db where it is
+  valid, else by a scan of all blocks.
+- So a plan tells what a server would find: what was acknowledged, without what was removed, purged
+  or erased. What a server would go on to remove (by age, say) is still there.
+- A directory that a server uses is refused (InUse), and no server starts while it is
+  planned or read. What changes between the two is found out by who reads (StoreChanged).
+- Memory: what recovery needs, but for the stream's subjects, and of the plan one entry per block.
+
+All of it blocks. Raises StoreNotReadable, StoreError, OSError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from natsd.spark.stored.store_hold import LOCK_NAME, hold, open_key
+from natsd.spark.stored.stored_ranges import (
+    NO_KEYS,
+    BlockPart,
+    StoreKeys,
+    StoreNotReadable,
+    StorePlace,
+    StreamPlan,
+)
+from natsd.store.check import (
+    BLOCK_BYTES_MAX,
+    Finding,
+    Report,
+    check_consumer,
+    check_doubled,
+    check_stream,
+    directories_below,
+    is_consumer,
+    is_stream,
+    read_image,
+)
+from natsd.store.disk import RealDisk
+from natsd.store.file_store import recover_files
+from natsd.store.found_damage import FoundDamage
+from natsd.store.index_db import INDEX_NAME, DamagedIndex
+from natsd.store.journal_replay import Replayed, replay
+from natsd.store.keys import KEY_FILE
+from natsd.store.keys import MAGIC as KEY_MAGIC
+from natsd.store.overlay_disk import OverlayDisk, OverlayFile
+from natsd.store.recovery import Recovered
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.stored_blocks import StoredBlock, StoredBlocks
+from natsd.store.vault import MAGIC as SEALED_MAGIC
+from natsd.store.vault import Vault
+
+GLOBAL_ACCOUNT: Final = "$G"
+# As natsd/jetstream/stream/files.py and asset_file.py have them.
+STREAMS: Final = "streams"
+MESSAGES: Final = "msgs"
+ASSET_FILE: Final = "meta.json"
+ASSET_MAGIC: Final = b"NATSDAST"
+JETSTREAM: Final = "jetstream"
+_COMPARED_BYTES: Final = 4096
+
+
+class StoreDirectory:
+    """A store directory, held until `close`; its journal is replayed in memory."""
+
+    def __init__(self, path: str | Path, keys: StoreKeys = NO_KEYS) -> None:
+        self.root: Final = find_root(Path(path))
+        self.keys: Final = keys
+        self._operator = keys.operator()
+        self._lock = hold(self.root)
+        try:
+            self._disk = OverlayDisk(RealDisk())
+            self.replayed: Replayed = replay(self._disk, self.root)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let servers in; a second call does nothing."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def accounts(self) -> list[str]:
+        """Those that have streams."""
+        return [
+            name
+            for name in self._disk.listdir(self.root)
+            if self._disk.is_directory(self.root / name / STREAMS)
+        ]
+
+    def streams(self, account: str = GLOBAL_ACCOUNT) -> list[str]:
+        """Names of the account's streams, sorted."""
+        directory = self.root / account / STREAMS
+        if not self._disk.is_directory(directory):
+            return []
+        return [
+            name
+            for name in self._disk.listdir(directory)
+            if self._disk.exists(directory / name / ASSET_FILE)
+        ]
+
+    def config(self, stream: str, account: str = GLOBAL_ACCOUNT) -> dict[str, Any]:
+        """The stream's configuration as its `meta.json` has it; empty where that is damaged."""
+        path = self._stream(stream, account) / ASSET_FILE
+        body = Vault(self._disk, self.root, os.urandom, self._operator).read(path, ASSET_MAGIC)
+        asset = json.loads(body) if body else {}
+        config = asset.get("config", {})
+        assert isinstance(config, dict)
+        return config
+
+    def plan(self, stream: str, account: str = GLOBAL_ACCOUNT) -> StreamPlan:
+        """What lives of the stream."""
+        directory = self._stream(stream, account) / MESSAGES
+        place = StorePlace(stream, str(self.root), str(directory), keys=self.keys)
+        if not self._disk.is_directory(directory):
+            return StreamPlan(place, 1, 0, ())
+        data_key = open_key(self._disk, self.root, directory, self._operator)
+        blocks = StoredBlocks(
+            self._disk, directory, os.urandom, block_bytes_max=BLOCK_BYTES_MAX, data_key=data_key
+        )
+        found = recover_files(blocks)
+        parts = tuple(_Parts(self._disk, found).all())
+        files = {part.file for part in parts}
+        elsewhere = tuple(
+            _told(damage)
+            for damage in found.damage
+            if damage.first_sequence and damage.path.name not in files
+        )
+        return StreamPlan(place, found.first_sequence, found.last_sequence, parts, elsewhere)
+
+    def check_files(self, stream: str, account: str = GLOBAL_ACCOUNT) -> Report:
+        """What is damaged of the stream's files, its messages' blocks aside: of its configuration,
+        its key, its index, its consumers, and of messages that wait."""
+        directory, report = self._stream(stream, account), Report()
+        magics = (SEALED_MAGIC, ASSET_MAGIC)
+        self._check_doubled(directory / ASSET_FILE, magics, report)
+        self._check_doubled(directory / MESSAGES / KEY_FILE, (KEY_MAGIC,), report)
+        self._check_index(directory / MESSAGES, report)
+        for below in directories_below(self._disk, directory):
+            names = self._disk.listdir(below)
+            if is_consumer(names):
+                check_consumer(self._disk, below, os.urandom, report)
+            elif is_stream(names) and below != directory / MESSAGES:  # messages that wait
+                check_stream(self._disk, self.root, below, self._operator, os.urandom, report)
+        return report
+
+    def _check_doubled(self, path: Path, magics: tuple[bytes, ...], report: Report) -> None:
+        """A file that stands twice in itself, of one of these kinds."""
+        if not self._disk.below.exists(path):
+            return
+        found = min((check_doubled(self._disk.below, path, magic) for magic in magics), key=len)
+        report.findings += found
+
+    def _check_index(self, directory: Path, report: Report) -> None:
+        data_key = open_key(self._disk, self.root, directory, self._operator)
+        path = directory / INDEX_NAME
+        if not self._disk.exists(path):
+            return
+        try:
+            read_image(self._disk, directory, data_key, os.urandom)
+        except DamagedIndex as error:
+            report.findings.append(Finding(str(path), error.offset, 0, str(error)))
+
+    def _stream(self, stream: str, account: str) -> Path:
+        if stream not in self.streams(account):
+            known = ", ".join(self.streams(account)[:20]) or "none"
+            raise StoreNotReadable(
+                f'there is no stream "{stream}" of account {account} in {self.root}; '
+                f"there are: {known}"
+            )
+        return self.root / account / STREAMS / stream
+
+
+def find_root(path: Path) -> Path:
+    """The volume: the directory itself, or `jetstream` in it."""
+    path = path.absolute()
+    if not path.is_dir():
+        raise StoreNotReadable(f"{path} is not a directory")
+    for root in (path, path / JETSTREAM):
+        if (root / LOCK_NAME).exists() or any(root.glob(f"*/{STREAMS}")):
+            return root
+    raise StoreNotReadable(
+        f"{path} is no store directory: neither it nor {JETSTREAM} in it has {LOCK_NAME}"
+    )
+
+
+class _Parts:
+    """A recovered stream's blocks as parts of a plan."""
+
+    def __init__(self, disk: OverlayDisk, found: Recovered) -> None:
+        self._disk = disk
+        self._found = found
+
+    def all(self) -> Iterator[BlockPart]:
+        found = self._found
+        ends = [later.block.base_sequence - 1 for _, later in pairwise(found.blocks)]
+        for number, stored in enumerate(found.blocks):
+            block = stored.block
+            first = max(block.base_sequence, found.first_sequence)
+            last = min([block.last_sequence, found.last_sequence, *ends[number : number + 1]])
+            if first <= last:
+                yield self._part(stored, first, last)
+
+    def _part(self, stored: StoredBlock, first: int, last: int) -> BlockPart:
+        block = stored.block
+        dead = SequenceSet()
+        dead.add_range(first, last)
+        dead.intersection_update(self._found.dead)
+        patch_offset, patch = self._patch(stored)
+        return BlockPart(
+            file=stored.path.name,
+            block_id=block.block_id,
+            seed=block.seed,
+            first=first,
+            last=last,
+            rows=last - first + 1 - dead.count,
+            size_bytes=block.live_bytes,
+            end=stored.physical_end,
+            proven=block.size,
+            dead=dead.encode(),
+            patch_offset=patch_offset,
+            patch=patch,
+            damage=tuple(
+                _told(damage)
+                for damage in self._found.damage
+                if damage.path == stored.path and _is_lost(damage, first, last)
+            ),
+        )
+
+    def _patch(self, stored: StoredBlock) -> tuple[int, bytes]:
+        """Where the copy in memory differs from the file."""
+        with contextlib.closing(self._disk.open(stored.path, write=False)) as file:
+            if not isinstance(file, OverlayFile):
+                return 0, b""
+            changed = file.pread(stored.physical_end, 0)
+        below = self._disk.below
+        if not below.exists(stored.path):
+            return 0, changed
+        with contextlib.closing(below.open(stored.path, write=False)) as file:
+            return difference(changed, file.pread(stored.physical_end, 0))
+
+
+def difference(new: bytes, old: bytes) -> tuple[int, bytes]:
+    """An offset and what to write there, so that `old` becomes `new`; no bytes: nothing differs."""
+    old = old.ljust(len(new), b"\0")
+    pages = [
+        at
+        for at in range(0, len(new), _COMPARED_BYTES)
+        if new[at : at + _COMPARED_BYTES] != old[at : at + _COMPARED_BYTES]
+    ]
+    if not pages:
+        return 0, b""
+    return pages[0], new[pages[0] : pages[-1] + _COMPARED_BYTES]
+
+
+def _is_lost(damage: FoundDamage, first: int, last: int) -> bool:
+    if not damage.first_sequence or damage.first_sequence > last:
+        return False
+    return not damage.last_sequence or damage.last_sequence >= first
+
+
+def _told(damage: FoundDamage) -> tuple[int, int, str]:
+    where = f"{damage.path}: {damage.what} at byte {damage.offset} ({damage.length} bytes)"
+    return damage.first_sequence, damage.last_sequence, where

@@ -1,0 +1,257 @@
+"""What a task reads of a stream's files: a few blocks, and which of their messages live.
+
+    StoreRange ── place     where the files are, and where their keys
+               ── request   which rows are wanted (ranges.py)
+               ── blocks    BlockPart: a block's file, its sequences, the dead among them
+
+Plain and picklable: the driver makes it (store_plan.py, archive_plan.py), an executor reads it
+(store_read.py), which sees the same files. Keys are not carried: only the names of their files.
+Importing this is cheap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from natsd.spark.ranges import DataLoss, RangeRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from natsd.store.keys import OperatorKeys
+
+
+class StoreNotReadable(Exception):
+    """What is asked for cannot be read without a server; why, and what to do, in one line."""
+
+
+class StoreChanged(StoreNotReadable):
+    """The files are not those of which the plan was made."""
+
+
+class DamagedMessages(DataLoss):
+    """Messages of the range do not verify; `file` and `offset` tell where they were."""
+
+    def __init__(self, stream: str, first: int, last: int, where: str) -> None:
+        super().__init__(stream, first, last)
+        self.where = where
+        which = f"message {first}" if first == last else f"messages {first} to {last}"
+        self.args = (
+            f'{which} of stream "{stream}" cannot be read: {where}; take them from a replica or a '
+            "snapshot, or set failOnDataLoss to false to leave them out",
+        )
+
+    def __reduce__(self) -> tuple[type[DamagedMessages], tuple[str, int, int, str]]:  # type: ignore[override]  # one more argument
+        return (DamagedMessages, (self.stream, self.first, self.last, self.where))
+
+
+@dataclass(frozen=True)
+class StoreKeys:
+    """The files with the keys of encrypted streams; empty: none. `cipher` is `chacha` or `aes`."""
+
+    key_file: str = ""
+    prev_key_file: str = ""
+    cipher: str = ""
+
+    def operator(self) -> OperatorKeys:
+        """Reads the files. Raises StoreNotReadable."""
+        from natsd.store.keys import Cipher, OperatorKeys
+
+        ciphers = {
+            "": Cipher.CHACHA20_POLY1305,
+            "chacha": Cipher.CHACHA20_POLY1305,
+            "chachapoly": Cipher.CHACHA20_POLY1305,
+            "aes": Cipher.AES_256_GCM,
+        }
+        cipher = ciphers.get(self.cipher.lower())
+        if cipher is None:
+            raise StoreNotReadable(f'cipher "{self.cipher}" is not known: it is chacha or aes')
+        return OperatorKeys(_key(self.key_file), _key(self.prev_key_file), cipher)
+
+
+def _key(path: str) -> bytes | None:
+    """What the file holds, without the newline that editors leave at its end."""
+    if not path:
+        return None
+    try:
+        with open(path, "rb") as file:
+            return file.read().rstrip(b"\r\n")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreNotReadable(f"the key file {path} cannot be read: {reason}") from None
+
+
+NO_KEYS: Final = StoreKeys()
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """A stream's files: `directory` below the volume `root`, or `archive` alone, a snapshot."""
+
+    stream: str
+    root: str = ""
+    directory: str = ""
+    archive: str = ""
+    keys: StoreKeys = NO_KEYS
+
+
+@dataclass(frozen=True)
+class BlockPart:
+    """Messages `first` to `last` of a block; those in `dead`, an encoded set, are not there.
+
+    `end`: so many bytes of the file count, `proven` of the block's bytes were committed; in an
+    archive the block's frames begin at `offset` and unpack to `end` bytes, whose checksum is
+    `seed`. `patch` stands at `patch_offset` where the volume's journal says other than the file.
+    `damage`: what is known to be lost: first and last sequence, and where.
+    """
+
+    file: str
+    block_id: int
+    seed: int
+    first: int
+    last: int
+    rows: int
+    size_bytes: int
+    end: int
+    proven: int
+    dead: bytes
+    offset: int = 0
+    patch_offset: int = 0
+    patch: bytes = field(default=b"", repr=False)
+    damage: tuple[tuple[int, int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class StoreRange:
+    """One task's blocks, oldest first."""
+
+    place: StorePlace
+    request: RangeRequest
+    blocks: tuple[BlockPart, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """At most so many come."""
+        return sum(part.rows for part in self.blocks)
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream as a server would find it at a start: sequences `first_sequence` to `last_sequence`,
+    one less than the first where nothing is stored.
+
+    `damage`: what is lost and in none of the blocks' files; first and last sequence, and where.
+    """
+
+    place: StorePlace
+    first_sequence: int
+    last_sequence: int
+    blocks: tuple[BlockPart, ...]
+    damage: tuple[tuple[int, int, str], ...] = ()
+
+    @property
+    def stream(self) -> str:
+        return self.place.stream
+
+    @property
+    def rows(self) -> int:
+        """Messages that live."""
+        return sum(part.rows for part in self.blocks)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of their records."""
+        return sum(part.size_bytes for part in self.blocks)
+
+    def request(self) -> RangeRequest:
+        """All of it."""
+        return RangeRequest(self.stream, max(1, self.first_sequence), self.last_sequence)
+
+    def ranges(
+        self, request: RangeRequest, *, min_partitions: int = 1, max_rows: int = 0
+    ) -> list[StoreRange]:
+        """The tasks that read the request together, in order: runs of blocks with about equally
+        many bytes, at least `min_partitions` where there are so many blocks, and each with
+        `max_rows` rows at most (0: any).
+
+        Raises DataLoss, DamagedMessages, and what reading raises where it must look (the last of
+        each subject).
+        """
+        if request.fail_on_data_loss:
+            self._check(request)
+        within = [
+            part
+            for part in self.blocks
+            if part.last >= request.first_sequence and part.first <= request.last_sequence
+        ]
+        if request.last_per_subject:
+            from natsd.spark.stored.store_read import only_last_of_subjects
+
+            within = only_last_of_subjects(StoreRange(self.place, request, tuple(within)))
+            request = replace(request, last_per_subject=False)
+        runs = cut(within, min_partitions, max_rows)
+        return [StoreRange(self.place, request, tuple(run)) for run in runs]
+
+    def sequence_at(self, time_ns: int) -> int:
+        """The first message of that time or later; one more than the last if there is none. Where
+        times do not ascend with sequences, the first of the block in which such a one is found."""
+        from natsd.spark.stored.store_read import sequence_at
+
+        return sequence_at(self, time_ns)
+
+    def _check(self, request: RangeRequest) -> None:
+        gone = min(self.first_sequence - 1, request.last_sequence)
+        if request.first_sequence <= gone:
+            raise DataLoss(self.stream, request.first_sequence, gone)
+        for first, last, where in self.damage:
+            if first <= request.last_sequence and (last or first) >= request.first_sequence:
+                raise DamagedMessages(self.stream, first, last or first, where)
+
+
+def cut(
+    parts: Iterable[BlockPart], min_partitions: int, max_rows: int = 0
+) -> list[list[BlockPart]]:
+    """Runs of parts in order, of about equal bytes; `max_rows` may divide a part."""
+    if max_rows:
+        parts = [piece for part in parts for piece in divided(part, max_rows)]
+    parts = list(parts)
+    total = sum(part.size_bytes for part in parts)
+    share = -(-total // max(1, min_partitions))
+    runs: list[list[BlockPart]] = []
+    taken = rows = 0
+    for at, part in enumerate(parts):
+        is_over = bool(max_rows and rows + part.rows > max_rows)
+        is_needed = len(parts) - at <= min_partitions - len(runs)
+        if not runs or is_over or is_needed or taken + part.size_bytes // 2 >= share * len(runs):
+            runs.append([])
+            rows = 0
+        runs[-1].append(part)
+        taken += part.size_bytes
+        rows += part.rows
+    return runs
+
+
+def divided(part: BlockPart, max_rows: int) -> list[BlockPart]:
+    """A block's messages in pieces of so many; each of them reads all of the block's file."""
+    from natsd.store.sequence_set import SequenceSet
+
+    if part.rows <= max_rows:
+        return [part]
+    dead = SequenceSet.decode(part.dead)
+    live = SequenceSet()
+    live.add_range(part.first, part.last)
+    live.difference_update(dead)
+    pieces = []
+    first = part.first
+    while first <= part.last:
+        before = live.rank(first - 1)
+        span = range(first, part.last + 1)
+        upto = bisect_left(span, before + max_rows, key=live.rank)
+        last = span[upto] if upto < len(span) else part.last
+        rows = live.rank(last) - before
+        share = part.size_bytes * rows // part.rows
+        pieces.append(replace(part, first=first, last=last, rows=rows, size_bytes=share))
+        first = last + 1
+    return pieces

@@ -1,0 +1,270 @@
+"""One connection to one server: socket, TLS, who we are, and what comes.
+
+    connect ─▶ [TLS first] ─▶ INFO ─▶ [TLS] ─▶ CONNECT, PING ─▶ PONG
+    receive ─▶ PING is answered, INFO remembered, -ERR raised; a Message or an Intake is returned
+
+Promise
+- `connect` takes at most `connect_timeout_s` for each step that waits; it raises AuthorizationError
+  where the server does not want us, else ConnectError, and leaves no socket open.
+- After ConnectionLost, AuthorizationError or ProtocolViolation of `receive` or `send` the
+  connection is closed, but for a permission that is missing, which the server does not close for.
+
+Source: nats-server 2.14 reference 3.2 to 3.4.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import time
+from typing import Any, Final
+
+from natsd.spark.errors import (
+    AuthorizationError,
+    ClientError,
+    ConnectError,
+    ConnectionLost,
+    ProtocolViolation,
+)
+from natsd.spark.wire.connecting import Address, ConnectOptions
+from natsd.spark.wire.frames import Control, FrameParser, Intake, Message
+from natsd.spark.wire.signing import read_credentials, read_seed
+from natsd.version import VERSION
+
+RECEIVE_BYTES: Final = 1 << 20
+REFUSALS: Final = ("authorization", "authentication", "permissions", "revoked")
+
+
+class Connection:
+    """Made by `connect`; `info` is the server's last INFO."""
+
+    def __init__(self, options: ConnectOptions, address: Address, sock: socket.socket) -> None:
+        self.address = address
+        self.info: dict[str, Any] = {}
+        self.parser = FrameParser(RECEIVE_BYTES)
+        self.socket = sock
+        self.is_open = True
+        self.received_bytes = 0
+        self._send_timeout_s = max(options.request_timeout_s, 1.0)
+
+    def close(self) -> None:
+        """Again and again if you like."""
+        self.is_open = False
+        self.parser.clear()
+        self.socket.close()
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        """All of it. Raises ConnectionLost."""
+        if not self.is_open:
+            raise ConnectionLost(f"the connection to {self.address} is closed")
+        try:
+            self.socket.settimeout(self._send_timeout_s)
+            self.socket.sendall(data)
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"{self.address}: {reason_of(error)}") from None
+
+    def receive(self, deadline: float) -> Message | Intake | None:
+        """What comes next; None: nothing until `deadline` (of time.monotonic).
+
+        Raises ConnectionLost, AuthorizationError, ProtocolViolation.
+        """
+        while True:
+            event = self._next()
+            if event is None:
+                if not self._fill(deadline):
+                    return None
+            elif isinstance(event, Control):
+                self._control(event)
+            else:
+                return event
+
+    def pong(self, deadline: float) -> None:
+        """Send a PING, and wait for its answer: what was sent before has been read then."""
+        self.send(b"PING\r\n")
+        while True:
+            event = self._next()
+            if isinstance(event, Control) and event.verb == "PONG":
+                return
+            if isinstance(event, Control):
+                self._control(event)
+            elif event is None and not self._fill(deadline):
+                raise ConnectionLost(f"{self.address} does not answer")
+
+    def _next(self) -> Message | Intake | Control | None:
+        try:
+            return self.parser.next()
+        except ProtocolViolation as error:
+            self.close()
+            raise ProtocolViolation(f"{self.address}: {error}") from None
+
+    def _fill(self, deadline: float) -> bool:
+        """Whether more has come in time."""
+        remaining = deadline - time.monotonic()
+        if not self.is_open:
+            raise ConnectionLost(f"the connection to {self.address} is closed")
+        try:
+            self.socket.settimeout(max(remaining, 0.0))
+            count = self.socket.recv_into(self.parser.room())
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"{self.address}: {reason_of(error)}") from None
+        if count == 0:
+            self.close()
+            raise ConnectionLost(f"{self.address} closed the connection")
+        self.parser.received(count)
+        self.received_bytes += count
+        return True
+
+    def _control(self, control: Control) -> None:
+        if control.verb == "PING":
+            self.send(b"PONG\r\n")
+        elif control.verb == "INFO":
+            self._remember(control.text)
+        elif control.verb == "-ERR":
+            self._refused(control.text.strip("'"))
+        elif control.verb not in ("PONG", "+OK"):
+            self.close()
+            raise ProtocolViolation(f"{self.address} does not speak NATS")
+
+    def _remember(self, text: str) -> None:
+        try:
+            info = json.loads(text)
+        except ValueError:
+            info = None
+        if not isinstance(info, dict):
+            self.close()
+            raise ProtocolViolation(f"{self.address} does not speak NATS")
+        self.info = info
+
+    def _refused(self, text: str) -> None:
+        if not text.lower().startswith("permissions violation"):
+            self.close()
+        raise error_of(text)(f"{self.address}: {text}")
+
+    # The way in
+
+    def expect_info(self, deadline: float) -> None:
+        """The server's first line."""
+        while not self.info:
+            event = self._next()
+            if event is None:
+                if not self._fill(deadline):
+                    raise ConnectionLost(f"{self.address} does not greet")
+            elif isinstance(event, Control):
+                self._control(event)
+
+    def secure(self, options: ConnectOptions) -> None:
+        """TLS from here on. Raises ConnectError."""
+        context = tls_context(options)
+        name = options.tls_server_name or self.address.host
+        try:
+            self.socket.settimeout(options.connect_timeout_s)
+            self.socket = context.wrap_socket(self.socket, server_hostname=name)
+        except (OSError, ValueError) as error:
+            raise ConnectError(f"{self.address}: TLS: {reason_of(error)}") from None
+
+
+def connect(options: ConnectOptions, address: Address) -> Connection:
+    """Raises AuthorizationError, ConnectError, or BadKey."""
+    try:
+        sock = socket.create_connection((address.host, address.port), options.connect_timeout_s)
+    except OSError as error:
+        raise ConnectError(f"{address}: {reason_of(error)}") from None
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection = Connection(options, address, sock)
+    try:
+        _enter(options, address, connection)
+    except (ConnectionLost, ProtocolViolation) as error:
+        connection.close()
+        raise ConnectError(str(error)) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _enter(options: ConnectOptions, address: Address, connection: Connection) -> None:
+    deadline = time.monotonic() + options.connect_timeout_s
+    if options.tls_handshake_first:
+        connection.secure(options)
+    connection.expect_info(deadline)
+    info = connection.info
+    offers = info.get("tls_required") or info.get("tls_available")
+    wants = options.wants_tls or address.tls
+    if wants and not offers and not options.tls_handshake_first:
+        raise ConnectError(f"{address} does not offer TLS, which is asked for")
+    if not options.tls_handshake_first and (info.get("tls_required") or wants):
+        connection.secure(options)
+    words = {**greeting(options), **proof(options, address, info.get("nonce"))}
+    connection.send(f"CONNECT {json.dumps(words)}\r\n".encode())
+    connection.pong(deadline)
+
+
+def greeting(options: ConnectOptions) -> dict[str, Any]:
+    """What CONNECT says of every client like this."""
+    return {
+        "verbose": False,
+        "pedantic": False,
+        "lang": "python",
+        "version": VERSION,
+        "name": options.name,
+        "protocol": 1,
+        "headers": True,
+        "no_responders": True,
+    }
+
+
+def proof(options: ConnectOptions, address: Address, nonce: object) -> dict[str, str]:
+    """What CONNECT says about who we are. Raises BadKey."""
+    asked = nonce if isinstance(nonce, str) else ""
+    if options.credentials:
+        jwt, seed = read_credentials(options.credentials)
+        return {"jwt": jwt, **({"sig": seed.sign(asked)} if asked else {})}
+    if options.nkey:
+        seed = read_seed(options.nkey)
+        return {"nkey": seed.public, **({"sig": seed.sign(asked)} if asked else {})}
+    if options.user:
+        return {"user": options.user, "pass": options.password or ""}
+    if options.token:
+        return {"auth_token": options.token}
+    if address.user and address.password:
+        return {"user": address.user, "pass": address.password}
+    return {"auth_token": address.user} if address.user else {}
+
+
+def tls_context(options: ConnectOptions) -> ssl.SSLContext:
+    """Raises ConnectError."""
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca)
+        if options.tls_cert:
+            context.load_cert_chain(options.tls_cert, options.tls_key)
+    except OSError as error:
+        files = [name for name in (options.tls_ca, options.tls_cert, options.tls_key) if name]
+        raise ConnectError(f"TLS: {', '.join(files)} cannot be used: {reason_of(error)}") from None
+    if options.tls_insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def error_of(text: str) -> type[ClientError]:
+    """What a server's -ERR means for who asked."""
+    lowered = text.lower()
+    return AuthorizationError if any(word in lowered for word in REFUSALS) else ConnectionLost
+
+
+def reason_of(error: Exception) -> str:
+    """One line."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return str(error.verify_message)
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(error.reason).replace("_", " ").lower()
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if isinstance(error, OSError) and error.strerror:
+        return str(error.strerror)
+    return str(error).partition("\n")[0]

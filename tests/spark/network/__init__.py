@@ -1,0 +1,1 @@
+"""Reads from servers, natsd and nats-server."""

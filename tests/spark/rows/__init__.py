@@ -1,0 +1,1 @@
+"""Rows that compiled code makes."""

@@ -1,0 +1,1 @@
+"""What Spark writes with: each row once."""

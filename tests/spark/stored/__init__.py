@@ -1,0 +1,1 @@
+"""Reads of store directories and snapshots."""

@@ -1,0 +1,159 @@
+"""The rows of a snapshot are those of the store that it was taken of."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import cramjam
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from natsd.jetstream.archive.offline import write_archive
+from natsd.spark.stored.archive_plan import plan_archive, read_archive
+from natsd.spark.stored.offline import list_streams, plan_streams
+from natsd.spark.stored.stored_ranges import StoreChanged, StoreNotReadable
+from natsd.store.archive import ArchiveReader, ArchiveWriter
+from natsd.store.archive_map import map_archive, read_body
+from natsd.store.disk import RealDisk
+from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.keys import OperatorKeys
+from natsd.store.snappy_frames import S2_IDENTIFIER, FrameUnpacker
+from tests.spark.stores import Row, Stored, row_of, rows
+
+KEY = OperatorKeys(b"operator's key")
+
+
+def archived(directory: Path, *, encrypted: bool = False) -> tuple[Path, list[Row]]:
+    """An archive, and the rows of the store."""
+    keys = KEY if encrypted else None
+    with Stored(directory / "S", compress=encrypted, keys=keys) as stored:
+        stored.publish(200)
+        for sequence in (1, 2, 3, 50, 51, 120, 199):
+            stored.run(stored.store.delete(sequence))
+        stored.run(stored.store.purge(pattern="s.4"))
+        expected = [row_of(message) for message in stored.messages()]
+    path = directory / "orders.archive"
+    with path.open("wb") as out:
+        where = stored.directory.parent
+        write_archive(RealDisk(), where, out, stored.operator, os.urandom, lambda *_: None)
+    return path, expected
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_rows_are_those_of_the_stream(tmp_path: Path, encrypted: bool) -> None:
+    path, expected = archived(tmp_path, encrypted=encrypted)
+    plan, config = read_archive(path)
+    assert plan.stream == config["name"] == "ORDERS"
+    assert (plan.rows, plan.last_sequence) == (len(expected), 200)
+    for partitions in (1, 3, 100):
+        assert rows(plan, partitions=partitions) == expected
+    latest = {row[2]: row for row in expected}
+    assert len(rows(plan, last_per_subject=True)) == len(latest)
+    assert rows(plan, subjects=("s.2",)) == [row for row in expected if row[2] == "s.2"]
+
+
+def test_a_directory_of_the_nats_cli_s_backup_will_do(tmp_path: Path) -> None:
+    path, expected = archived(tmp_path)
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    path.rename(backup / "stream.tar.s2")
+    (backup / "backup.json").touch()
+    assert list_streams(backup) == ["ORDERS"]
+    (plan,) = plan_streams(backup, ["ORDERS"])
+    assert rows(plan) == expected
+    with pytest.raises(StoreNotReadable, match=r'no stream "BILLS" .* it is ORDERS'):
+        plan_streams(backup, ["BILLS"])
+
+
+def test_an_empty_stream_has_no_rows(tmp_path: Path) -> None:
+    with Stored(tmp_path / "S") as stored:
+        stored.publish(1)
+        stored.run(stored.store.purge())
+    path = tmp_path / "empty"
+    with path.open("wb") as out:
+        where = stored.directory.parent
+        write_archive(RealDisk(), where, out, OperatorKeys(), os.urandom, lambda *_: None)
+    assert rows(plan_archive(path)) == []
+
+
+def test_every_flipped_bit_is_refused(tmp_path: Path) -> None:
+    path, _ = archived(tmp_path)
+    data = path.read_bytes()
+    for at in range(10, len(data), len(data) // 60):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        try:
+            plan_archive(path)
+        except DamagedEncoding:
+            continue
+        with path.open("rb") as archive:  # only a frame's number is not covered
+            unpacked = FrameUnpacker().feed(archive.read())
+        assert unpacked == FrameUnpacker().feed(data)
+
+
+def test_a_cut_archive_is_refused(tmp_path: Path) -> None:
+    path, _ = archived(tmp_path)
+    data = path.read_bytes()
+    for end in range(0, len(data), len(data) // 60):
+        path.write_bytes(data[:end])
+        with pytest.raises(DamagedEncoding):
+            plan_archive(path)
+
+
+def test_damage_that_came_after_the_plan_is_found(tmp_path: Path) -> None:
+    path, expected = archived(tmp_path)
+    plan = plan_archive(path)
+    data = path.read_bytes()
+    offset = plan.blocks[0].offset + 1000
+    path.write_bytes(data[:offset] + bytes([data[offset] ^ 4]) + data[offset + 1 :])
+    with pytest.raises(StoreChanged, match="changed since"):
+        rows(plan)
+    other, _ = archived(tmp_path / "other")
+    other.replace(path)
+    with pytest.raises(StoreChanged):
+        rows(plan)
+    path.unlink()
+    with pytest.raises(StoreChanged, match="gone"):
+        rows(plan)
+    assert len(expected) == plan.rows
+
+
+def test_archives_of_others_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "stream.tar.s2"
+    with pytest.raises(StoreNotReadable, match="neither an archive"):
+        plan_archive(path)
+    path.write_bytes(S2_IDENTIFIER + bytes(20))
+    with pytest.raises(ForeignArchive):
+        plan_archive(path)
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as out:
+        out.addfile(tarfile.TarInfo("meta.inf"))
+    path.write_bytes(bytes(cramjam.snappy.compress(tar.getvalue())))
+    with pytest.raises(ForeignArchive):
+        plan_archive(path)
+
+
+@settings(max_examples=50, deadline=None)
+@given(bodies=st.lists(st.binary(max_size=300) | st.sampled_from([bytes(70_000)]), max_size=8))
+def test_entries_are_where_the_map_says(bodies: list[bytes]) -> None:
+    writer = ArchiveWriter()
+    data = writer.begin()
+    for number, body in enumerate(bodies):
+        data += writer.entry(f"entry {number}", body)
+    data += writer.end()
+    found = list(map_archive(io.BytesIO(data)))
+    assert [body for _, body in found] == bodies
+    for place, body in found:
+        assert read_body(io.BytesIO(data), place) == body
+    assert [place.name for place, _ in found] == [n for n, _ in ArchiveReader().feed(data)]
+
+
+def test_an_archive_that_was_packed_anew_is_refused(tmp_path: Path) -> None:
+    writer = ArchiveWriter()
+    data = writer.begin() + writer.entry("a", b"1" * 100) + writer.end()
+    again = bytes(cramjam.snappy.compress(FrameUnpacker().feed(data)))
+    with pytest.raises(DamagedEncoding, match="packed anew"):
+        list(map_archive(io.BytesIO(again)))
