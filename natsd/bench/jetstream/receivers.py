@@ -49,6 +49,7 @@ class SnapshotReader(Connected):
     """Receives a snapshot of a stream, and throws it away."""
 
     stream: str
+    is_checked: bool
     _api: Api = field(init=False, repr=False)
 
     def prepare(self) -> None:
@@ -64,7 +65,11 @@ class SnapshotReader(Connected):
         return result
 
     def _receive(self, chunks: Chunks) -> None:
-        request = {"deliver_subject": INBOX.decode(), "no_consumers": True}
+        request = {
+            "deliver_subject": INBOX.decode(),
+            "no_consumers": True,
+            "jsck": self.is_checked,
+        }
         self._api.request(f"STREAM.SNAPSHOT.{self.stream}", request)
         while not chunks.ended:
             if not chunks.fill():

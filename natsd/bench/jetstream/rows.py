@@ -114,6 +114,12 @@ def whole_stream_rows(scale: Scale) -> list[Row]:
             1.5,
         ),
         rate("js-snapshot", f"snapshot of {count}", Snapshot(scale.replayed), 1.0),
+        rate(
+            "js-snapshot-checked",
+            f"snapshot of {count}, checked first",
+            Snapshot(scale.replayed, is_checked=True),
+            1.0,
+        ),
         Row("js-expiry-p99", during, expiring, "p99_us", LATENCY),
         rate("js-expiry", f"{count} messages expire", expiring),
     ]

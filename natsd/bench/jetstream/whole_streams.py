@@ -98,15 +98,17 @@ class DirectBatches(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Snapshot(JetStreamScenario):
-    """A client takes a snapshot of a file stream."""
+    """A client takes a snapshot of a file stream; `is_checked`: all of it is read and verified
+    before the first chunk. natsd verifies what it reads in any case, nats-server only then."""
 
     messages: int
+    is_checked: bool = False
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """From the request to the end; the rate is of messages, however small the archive is."""
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
-        role = SnapshotReader(server.host, server.port, NAME)
+        role = SnapshotReader(server.host, server.port, NAME, self.is_checked)
         return measured(server, role, self.messages)
 
 

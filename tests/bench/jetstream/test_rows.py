@@ -27,6 +27,7 @@ atomic batches of 500, file                                    ≥ 1.0
 mirror of 1,000,000 catches up                                 ≥ 1.5
 direct get of 1,000,000 in batches of 500                      ≥ 1.5
 snapshot of 1,000,000                                          ≥ 1.0
+snapshot of 1,000,000, checked first                           ≥ 1.0
 sync publish while 1,000,000 expire, p99
 1,000,000 messages expire
 restart with a 10,000,000 message stream                       ≤ 1.0
