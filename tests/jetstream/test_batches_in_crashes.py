@@ -35,6 +35,8 @@ SIZE = 7
 BLOCK_BYTES = 700
 LARGE = bytes(40_000)
 """A payload of which a block of a stream without limits has some hundred."""
+SLICED = bytes(250_000)
+"""A payload of which a batch goes into the log in several turns of the loop."""
 PUBLISHERS = 4
 ROUNDS = 3 * TORTURE
 LAST_CALL = 60
@@ -50,7 +52,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- kill -9
 
 
-async def publish_batches(api: Api, name: str, acknowledged: set[str]) -> None:
+async def publish_batches(api: Api, name: str, payload: bytes, acknowledged: set[str]) -> None:
     """One after the other, until the server is gone."""
     number = 0
     while True:
@@ -59,8 +61,8 @@ async def publish_batches(api: Api, name: str, acknowledged: set[str]) -> None:
         for _ in range(SIZE - 1):
             named = {"Nats-Batch-Id": batch.batch_id, "Nats-Batch-Sequence": f"{batch.count + 1}"}
             batch.count += 1
-            await api.nc.publish(f"s.{name}", LARGE, headers=named)
-        acked = await batch.commit(f"s.{name}", LARGE)
+            await api.nc.publish(f"s.{name}", payload, headers=named)
+        acked = await batch.commit(f"s.{name}", payload)
         assert acked["count"] == SIZE
         acknowledged.add(batch.batch_id)
 
@@ -92,7 +94,12 @@ async def test_kill_9(tmp_path: Path) -> None:
         await client.close()
         killer = asyncio.ensure_future(kill_soon(server, 0.1 + chance.random() / 2))
         work = [
-            partial(publish_batches, name=f"r{number}p{place}", acknowledged=acknowledged)
+            partial(
+                publish_batches,
+                name=f"r{number}p{place}",
+                payload=SLICED if place % 2 else LARGE,
+                acknowledged=acknowledged,
+            )
             for place in range(PUBLISHERS)
         ]
         await load_until_gone(server, work)

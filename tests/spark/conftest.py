@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from natsd.cli import pipeline
 from natsd.spark.wire.client import Client
+from tests.spark.failures.commands import Ended
 from tests.spark.servers import JetStreamServer, find_go_server
 from tests.spark.serving import options
 from tests.spark.session import install_wheel, spark_session
@@ -22,11 +24,15 @@ START_TIMEOUT_S = 200  # the first test waits for a wheel, a JVM and its workers
 HERE = Path(__file__).parent
 
 StartServer = Callable[..., JetStreamServer]
+RunJob = Callable[..., Ended]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and item.path.is_relative_to(HERE):
+        needs_spark = "spark" in getattr(item, "fixturenames", ()) and item.path.is_relative_to(
+            HERE
+        )
+        if needs_spark and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(START_TIMEOUT_S))
 
 
@@ -41,6 +47,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Iterator[Spar
     """`format("jetstream")` is there unregistered: natsd comes from an installed wheel."""
     with spark_session(tmp_path_factory.mktemp("spark"), site) as session:
         yield session
+
+
+@pytest.fixture
+def run_job(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunJob:
+    """`run_job("report", "ORDERS", …)`: `natsd pipeline`, on the session of these tests."""
+    monkeypatch.setattr(pipeline, "make_session", lambda *_: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+
+    def run(job: str, *arguments: str) -> Ended:
+        capsys.readouterr()
+        code = pipeline.main((job, *arguments))
+        return Ended(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

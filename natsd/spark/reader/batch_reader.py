@@ -67,9 +67,8 @@ class Tasks:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):  # Spark's own, where there are none of ours
             return iter(())
-        from natsd.spark.network.network_read import (
-            read_range,  # pyarrow and all: where rows are read
-        )
+        # pyarrow and all: where rows are read
+        from natsd.spark.network.network_read import read_range
 
         return iter(
             read_range(

@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 import pytest
 
 from natsd.spark.wire.client import Client
-from tests.spark.failures.commands import Command, Ended
+from tests.spark.conftest import RunJob
+from tests.spark.failures.commands import Command
 from tests.spark.failures.held import (
     check_once,
     check_order,
@@ -82,9 +83,6 @@ class Archiving:
     def archive(self, *arguments: str) -> Command:
         server = ("-s", self.server.url)
         return self.command("archive", "ORDERS", str(self.table), *server, *arguments)
-
-    def run(self, job: str, *arguments: str) -> Ended:
-        return self.command(job, *arguments).wait()
 
     def round(self, number: int) -> None:
         """Messages come, the query runs until the table has grown, or ends, and is killed."""
@@ -147,28 +145,28 @@ def test_1_archived_through_all_kills(archiving: Archiving) -> None:
     assert archived.equals(in_stream(archiving.server.url, "ORDERS"))
 
 
-def test_2_replayed_through_a_kill(archiving: Archiving) -> None:
+def test_2_replayed_through_a_kill(archiving: Archiving, run_job: RunJob) -> None:
     given = [str(archiving.table), "--stream", "AGAIN", "--map", "orders.>=again.orders.>"]
     given += ["-s", archiving.server.url]
     killed = archiving.command("replay", *given)
     with Client(options(archiving.server.url)) as client:
         wait_until(lambda: count_in(client, "AGAIN") > 0 or not killed.is_running)
     killed.kill()
-    done = archiving.run("replay", *given, "--json").outcome
+    done = run_job("replay", *given, "--json").outcome
     assert done["sent"] + done["there_before"] == SIZE.messages
     source = in_stream(archiving.server.url, "ORDERS")
     check_replayed(in_stream(archiving.server.url, "AGAIN"), source)
 
 
-def test_3_audited_as_a_kill_left_it(archiving: Archiving) -> None:
+def test_3_audited_as_a_kill_left_it(archiving: Archiving, run_job: RunJob) -> None:
     source = in_stream(archiving.server.url, "ORDERS")
     archiving.server.kill()
     store = archiving.server.store_dir
-    audited = archiving.run("audit", str(store / "jetstream"))
+    audited = run_job("audit", str(store / "jetstream"))
     assert audited.code == 0, audited.stdout + audited.stderr
     assert audited.stdout.rstrip().endswith("clean")
     sequence = flip_a_payload(store, source, archiving.random)
-    damaged = archiving.run("audit", str(store / "jetstream"), "--json")
+    damaged = run_job("audit", str(store / "jetstream"), "--json")
     assert damaged.code == 1, damaged.stdout + damaged.stderr
     named = [(one["kind"], one["stream"], one["first"]) for one in damaged.json["findings"]]
     assert named == [("damage", "ORDERS", sequence)]

@@ -19,6 +19,7 @@ from natsd.cli import pipeline
 from natsd.spark import session
 from natsd.spark.java import ADVICE, JavaMissing
 from natsd.spark.wire.client import Client
+from tests.spark.conftest import RunJob
 from tests.spark.failures.commands import Command, Ended
 from tests.spark.failures.held import count_in, in_stream
 from tests.spark.failures.messages import Publisher
@@ -70,6 +71,7 @@ def stream(shared_server: JetStreamServer, client: Client, names: Names) -> str:
 @bounded
 def test_archived_replayed_transformed_and_reported(
     start: StartCommand,
+    run_job: RunJob,
     tmp_path: Path,
     shared_server: JetStreamServer,
     client: Client,
@@ -84,10 +86,6 @@ def test_archived_replayed_transformed_and_reported(
     create(client, again, f"{again}.>")
     create(client, big, "big.>")
 
-    transforming = start(
-        *("transform", "--from", stream, "--to", big, "--sql", str(query)),
-        *("--checkpoint", str(tmp_path / "checkpoint"), "--json", *server),
-    )
     archived = start("archive", stream, str(table), "--token", "region=2", *server).wait()
     assert (archived.code, "natsd" in archived.stderr) == (0, False), archived.stderr
     assert re.fullmatch(
@@ -96,18 +94,22 @@ def test_archived_replayed_transformed_and_reported(
         rf"file:{table}: 500 messages, 3 files, \d+\.\d KiB\n",
         archived.stdout,
     ), archived.stdout
-    transformed = transforming.wait().outcome
-    assert transformed["read"] == MESSAGES
+
+    checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"))
+    transformed = run_job(
+        *("transform", "--from", stream, "--to", big, "--sql", str(query)),
+        *(*checkpoint, "--json", *server),
+    )
+    assert transformed.outcome["read"] == MESSAGES
     assert count_in(client, big) == MESSAGES // 2
 
-    reporting = start("report", stream, str(page), *server)
     mapping = f"{stream}.>={again}.>"
-    replayed = start("replay", str(table), "--stream", again, "--map", mapping, *server).wait()
-    assert replayed.code == 0, replayed.stderr
+    replayed = run_job("replay", str(table), "--stream", again, "--map", mapping, *server)
     sent = r"500 messages, [\d,]+ bytes of payload sent to %s in \d+\.\d s \([\d,]+/s\)\n"
-    assert re.fullmatch(sent % again, replayed.stdout), replayed.stdout
+    assert re.fullmatch(sent % again, replayed.stdout), replayed
     assert in_stream(shared_server.url, again).num_rows == MESSAGES
-    reported = reporting.wait()
+
+    reported = run_job("report", stream, str(page), *server)
     assert reported.code == 0, reported.stderr
     assert reported.stdout.startswith(f"{stream}: 500 messages, ")
     assert reported.stdout.rstrip().splitlines()[-1].startswith(f"{page} (")
@@ -116,17 +118,21 @@ def test_archived_replayed_transformed_and_reported(
 
 @bounded
 def test_one_line_says_why_not(
-    start: StartCommand, tmp_path: Path, shared_server: JetStreamServer, stream: str
+    start: StartCommand,
+    run_job: RunJob,
+    tmp_path: Path,
+    shared_server: JetStreamServer,
+    stream: str,
 ) -> None:
     server = ("-s", shared_server.url)
-    there_is_none = start("archive", "NONE", str(tmp_path / "table"), *server)
-    unreachable = start("report", stream, str(tmp_path / "page.html"), "-s", "nats://127.0.0.1:1")
-    assert_refused(there_is_none.wait(), "archive", 'there is no stream "NONE"')
-    assert_refused(unreachable.wait(), "report", r"127\.0\.0\.1:1\b")
+    there_is_none = start("archive", "NONE", str(tmp_path / "table"), *server).wait()
+    assert_refused(there_is_none, "archive", 'there is no stream "NONE"')
+    unreachable = run_job("report", stream, str(tmp_path / "page.html"), "-s", "nats://127.0.0.1:1")
+    assert_refused(unreachable, "report", r"127\.0\.0\.1:1\b")
     (tmp_path / "files").mkdir()
     write_table(pa.table({"seq": [1]}), tmp_path / "files" / "part.parquet")
-    no_messages = start("replay", str(tmp_path / "files"), "--stream", stream, *server)
-    assert_refused(no_messages.wait(), "replay", "no column stream; replay needs stream, ")
+    no_messages = run_job("replay", str(tmp_path / "files"), "--stream", stream, *server)
+    assert_refused(no_messages, "replay", "no column stream; replay needs stream, ")
 
 
 @bounded
