@@ -262,8 +262,8 @@ cdef class FrameParser:
             count < least or count > least + 1
             or not read_decimal(begin + starts[1], lengths[1], &frame.sid)
             or not read_decimal(begin + starts[count - 1], lengths[count - 1], total)
-            or (with_headers and not read_decimal(begin + starts[count - 2], lengths[count - 2],
-                                            headers_len))
+            or with_headers
+            and not read_decimal(begin + starts[count - 2], lengths[count - 2], headers_len)
         ):
             raise ProtocolViolation(MALFORMED)
         frame.subject = begin + starts[0]
