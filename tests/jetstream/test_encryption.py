@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,13 @@ async def fill(jetstream: JetStream) -> None:
 
 
 def in_clear(directory: Path) -> list[Path]:
-    """Files that hold the secret."""
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    assert files
-    return [path for path in files if SECRET.encode() in path.read_bytes()]
+    """Files that hold the secret; one may go while it is looked at."""
+    found = {}
+    for path in directory.rglob("*"):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            found[path] = SECRET.encode() in path.read_bytes()
+    assert found
+    return [path for path, is_in_clear in found.items() if is_in_clear]
 
 
 async def check(jetstream: JetStream) -> None:

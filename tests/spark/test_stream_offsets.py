@@ -30,7 +30,7 @@ class FakeStreams:
 
     def set(self, name: str, first: int, last: int, **more: Any) -> None:
         state = StreamState(
-            name, first, last, last + 1 - first, 100 * (last + 1 - first), "monday", True, "", False
+            name, first, last, last + 1 - first, 100 * (last + 1 - first), "monday", True, False
         )
         self.there[name] = replace(state, **more)
 

@@ -106,14 +106,6 @@ class StoreDirectory:
             self._lock.release()
             self._lock = None
 
-    def accounts(self) -> list[str]:
-        """Those that have streams."""
-        return [
-            name
-            for name in self._disk.listdir(self.root)
-            if self._disk.is_directory(self.root / name / STREAMS)
-        ]
-
     def streams(self, account: str = GLOBAL_ACCOUNT) -> list[str]:
         """Names of the account's streams, sorted."""
         directory = self.root / account / STREAMS

@@ -161,14 +161,13 @@ def check_choices(plan: Any, expected: list[Any], data: st.DataObject) -> None:
 # Which stores
 
 
-def test_streams_of_several_accounts_are_listed(tmp_path: Path) -> None:
+def test_streams_of_an_account_are_listed(tmp_path: Path) -> None:
     for stream in ("ORDERS", "BILLS"):
         with Stored(tmp_path, stream) as stored:
             stored.publish(3)
     (tmp_path / "$G/streams/GONE").mkdir()
     (tmp_path / "$G/streams/GONE/meta.deleted").touch()
     with StoreDirectory(tmp_path) as directory:
-        assert directory.accounts() == ["$G"]
         assert directory.streams() == ["BILLS", "ORDERS"]
         assert directory.streams("OTHER") == []
         assert directory.config("ORDERS")["name"] == "ORDERS"
