@@ -96,7 +96,9 @@ cdef class MsgBlock:
         self.block_id = scan.header.block_id
         self.seed = scan.header.seed
         self.max_bytes = max_bytes
-        self.base_sequence = scan.header.first_sequence or max(<uint64_t> 1, scan.index.base)
+        self.base_sequence = scan.header.first_sequence or scan.index.base
+        if not self.base_sequence:      # nothing tells it: then no older block's messages are its
+            self.base_sequence = scan.index.base = scan.last_sequence + 1
         self.last_sequence = max(scan.last_sequence, self.base_sequence - 1)
         self.size = scan.end
         self.live_bytes = scan.live_bytes

@@ -49,6 +49,7 @@ from natsd.store.keys import KEY_FILE, OperatorKeys, create_data_key, open_data_
 from natsd.store.log_store import LogStore
 from natsd.store.record import StoredMessage
 from natsd.store.recovery import Recovered, recover
+from natsd.store.removal import ThinSubjects
 from natsd.store.store import DurabilityListener, Limits
 from natsd.store.stored_blocks import NEW_SUFFIX, RandomBytes, Read, StoredBlock, StoredBlocks
 from natsd.store.volume import Volume
@@ -151,6 +152,10 @@ class FileStore(LogStore):
             self._care.later(partial(self._care.erase, recovered.unfinished_erasures, number))
         if len(recovered.blocks) > 1 and not recovered.used_index:
             self._care.later(self._index.write)
+        if self._log.limits.max_msgs_per_subject > 0 and not recovered.is_closed:
+            # A crash may leave messages without the removals that they asked for: were the whole
+            # stream's limits first, they would take others instead.
+            await self.run(ThinSubjects(self._log))
         if self._log.is_behind:
             self._settle_soon()
 

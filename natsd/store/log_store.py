@@ -257,9 +257,10 @@ class LogStore(Store):
                 self._log.is_overcrowded = False
                 self._thinning = ThinSubjects(self._log)
             try:
-                if self._thinning is not None and self._thinning.step(SLICE):
+                if self._thinning is None:
+                    self._log.settle(REMOVALS_PER_SLICE)
+                elif self._thinning.step(SLICE):
                     self._thinning = None
-                self._log.settle(REMOVALS_PER_SLICE)
             except ColdBlock as cold:
                 await self.fetch(cold.block)
             await self._breathe()

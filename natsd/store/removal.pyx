@@ -10,7 +10,7 @@ from natsd.store.block cimport MsgBlock
 from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_sequence
 from natsd.store.expiries cimport Expiry
 from natsd.store.filter cimport Filter
-from natsd.store.log cimport MessageLog
+from natsd.store.log cimport GONE, MessageLog, Outcome
 from natsd.store.record cimport RecordView
 from natsd.store.search cimport Operation
 from natsd.store.slot_marks cimport SlotMarks
@@ -303,7 +303,7 @@ cdef class Expire(Operation):
 
 
 cdef class ThinSubjects(Operation):
-    """What a smaller `max_msgs_per_subject` no longer allows."""
+    """What `max_msgs_per_subject` does not allow: it was lowered, or a crash took removals."""
 
     cdef int64_t slot
 
@@ -317,7 +317,8 @@ cdef class ThinSubjects(Operation):
         return Operation.begin(self)
 
     cdef bint work(self, uint64_t budget) except? -1:
-        cdef uint64_t first = 0, limit = self.log.limit.max_msgs_per_subject
+        cdef Outcome outcome
+        cdef uint64_t count, first = 0, limit = self.log.limit.max_msgs_per_subject
         cdef int64_t left = <int64_t> min(budget, <uint64_t> 1 << 62)
         while limit and left > 0:
             if self.slot < 0:
@@ -325,11 +326,18 @@ cdef class ThinSubjects(Operation):
                 left -= SUBJECT_COST
                 if self.slot < 0:
                     return True
-            if self.subjects.record(self.slot).count <= limit:
+            count = self.subjects.record(self.slot).count
+            if count <= limit:
                 self.slot = -1
                 continue
-            self.need(self.log.exact_first(self.slot, &first))
-            self.need(self.log.remove(first, False))
+            outcome = self.log.exact_first(self.slot, &first)
+            self.need(outcome)
+            if outcome == GONE:
+                first = sequence_in(self.subjects.record(self.slot).first)
+            else:
+                self.need(self.log.remove(first, False))
+            if self.subjects.record(self.slot).count == count:
+                self.subjects.unnote(self.slot, first)      # counted, but lost
             left -= REMOVAL_COST
             self.result += 1
         return limit == 0

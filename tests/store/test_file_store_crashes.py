@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
@@ -50,6 +50,8 @@ LIMITS = [
     Limits(max_msgs_per_subject=1),
     Limits(max_msgs_per_subject=2, max_msgs=7),
 ]
+
+AB: list[tuple[Any, ...]] = [("append", "a", 0, 1), ("append", "b", 3, 6), ("synced",)]
 
 operations = st.one_of(
     st.tuples(st.just("append"), st.sampled_from("abc"), st.integers(0, 40), st.integers(1, 6)),
@@ -233,6 +235,12 @@ async def check_after_crash(machine: Machine, history: History, seed: int) -> No
     assert (found, state, subjects) == other
 
 
+# A new block's first commit was torn so that its mark is there, and neither header nor message.
+@example("encrypted", LIMITS[4], [*AB, ("append", "a", 36, 6), ("batch", "a", 0, 5)], 31, 3)
+# A block reaches the disk; what its subjects then have too many of would go with the next one.
+@example("plain", LIMITS[4], [*AB, ("append", "a", 36, 6), ("batch", "a", 0, 5)], 30, 0)
+@example("encrypted", LIMITS[4], [*AB, ("append", "a", 36, 6), ("batch", "a", 0, 5)], 33, 0)
+@example("encrypted", LIMITS[4], [*AB, ("append", "a", 36, 5), ("append", "a", 1, 6)], 33, 0)
 @settings(max_examples=120 * TORTURE, deadline=None, suppress_health_check=FIXTURE)
 @given(
     kind=st.sampled_from(list(OPTIONS)),

@@ -15,6 +15,7 @@ from tests.store.damage import Wound, truncated, with_flipped_bit, zeroed
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.plain_store import Plain
 from tests.store.test_file_store_crashes import DIRECTORY, OPTIONS, Machine, end_other_tasks
+from tests.store.test_file_store_model import everything
 from tests.store.test_store_model import plain
 
 MESSAGES = {
@@ -22,6 +23,7 @@ MESSAGES = {
     for sequence in range(1, 19)
     if sequence not in (4, 11)
 }
+MARK_BYTES = 104
 RECORDS_A_BLOCK = 10  # or so: what one wound of a sector may cost
 
 
@@ -104,3 +106,21 @@ async def test_any_wound(kind: str, name: str) -> None:
         copy = wounded(disk, DIRECTORY / name, wound.data)
         await check(Machine(copy, Limits(), OPTIONS[kind]), name, wound)
         await end_other_tasks()
+
+
+@pytest.mark.parametrize("name", ["000002.blk", "000003.blk"])
+async def test_a_block_of_which_only_marks_are_left_costs_no_other(name: str) -> None:
+    disk = await stored(OPTIONS["plain"])
+    data = read(disk, DIRECTORY / name).rstrip(b"\0")
+    kept = 2 * MARK_BYTES
+    copy = wounded(disk, DIRECTORY / name, b"\xa5" * (len(data) - kept) + data[-kept:])
+    copy.unlink(DIRECTORY / INDEX_NAME)
+
+    store = await Machine(copy, Limits(), OPTIONS["plain"]).open()
+
+    found = {message.sequence: plain(message) for message in await everything(store)}
+    assert found == {sequence: MESSAGES[sequence] for sequence in found}
+    assert 1 in found
+    assert name == "000003.blk" or 18 in found
+    assert len(MESSAGES) - len(found) <= RECORDS_A_BLOCK
+    await end_other_tasks()
