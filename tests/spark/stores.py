@@ -126,8 +126,12 @@ class Stored:
 
     def crashed_copy(self, root: Path) -> Path:
         """What a crash at this moment leaves, once all was synced."""
+
+        async def copied() -> None:
+            shutil.copytree(self.root, root)
+
         self.run(self.store.synced())
-        shutil.copytree(self.root, root)
+        self.run(self.store._care.in_turn(copied))  # in no step of a compaction
         return root
 
 
