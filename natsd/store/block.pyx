@@ -96,9 +96,7 @@ cdef class MsgBlock:
         self.block_id = scan.header.block_id
         self.seed = scan.header.seed
         self.max_bytes = max_bytes
-        self.base_sequence = scan.header.first_sequence or scan.index.base
-        if not self.base_sequence:      # nothing tells it: then no older block's messages are its
-            self.base_sequence = scan.index.base = scan.last_sequence + 1
+        self.base_sequence = scan.index.base = scan.index.base or scan.last_sequence + 1
         self.last_sequence = max(scan.last_sequence, self.base_sequence - 1)
         self.size = scan.end
         self.live_bytes = scan.live_bytes

@@ -23,7 +23,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from natsd.store.block import MsgBlock
@@ -100,6 +100,7 @@ class _Recovery:
         self._floor = 0
         self._has_mark = False  # some newer block has one: this one was written to its end
         self._upto = 0  # the first sequence of the block that was read before
+        self._headless: Path | None = None  # that block, if its header does not tell its first one
         self._shares: deque[tuple[StoredBlock, int, Future[BlockShare]]] = deque()
         self._overwritten: list[tuple[Path, int, bytes]] = []  # what erasing is to leave
         self._found = Recovered()
@@ -179,6 +180,14 @@ class _Recovery:
                 self._found.damage.append(FoundDamage(path, *found))
         return half_erased
 
+    def _narrow_damage(self, base_sequence: int) -> None:
+        """The block in front of the one without a header is known: that one begins behind it."""
+        damage = self._found.damage
+        for place, found in enumerate(damage):
+            if found.path == self._headless and 0 < found.first_sequence < base_sequence:
+                first = min(base_sequence, found.last_sequence or base_sequence)
+                damage[place] = replace(found, first_sequence=first)
+
     def _note_lost(self, image: StoreImage, ids: list[int]) -> None:
         """Nothing was committed after index.db: what it tells and is not there is lost."""
         found = self._found
@@ -204,9 +213,11 @@ class _Recovery:
     def _add(self, path: Path, read: Read, half_erased: list[Damage]) -> None:
         stored = stored_block(self._blocks, path, read)
         block, found = stored.block, self._found
-        if 0 < self._upto <= block.base_sequence:
+        if read.scan.base_sequence and 0 < self._upto <= block.base_sequence:
             found.empty.append(path)  # the stream was cut, and went on in a newer block
             return
+        self._narrow_damage(block.last_sequence + 1)
+        self._headless = None if read.scan.base_sequence else path
         self._blocks.add(stored)
         found.blocks.append(stored)
         self._finish_erasing(stored, half_erased)

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ class History:
     after: list[PlainStore] = field(default_factory=list)
     batches: list[tuple[int, int, int]] = field(default_factory=list)
     """First and last sequence, and the place in `after` as of which it is there."""
+    removals: list[tuple[int, set[int]]] = field(default_factory=list)
+    """What was asked to go, and the place in `after` as of which it is gone."""
     durable: int = 0
     writing: asyncio.Future[None] | None = None
 
@@ -86,6 +89,12 @@ class History:
 
     def note(self) -> None:
         self.after.append(self.model.copy())
+
+    def remove(self, change: Callable[[], object]) -> None:
+        before = set(self.model.messages)
+        change()
+        self.note()
+        self.removals.append((len(self.after) - 1, before - set(self.model.messages)))
 
     def append(self, store: FileStore, subject: str, size: int) -> None:
         message = self._next(subject, size, len(self.appended) + 1)
@@ -106,13 +115,23 @@ class History:
         model.append(subject, None, message.data, message.time_ns)
         return message
 
+    def taken_instead(self, found: dict[int, Plain]) -> int:
+        """What stands before it may be gone: a removal that was not acknowledged did not happen, so
+        that the stream's limits took the oldest messages in its place."""
+        is_undone = any(
+            place > self.durable and not gone.isdisjoint(found) for place, gone in self.removals
+        )
+        return min(found) if is_undone else 0
+
     def check_batches(self, found: dict[int, Plain]) -> None:
         """All of a batch is there, but for what was removed since; or nothing."""
+        instead = self.taken_instead(found)
         for first, last, place in self.batches:
             there = [sequence for sequence in range(first, last + 1) if sequence in found]
             later = self.after[place:]
             for sequence in set(range(first, last + 1)).difference(there) if there else ():
-                assert any(sequence not in state.messages for state in later), "a part of a batch"
+                is_removed = any(sequence not in state.messages for state in later)
+                assert is_removed or sequence < instead, "a part of a batch"
 
     def check(self, found: dict[int, Plain], last: int) -> None:
         """Is this what can be there after power was lost?"""
@@ -120,17 +139,18 @@ class History:
         for sequence, message in found.items():
             assert message == self.appended[sequence], "nothing else was ever written"
         synced, later = self.after[self.durable], self.after[self.durable :]
+        instead = self.taken_instead(found)
         assert last >= synced.last
         for sequence in self.appended:
             if sequence <= synced.last and sequence not in synced.messages:
                 assert sequence not in found, "its removal was durable"
         for sequence in synced.messages:
-            if sequence not in found:
+            if sequence not in found and sequence >= instead:
                 states = [state for state in later if sequence not in state.messages]
                 assert states, "it was durable, and nobody removed it"
                 assert last >= states[0].last, "its removal overtook what asked for it"
         for sequence, message in self.appended.items():
-            if synced.last < sequence <= last and sequence not in found:
+            if synced.last < sequence <= last and sequence not in found and sequence >= instead:
                 assert any(sequence not in state.messages for state in later), message
 
 
@@ -187,12 +207,10 @@ async def run(store: FileStore, history: History, steps: list[tuple[Any, ...]]) 
             history.append_together(store, *arguments)
         elif name in ("delete", "erase"):
             sequence = max(model.last - arguments[0], 0)
-            model.delete(sequence)
-            history.note()
+            history.remove(partial(model.delete, sequence))
             await getattr(store, name)(sequence)
         elif name == "purge":
-            model.purge(arguments[0], 0, 0)
-            history.note()
+            history.remove(partial(model.purge, arguments[0], 0, 0))
             await store.purge(pattern=arguments[0])
         elif name == "skip":
             store.skip(arguments[0])

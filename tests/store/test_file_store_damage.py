@@ -123,4 +123,5 @@ async def test_a_block_of_which_only_marks_are_left_costs_no_other(name: str) ->
     assert 1 in found
     assert name == "000003.blk" or 18 in found
     assert len(MESSAGES) - len(found) <= RECORDS_A_BLOCK
+    assert not [s for s in found for one in store.damage if one.covers(s)]
     await end_other_tasks()
