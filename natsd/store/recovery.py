@@ -143,8 +143,7 @@ class _Recovery:
     def _take(self, block_id: int, read: Read) -> None:
         scan = read.scan
         path = self._blocks.path_of(block_id)
-        is_torn = scan.torn_commit and not scan.base_sequence and not scan.message_count
-        if not scan.readable or not (scan.commit_number or scan.end > 64) or is_torn:
+        if not scan.readable or not (scan.commit_number or scan.end > 64):
             self._take_unreadable(block_id, path, read)
             return
         for _, is_erased, encoded in scan.tombstones:
