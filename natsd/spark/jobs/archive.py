@@ -15,6 +15,7 @@ Promise
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import threading
 import time
@@ -122,8 +123,11 @@ def archive(
     try:
         try:
             following(_start(spark, source, filling, follow, interval), advance)
-        finally:
-            filling.end()
+        except Exception:
+            with contextlib.suppress(Exception):  # why the query failed is what is to be told
+                filling.end()
+            raise
+        filling.end()
         compacted = filling.compacted + table.compact(target_file_bytes)
     except Exception as error:
         raise JobError(f"{table.root}: {reason_of(error)}") from error
