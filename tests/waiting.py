@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 POLL_S = 0.005
-DEADLINE_S = 5.0
+DEADLINE_S = 20.0
 
 
 class Eventually(Protocol):

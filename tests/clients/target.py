@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 GO_SERVER = os.environ.get("NATSD_TEST_SERVER", "")
 
-READY_DEADLINE_S = 10.0
-STOP_DEADLINE_S = 10.0
+READY_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 30.0
 
 Options = Mapping[str, Any]
 

@@ -151,7 +151,7 @@ def test_a_slow_reader_that_reads_is_not_cut_off(
     start_threaded_server: StartThreadedServer, open_wire: OpenWire
 ) -> None:
     """The write deadline is for a socket that takes nothing, not for one that takes its time."""
-    target = start_threaded_server(write_deadline=0.4)
+    target = start_threaded_server(write_deadline=1.0)
     slow, publisher = open_wire(target), open_wire(target)
     slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
     slow.send(QUIET + b"SUB flood 1\r\n")

@@ -20,7 +20,7 @@ import json
 import socket
 from typing import Any, Self
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 READ_BYTES = 65536
 
 Address = tuple[str, int]

@@ -29,7 +29,7 @@ from natsd.store.disk import Disk
 
 ACCOUNT = "$G"
 GENEROUS = 1 << 40
-DEADLINE_S = 5.0
+DEADLINE_S = 20.0
 
 
 @asynccontextmanager

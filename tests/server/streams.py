@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Self
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 QUIET = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 
 

@@ -35,7 +35,7 @@ FIELDS = """
     server_id server_name version proto go host port headers max_payload jetstream client_id
     client_ip domain connect_info remote_account api_lvl natsd"""
 
-LOADING_DEADLINE_S: Final = 10.0
+LOADING_DEADLINE_S: Final = 30.0
 
 
 def local(jetstream: Any = True, **settings: Any) -> Server:
