@@ -59,7 +59,8 @@ debug: $(VENV)/.dev ## the same tests with every check on, on plain asyncio in i
 
 asan: $(VENV)/.dev ## the same tests under AddressSanitizer (gcc's, on Linux)
 	$(BUILD) asan
-	$(call VARIANT_ENV,asan) $(ASAN_ENV) LD_PRELOAD=$$(gcc -print-file-name=libasan.so) $(BIN)/pytest -n auto $(ARGS)
+	$(call VARIANT_ENV,asan) $(ASAN_ENV) LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
+	    $(BIN)/pytest -n auto -o timeout=600 -o faulthandler_timeout=900 $(ARGS)
 
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of the compiled code, FUZZ_SECONDS=60 for each of FUZZ_TARGETS
 	@command -v clang >/dev/null || { echo "natsd: make fuzz needs clang; install it: apt-get install clang" >&2; exit 1; }
