@@ -67,5 +67,6 @@ cdef uint32_t page_rank(const Entry* entry, uint32_t through) noexcept nogil
 cdef int page_add(Entry* entry, uint32_t first, uint32_t last) noexcept nogil
 cdef int page_discard(Entry* entry, uint32_t first, uint32_t last) noexcept nogil
 cdef int page_copy(Entry* to, const Entry* entry) noexcept nogil
+cdef int page_copy_as_bits(Entry* to, const Entry* entry) noexcept nogil
 cdef void page_free(Entry* entry) noexcept nogil
 cdef size_t page_bytes(const Entry* entry) noexcept nogil

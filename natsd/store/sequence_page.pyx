@@ -326,6 +326,15 @@ cdef int page_copy(Entry* to, const Entry* entry) noexcept nogil:
     return 0
 
 
+cdef int page_copy_as_bits(Entry* to, const Entry* entry) noexcept nogil:
+    if page_copy(to, entry) < 0:
+        return -1
+    if kind_of(to) != BITMAP and to_bitmap(to) < 0:
+        page_free(to)
+        return -1
+    return 0
+
+
 cdef void page_free(Entry* entry) noexcept nogil:
     if kind_of(entry) >= RUNS:
         free(entry.body.page)

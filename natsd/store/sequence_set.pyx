@@ -15,7 +15,8 @@ Encoding, little-endian, numbers as LEB128 varints, so that a tombstone is a few
     ┌ version 1 u8 │ entries │ { gap to the page before it │ kind u8 │ … } … ┐
                               kind 0: number of whole pages
                                    1: number of runs, { absent before the run │ its length - 1 }…
-                                   2: number of u64 words, the words (the rest of the page is 0)
+                                   2: number of u64 words, the words (the rest of the page is 0);
+                                      where that is shorter than two bytes for each run
 
 What nats-server keeps in an AVL tree of bitmaps (server/avl), which grows with every long run.
 """
@@ -28,8 +29,8 @@ from libc.string cimport memcpy, memmove
 
 from natsd.store.errors import DamagedEncoding
 from natsd.store.sequence_page cimport (
-    BITMAP, FULL, ONE, PAGE_BITS, PAGE_SIZE, Entry, kind_of, page_absent_before, page_add,
-    page_bytes, page_contains, page_copy, page_discard, page_free, page_next_absent,
+    FULL, ONE, PAGE_BITS, PAGE_SIZE, Entry, kind_of, page_absent_before, page_add, page_bytes,
+    page_contains, page_copy, page_copy_as_bits, page_discard, page_free, page_next_absent,
     page_next_present, page_of, page_rank, page_size,
 )
 
@@ -654,10 +655,8 @@ cdef int write_page(Writer writer, const Entry* entry) except -1:
         count += 1
         place = page_next_absent(entry, first)
     words = (place + 63) >> 6
-    if kind_of(entry) == BITMAP and count * 2 > words * 8:
-        writer.varint(ENCODED_BITS)
-        writer.varint(words)
-        return writer.raw(entry.body.page + 1, words * 8)
+    if count * 2 > words * 8:
+        return write_bits(writer, entry, words)
     writer.varint(ENCODED_RUNS)
     writer.varint(count)
     place = 0
@@ -669,6 +668,18 @@ cdef int write_page(Writer writer, const Entry* entry) except -1:
         place = past
         count -= 1
     return 0
+
+
+cdef int write_bits(Writer writer, const Entry* entry, uint32_t words) except -1:
+    cdef Entry bits
+    writer.varint(ENCODED_BITS)
+    writer.varint(words)
+    if page_copy_as_bits(&bits, entry) < 0:
+        raise MemoryError()
+    try:
+        return writer.raw(bits.body.page + 1, words * 8)
+    finally:
+        page_free(&bits)
 
 
 cdef uint64_t read_page(SequenceSet made, Reader reader, uint64_t page) except 0:

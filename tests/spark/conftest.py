@@ -12,6 +12,7 @@ import pytest
 
 from natsd.cli import pipeline
 from natsd.spark.wire.client import Client
+from tests.asan import IS_ASAN
 from tests.spark.failures.commands import Ended
 from tests.spark.servers import JetStreamServer, find_go_server
 from tests.spark.serving import options
@@ -29,11 +30,13 @@ RunJob = Callable[..., Ended]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        needs_spark = "spark" in getattr(item, "fixturenames", ()) and item.path.is_relative_to(
-            HERE
-        )
-        if needs_spark and item.get_closest_marker("timeout") is None:
+        fixtures = getattr(item, "fixturenames", ())
+        if not item.path.is_relative_to(HERE):
+            continue
+        if "spark" in fixtures and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(START_TIMEOUT_S))
+        if IS_ASAN and "site" in fixtures:
+            item.add_marker(pytest.mark.skip(reason="a JVM does not run under AddressSanitizer"))
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsd.store.reused_bytes import ReusedBytes
+from tests.asan import IS_ASAN
 
 SIZE = 3 << 20
 STEPS = st.lists(st.tuples(st.binary(max_size=40), st.booleans()), max_size=60)
@@ -27,9 +28,7 @@ def test_what_is_held_does_not_change(steps: list[tuple[bytes, bool]]) -> None:
         assert all(bytes(one) == other for one, other in held)
 
 
-@pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer moves what is resized"
-)
+@pytest.mark.skipif(IS_ASAN, reason="AddressSanitizer moves what is resized")
 @pytest.mark.parametrize("sizes", [(SIZE, SIZE), (SIZE, SIZE - 9), (SIZE - 9, SIZE)])
 def test_a_file_is_read_into_the_same_memory(tmp_path: Path, sizes: tuple[int, int]) -> None:
     content = os.urandom(SIZE)

@@ -210,6 +210,14 @@ def test_any_bytes_decode_or_raise(data: bytes) -> None:
     assert SequenceSet.decode(decoded.encode()) == decoded
 
 
+@pytest.mark.parametrize("step", [2, 3, 40, 70])
+def test_equal_sets_have_equal_encodings(step: int) -> None:
+    """Whatever they went through: this one has had more runs than it has now."""
+    crowded = SequenceSet(range(0, 4 * PAGE, step))
+    crowded.discard_range(1000 * step, 4 * PAGE)
+    assert crowded.encode() == SequenceSet(range(0, 1000 * step, step)).encode()
+
+
 def test_a_cut_encoding_is_refused() -> None:
     encoded = SequenceSet([*range(1, 9000, 2), *range(100_000, 300_000), 900_000]).encode()
     for length in range(0, len(encoded), 7):
