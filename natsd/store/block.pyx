@@ -436,7 +436,7 @@ cdef class MsgBlock:
         mark.seed = self.seed
         mark.commit_number = commit_number
         mark.first_sequence = first_sequence
-        mark.last_sequence = last_sequence
+        mark.last_sequence = self.last_sequence = max(self.last_sequence, last_sequence)
         mark.previous_chain = self.durable.chain
         mark.chain = self.chain
         mark.flags = (VOID_PREVIOUS if self.void_previous else 0) | (CLOSING if closing else 0)

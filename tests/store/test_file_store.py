@@ -10,6 +10,7 @@ import pytest
 from natsd.store.disk import RealDisk
 from natsd.store.errors import KeyMissing, KeyWrong, MessageDamaged, StoreClosed
 from natsd.store.file_store import FileOptions, FileStore
+from natsd.store.index_db import INDEX_NAME
 from natsd.store.keys import OperatorKeys
 from natsd.store.store import Limits
 from natsd.store.volume import Volume
@@ -138,6 +139,24 @@ async def test_a_key_is_rotated_when_the_store_is_opened(volume: Volume) -> None
         await open_store(volume, options(OperatorKeys(key=OLD_KEY)))
     store = await open_store(volume, options(OperatorKeys(key=NEW_KEY)))
     assert len(await everything(store)) == 3
+    await store.close()
+
+
+@pytest.mark.parametrize("ends", [(50_000, 40_000), (50_000, 1), (99_999,), (1,)])
+async def test_sequences_are_used_again_behind_a_cut(volume: Volume, ends: tuple[int, ...]) -> None:
+    """Though the marks of the last block said that there were more."""
+    store = await open_store(volume)
+    for sequence in (1, 100_000):  # too far from each other for one block
+        store.append("orders", None, b"", 1, sequence=sequence)
+    await store.synced()
+    for end in ends:
+        await store.truncate(end)
+    await store.close()
+    (volume.directory / "S" / INDEX_NAME).unlink()  # so that all is read
+    store = await open_store(volume)
+    assert store.append("orders", None, b"", 2) == ends[-1] + 1
+    assert [message.sequence for message in await everything(store)] == [1, ends[-1] + 1]
+    assert store.damage == []
     await store.close()
 
 
