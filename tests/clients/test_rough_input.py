@@ -242,10 +242,12 @@ def assert_answered_or_closed(wire: Wire) -> None:
     assert unfinished == b""
 
 
-def without_choice(answer: bytes) -> bytes:
-    """The answer, whichever member of a queue group a message went to, and whichever of several
-    subscriptions had it first."""
-    return re.sub(rb"(?m)^(H?MSG [^ \n]+) [^ \n]+ ", rb"\1 sid ", answer)
+def without_choice(answer: bytes) -> tuple[bytes, list[bytes]]:
+    """The answer, and who had its messages: whichever member of a queue group one went to, and
+    whichever of several subscriptions had it first."""
+    by_any = re.sub(rb"(?m)^(H?MSG \S+) [12] ", rb"\1 sid ", answer)
+    header = rb"(?m)^(H?MSG [^ \n]+) ([^ \n]+) "
+    return re.sub(header, rb"\1 ", by_any), sorted(b" ".join(m) for m in re.findall(header, by_any))
 
 
 def pieces_of(data: bytes, choose: random.Random) -> list[bytes]:
