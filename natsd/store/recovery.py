@@ -215,7 +215,8 @@ class _Recovery:
         if read.scan.base_sequence and 0 < self._upto <= block.base_sequence:
             found.empty.append(path)  # the stream was cut, and went on in a newer block
             return
-        self._narrow_damage(block.last_sequence + 1)
+        if self._headless is not None:
+            self._narrow_damage(block.last_sequence + 1)
         self._headless = None if read.scan.base_sequence else path
         self._blocks.add(stored)
         found.blocks.append(stored)
