@@ -1,10 +1,13 @@
 """A disk in memory that loses power, tears writes and fails calls, all drawn from a seed.
 
     disk = FaultyDisk(seed=7)              a Disk like any other; "/" is there
-    disk.fail("fdatasync", errno.EIO)      the next such call fails (also: path=, after=)
+    disk.fail("fdatasync", errno.EIO)      the next such call fails (also: path=, after=, times=)
+    disk.spoil(path, offset=4096)          that sector cannot be read until it is written again
     disk.capacity_bytes = 10_000           what does not fit is cut short, then ENOSPC
     disk.power_fails_at = 12               the 12th call from now raises PowerLoss, and all after it
     after = disk.crash(seed=3)             what is found when power is back; `disk` stays off
+    after = disk.kill()                    the process dies, the machine does not: the page cache
+                                           stays, and a later `after.crash()` may still lose it
 
 What a crash leaves (each choice is drawn from the seed):
 - Of each 512-byte sector not synced since: what was on disk, or any version written since, sector
@@ -12,10 +15,12 @@ What a crash leaves (each choice is drawn from the seed):
 - Of each create, rename, mkdir and unlink not synced by its directory: done or not, each for
   itself; a rename wholly or not at all.
 - What a failed sync covered: each sector there or lost, and no later sync writes it, though reads
-  go on showing it.
+  go on showing it, also those of the next process.
+- Spoiled sectors stay spoiled.
 """
 
 import asyncio
+import copy
 import errno
 import os
 import random
@@ -43,6 +48,7 @@ class Node:
     disk: bytearray = field(default_factory=bytearray)
     versions: dict[int, list[bytes]] = field(default_factory=dict)  # not synced, by sector
     sizes: list[int] = field(default_factory=list)  # not synced
+    spoiled: set[int] = field(default_factory=set)  # sectors that cannot be read
 
     def sector(self, number: int) -> bytes:
         return bytes(self.now[number * SECTOR : (number + 1) * SECTOR])
@@ -50,6 +56,7 @@ class Node:
     def changed(self, start: int, end: int) -> None:
         """Bytes from start to end were written: they are dirty."""
         for number in range(start // SECTOR, -(-end // SECTOR)):
+            self.spoiled.discard(number)
             versions = self.versions.setdefault(number, [])
             versions.append(self.sector(number))
             del versions[:-VERSIONS_MAX]
@@ -97,7 +104,14 @@ class Node:
             bytearray(self.now), bytearray(self.disk), dict(self.versions), self.sizes[:]
         )
         survivor.fail_to_sync(chance)
-        return Node(bytearray(survivor.disk), survivor.disk)
+        return Node(bytearray(survivor.disk), survivor.disk, spoiled=set(self.spoiled))
+
+    def read(self, n: int, offset: int) -> bytes | None:
+        """Return up to `n` bytes, or None if one of their sectors is spoiled."""
+        end = min(offset + n, len(self.now))
+        if not self.spoiled.isdisjoint(range(offset // SECTOR, -(-end // SECTOR))):
+            return None
+        return bytes(self.now[offset:end])
 
 
 Entry = Node | None  # None: a directory
@@ -112,6 +126,7 @@ class Rule:
     number: int
     path: str
     after: int
+    times: int
 
 
 class FaultyDisk:
@@ -132,12 +147,30 @@ class FaultyDisk:
 
     # ---- faults
 
-    def fail(self, call: str, number: int, *, path: str = "", after: int = 0) -> None:
-        """Fail a call with this errno: the first that fits, or the one `after` so many more.
+    def fail(
+        self, call: str, number: int, *, path: str = "", after: int = 0, times: int = 1
+    ) -> None:
+        """Fail the next `times` calls that fit with this errno, once `after` calls went well.
 
         `path`: what the path ends with. `number` 0: a write that is cut short.
         """
-        self._rules.append(Rule(call, number, path, after))
+        self._rules.append(Rule(call, number, path, after, times))
+
+    def spoil(self, path: Path, *, offset: int = 0, length: int = 1) -> None:
+        """Have reads of these bytes' sectors fail with EIO until the sectors are written again."""
+        node = self._now[path]
+        assert node is not None, f"{path} is a directory"
+        node.spoiled.update(range(offset // SECTOR, -(-(offset + length) // SECTOR)))
+
+    def kill(self) -> "FaultyDisk":
+        """Return the disk as the next process finds it; this process's calls fail from now on."""
+        after = FaultyDisk(capacity_bytes=self.capacity_bytes)
+        with self._mutex:
+            self.is_off = True
+            after.chance.setstate(self.chance.getstate())
+            state = copy.deepcopy((self._now, self._disk, self._pending))
+            after._now, after._disk, after._pending = state
+        return after
 
     def crash(self, seed: int = 0) -> "FaultyDisk":
         """What is found when power is back; this disk is off from now on."""
@@ -178,7 +211,9 @@ class FaultyDisk:
         for rule in self._rules:
             if rule.call == name and str(path).endswith(rule.path):
                 if rule.after == 0:
-                    self._rules.remove(rule)
+                    rule.times -= 1
+                    if rule.times == 0:
+                        self._rules.remove(rule)
                     return rule.number
                 rule.after -= 1
         return None
@@ -337,7 +372,10 @@ class FaultyFile:
 
     def pread(self, n: int, offset: int) -> bytes:
         with self._call("pread"):
-            return bytes(self._node.now[offset : offset + n])
+            data = self._node.read(n, offset)
+            if data is None:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
+            return data
 
     def pwrite(self, data: Buffer, offset: int) -> int:
         with self._call("pwrite") as fault:

@@ -182,6 +182,69 @@ def test_a_failed_sync_drops_what_it_should_have_written() -> None:
     assert False in lost
 
 
+def test_a_killed_process_leaves_the_page_cache_to_the_next() -> None:
+    disk = disk_with_file(b"a")
+    file = disk.open(PATH)
+    file.pwrite(b"b", 0)
+    disk.open(DIRECTORY / "new", create=True)
+    after = disk.kill()
+    with pytest.raises(PowerLoss):
+        file.pread(1, 0)
+    assert after.open(PATH).pread(1, 0) == b"b"
+    assert after.exists(DIRECTORY / "new")
+    after.is_off = True
+    assert {content_after(after, seed) for seed in SEEDS} == {b"a", b"b"}
+    assert {after.crash(seed).exists(DIRECTORY / "new") for seed in SEEDS} == {True, False}
+
+
+def test_what_a_failed_sync_dropped_is_shown_to_the_next_process_and_lost_with_the_power() -> None:
+    disk = disk_with_file(b"a")
+    file = disk.open(PATH)
+    file.pwrite(b"b", 0)
+    disk.chance.seed(next(seed for seed in SEEDS if failed_sync_loses(seed)))
+    disk.fail("fdatasync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.fdatasync()
+    after = disk.kill()
+    found = after.open(PATH)
+    assert found.pread(1, 0) == b"b"
+    found.fdatasync()
+    assert {content_after(after, seed) for seed in SEEDS} == {b"a"}
+
+
+def failed_sync_loses(seed: int) -> bool:
+    disk = disk_with_file(b"a")
+    file = disk.open(PATH)
+    file.pwrite(b"b", 0)
+    disk.chance.seed(seed)
+    disk.fail("fdatasync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.fdatasync()
+    return content_after(disk, 0) == b"a"
+
+
+def test_a_spoiled_sector_is_unreadable_until_it_is_written() -> None:
+    disk = disk_with_file(b"a" * 3 * SECTOR)
+    disk.spoil(PATH, offset=SECTOR + 7)
+    disk = disk.crash(0)
+    file = disk.open(PATH)
+    assert file.pread(SECTOR, 0) == b"a" * SECTOR
+    with pytest.raises(OSError, match="Input/output error"):
+        file.pread(2 * SECTOR, 0)
+    file.pwrite(b"b" * SECTOR, SECTOR)
+    assert file.pread(2 * SECTOR, 0) == b"a" * SECTOR + b"b" * SECTOR
+
+
+def test_calls_fail_as_often_as_asked() -> None:
+    disk = disk_with_file(b"x")
+    disk.fail("open", errno.EMFILE, after=1, times=2)
+    disk.open(PATH)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Too many open files"):
+            disk.open(PATH)
+    disk.open(PATH)
+
+
 def test_a_full_disk_cuts_a_write_short() -> None:
     disk = disk_with_file(b"x" * 90)
     disk.capacity_bytes = 100
