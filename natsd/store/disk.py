@@ -23,6 +23,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -37,6 +38,12 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 # What a file system answers that cannot reserve space: then nothing is reserved, or lost.
 CANNOT_ALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
+# What a directory answers that is another user's, or on a file system that syncs no directories.
+CANNOT_SYNC = CANNOT_ALLOCATE | {errno.EACCES, errno.EPERM, errno.EROFS}
+SIDE_BY_SIDE_MIN = 64  # directories; fewer are synced one after the other
+SYNCS_AT_ONCE = 8
+AGAIN_BYTES = 1 << 20
+PAGE_BYTES = 4096
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -230,6 +237,44 @@ def make_directories(disk: Disk, path: Path) -> None:
         with contextlib.suppress(FileExistsError):
             disk.mkdir(directory)
         disk.sync_dir(directory.parent)
+
+
+def sync_names(disk: Disk, directory: Path) -> None:
+    """Have every name in `directory`, at any depth, and in its parents on disk: a process that was
+    killed may have left some that it had not synced. Blocks."""
+    for parent in reversed(directory.parents):
+        try:
+            disk.sync_dir(parent)
+        except OSError as error:
+            if error.errno not in CANNOT_SYNC:
+                raise
+    found = [directory]
+    for each in found:  # which grows
+        names = disk.listdir(each)
+        found += [path for name in names if disk.is_directory(path := each / name)]
+    if len(found) < SIDE_BY_SIDE_MIN:
+        for each in found:
+            disk.sync_dir(each)
+        return
+    with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="natsd-sync") as pool:
+        for _ in pool.map(disk.sync_dir, found):  # raises what one of them raised
+            pass
+
+
+def write_again(file: DiskFile, start: int, end: int, *, unit: int = AGAIN_BYTES) -> None:
+    """Write what the file shows from `start` to `end` once more, so that the next sync puts it on
+    disk. After a sync that failed, perhaps in an earlier process, the page cache goes on showing
+    bytes that the disk does not have, and no later sync writes them. What cannot be read stays as
+    it is."""
+    for at in range(start, end, unit):
+        size = min(unit, end - at)
+        try:
+            file.pwrite(file.pread(size, at), at)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            if unit > PAGE_BYTES:
+                write_again(file, at, at + size, unit=PAGE_BYTES)
 
 
 def _full_sync() -> Callable[[int], object]:

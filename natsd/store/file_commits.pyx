@@ -83,7 +83,7 @@ cdef class FileCommits:
     cdef readonly uint64_t durable_sequence
     cdef readonly uint64_t number           # of the last commit that is written
     cdef readonly object error              # StoreError, or None
-    cdef readonly bint is_paused
+    cdef readonly int pauses                # no extent is taken while there are any
     cdef readonly set erasing               # commits whose erasures are not finished
     # Called once with the number, as one is taken; what it returns, as that one is written.
     cdef public object at_commit            # or None
@@ -183,19 +183,33 @@ cdef class FileCommits:
     async def until_on_disk(self):
         """All that was committed is on disk, and what depends on it was handed on."""
         while self._waiting_for_disk:
-            for stored in self.blocks.all:
-                if stored.file is not None:
-                    await self._committer.settle(stored.file)
+            await self._settle_files()
             self.on_disk(self._answers)
+
+    async def settled(self):
+        """Everything that was committed is on disk, whatever `sync_interval` says. Raises
+        StoreReadOnly or StoreFull."""
+        await self.pause()
+        try:
+            if self.error is not None:
+                raise self.error
+            await self._settle_files()
+        finally:
+            self.resume()
+
+    async def _settle_files(self):
+        for stored in self.blocks.all:
+            if stored.file is not None:
+                await self._committer.settle(stored.file)
 
     async def pause(self):
         """Take no extent until `resume`; none is out on return."""
-        self.is_paused = True
+        self.pauses += 1
         while self._commit is not None and self.error is None:
             await self._until_written(self._commit.number)
 
     def resume(self) -> None:
-        self.is_paused = False
+        self.pauses -= 1
         self.changed()
 
     # What the committer asks and says
@@ -206,7 +220,7 @@ cdef class FileCommits:
         if self.error is not None:
             return None
         if self._commit is None:
-            if self.is_paused:
+            if self.pauses:
                 return None
             self._begin()
             if self._commit is None:
@@ -361,7 +375,7 @@ cdef class FileCommits:
             if part.stored not in self._orphans:
                 cut.append(part.extent)
         if cut:
-            self.is_paused = True
+            self.pauses += 1
             self._spawn(self._cut_files(cut))
         return 0
 

@@ -146,6 +146,9 @@ class FileStore(LogStore):
             self._cache.held(stored.block)
         if recovered.blocks and not recovered.is_closed:
             await self._commits.mark()
+        if recovered.empty:  # by what was found, and the mark counts for that
+            await self._commits.settled()
+            await self._volume.unlink(*recovered.empty)
         if recovered.unfinished_erasures:
             number = self._commits.number
             self._commits.erasing.add(number)

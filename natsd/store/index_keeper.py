@@ -5,7 +5,9 @@
     it failed         ─▶ forgotten
 
 Promise
-- What is written is the stream as of one commit, and that commit is on disk before index.db is.
+- What is written is the stream as of one commit, and that commit is on disk, in the blocks, before
+  index.db is, whatever `sync_interval` says: recovery trusts the bytes that index.db speaks of, and
+  writes those behind them again.
 - It is due after INTERVAL_S or CHANGES_MAX messages; an idle store has no timer and is not due.
 - If it cannot be written, the old one stays, and recovery reads more.
 """
@@ -82,6 +84,7 @@ class IndexKeeper:
                 self._commits.at_commit = self._freeze
             await self._commits.synced()
             await self._commits.until_on_disk()
+            await self._commits.settled()
             if self._frozen is not None:
                 await self._write(self._frozen)
         finally:

@@ -9,7 +9,8 @@ Promise
 - The result is that of a full scan (recovery.py), or None: index.db speaks of other blocks than
   those that are there, or of what cannot be known without reading more. It never wins against them.
 - Time grows with what was written and removed since, and with the number of blocks and subjects.
-- Nothing is changed on disk, but for the end of the newest block where that is torn.
+- What is found is on disk on return: of the newest block, what index.db does not prove to be there
+  is written again and synced (recovery.py). Nothing else is changed.
 - All of this blocks: it belongs into a thread.
 
 Source: "Recovery trusts nothing" of the design.
@@ -30,7 +31,7 @@ from natsd.store.rebuild import (
     set_slots,
     unnote_removed,
 )
-from natsd.store.recovery import Recovered, cut_torn, drop_empty, read_block, stored_block
+from natsd.store.recovery import Recovered, drop_empty, read_block, settle_files, stored_block
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import (
     WRAPPED,
@@ -102,6 +103,9 @@ class _ByIndex:
         stored = self._old_blocks(images, ids, to_read)
         stored += [self._read_block(number, read, images) for number, read in reads]
         stored.sort(key=lambda each: each.block.block_id)
+        if reads and reads[-1][0] in images:
+            number, read = reads[-1]
+            self._found.synced_end = read.physical_offset(images[number].size)
         self._finish(stored, ids)
         return self._found
 
@@ -299,7 +303,7 @@ class _ByIndex:
         self._let_go()
         if found.blocks:
             set_slots(found.blocks[-1].block, found.subjects)
-        cut_torn(self._blocks, found)
+        settle_files(self._blocks, found)
 
     def _note_dead(self, stored: list[StoredBlock]) -> None:
         """Removed since, and the gaps in what is new."""

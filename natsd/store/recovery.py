@@ -12,7 +12,11 @@ Promise
   damage: kept in `damage` with file, offset and sequences, and no message of it is served.
 - Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and shares run in threads
   and without the GIL.
-- Nothing is removed or cut before all was read. Leftovers of replacements (`*.new`) go.
+- Nothing is cut before all was read. Leftovers of replacements (`*.new`) go.
+- What is found is on disk when `recover` returns. A process before may have ended after a sync that
+  failed: then the page cache shows what the disk does not have. The block before the newest was
+  synced before that one was made; so the newest is written again, to its end, and synced. The
+  volume has synced all names by then. `empty` is for the caller to unlink, once a mark is on disk.
 - All of this blocks: it belongs into a thread.
 
 Source: "Recovery trusts nothing" of the design.
@@ -28,6 +32,7 @@ from pathlib import Path
 
 from natsd.store.block import MsgBlock
 from natsd.store.damage import Damage
+from natsd.store.disk import write_again
 from natsd.store.expiries import Expiries
 from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import BlockImage, StoreImage
@@ -66,6 +71,7 @@ class Recovered:
     commit_number: int = 0
     used_index: bool = False
     is_closed: bool = False  # cleanly: nothing needs a mark
+    synced_end: int = 0  # so many bytes of the newest block's file are known to be on disk
     damage: list[FoundDamage] = field(default_factory=list)
     unfinished_erasures: SequenceSet = field(default_factory=SequenceSet)
     empty: list[Path] = field(default_factory=list)  # files that hold nothing any more
@@ -277,7 +283,7 @@ class _Recovery:
             if found.msgs == 0:
                 found.dead.clear()
             set_slots(found.blocks[-1].block, found.subjects)
-        cut_torn(self._blocks, found)
+        settle_files(self._blocks, found)
         for path, offset, record in self._overwritten:
             with contextlib.closing(self._blocks.disk.open(path)) as file:
                 file.pwrite(record, offset)
@@ -327,13 +333,18 @@ def drop_empty(blocks: StoredBlocks, found: Recovered) -> None:
     del found.blocks[:keep]
 
 
-def cut_torn(blocks: StoredBlocks, found: Recovered) -> None:
-    """Remove the files that hold nothing; and what follows a last commit, which must be zeros, or
-    it may look like more one day. Blocks."""
-    blocks.remove_files(found.empty)
+def settle_files(blocks: StoredBlocks, found: Recovered) -> None:
+    """Have what was found on disk, and nothing behind the last commits: it must be zeros, or it may
+    look like more one day. Blocks."""
     for stored in found.blocks:
-        if stored.allocated == TO_BE_CUT:
-            stored.allocated = stored.physical_end
-            with contextlib.closing(blocks.disk.open(stored.path)) as file:
-                file.truncate(stored.physical_end)
-                file.fsync()
+        end = start = stored.physical_end
+        if stored is found.blocks[-1]:
+            start = min(found.synced_end, end)
+        if start == end and stored.allocated != TO_BE_CUT:
+            continue
+        with contextlib.closing(blocks.disk.open(stored.path)) as file:
+            if stored.allocated == TO_BE_CUT:
+                file.truncate(end)
+            write_again(file, start, end)
+            file.fsync()
+        stored.allocated = end

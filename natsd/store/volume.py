@@ -9,7 +9,8 @@ Promise
 - One process at a time: the second is told who holds it (`DirectoryLocked`).
 - The journal is replayed before `open` returns, so before any store opens; what it could not give
   back is in `replayed.damage`.
-- New directories are on disk, up to the volume's own, when `make_directory` returns.
+- All names in the volume, and its own, are on disk before that: those that the process before left,
+  too. New directories are on disk when `make_directory` returns.
 - What is removed or replaced through the volume, the journal forgets first: its replay never writes
   into a file that came later under the same name.
 - Reads that may wait for the disk run in at most `READERS` threads; writes in at most
@@ -29,7 +30,7 @@ from natsd.core.reactor import Reactor
 from natsd.store.block_extent import give_back_large_buffers
 from natsd.store.cache_budget import CacheBudget
 from natsd.store.committer import THREADS, Committer
-from natsd.store.disk import Disk, Lock, make_directories
+from natsd.store.disk import Disk, Lock, make_directories, sync_names
 from natsd.store.journal import SEGMENT_BYTES_MAX, Journal
 from natsd.store.journal_replay import Replayed, replay
 
@@ -81,6 +82,7 @@ class Volume:
         make_directories(disk, directory)
         lock = disk.lock(directory / LOCK_NAME)
         try:
+            sync_names(disk, directory)
             replayed = replay(disk, directory)
             journal = Journal(disk, directory, random_bytes, segment_bytes_max=journal_bytes_max)
             committer = Committer(
