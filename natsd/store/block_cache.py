@@ -9,13 +9,18 @@ Promise
   appended to is held apart, and the first one keeps its arrays.
 - What is dropped can be read again: only what is on disk goes.
 - Messages that were there and do not verify any more are reported once, to `lost`.
+- A read that fails is tried again by the next who asks, who waits for that: `PAUSE_MIN_S` at first
+  and twice as long each time, up to `PAUSE_MAX_S`. So nobody who asks again and again can spin. It
+  is logged when it begins and when it is over.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from natsd.store.block import MsgBlock
+from natsd.store.errors import StoreUnavailable
 from natsd.store.journaled_log import JournaledLog
 from natsd.store.rebuild import look_up_slots
 from natsd.store.stored_blocks import Read, StoredBlock, StoredBlocks
@@ -23,7 +28,10 @@ from natsd.store.subject_index import SubjectIndex
 from natsd.store.volume import Volume
 
 AHEAD = 2  # blocks read ahead for who goes through them in order
+PAUSE_MIN_S = 0.02
+PAUSE_MAX_S = 1.0
 
+_logger = logging.getLogger(__name__)
 Lost = Callable[[StoredBlock, Read, list[int]], None]
 
 
@@ -37,9 +45,10 @@ class BlockCache:
         self._lost = lost
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._warmed_last = 0  # id of the block that was asked for last
+        self._pause_s = 0.0  # before the next read: those before failed
 
     async def warm(self, block: MsgBlock) -> None:
-        """Have all of the block in memory: its bytes and its arrays. Raises `OSError`."""
+        """Have all of the block in memory: its bytes and its arrays. Raises StoreUnavailable."""
         task = self._load(block)
         if 0 < block.block_id - self._warmed_last <= AHEAD + 1:
             for following in self._following(block):
@@ -95,20 +104,39 @@ class BlockCache:
             task.exception()  # whoever waits for it hears of it
 
     async def _read(self, block: MsgBlock) -> None:
-        stored = self._blocks[block]
+        if self._pause_s:
+            await asyncio.sleep(self._pause_s)
+        stored = self._blocks.find(block.block_id)
+        if stored is None or stored.block is not block:
+            return  # it went meanwhile
         subjects = self._log.subjects
         size = block.durable_size
-        read = await self._volume.read(
-            self._read_in_thread, stored, stored.physical_end, size, subjects
-        )
+        try:
+            read = await self._volume.read(
+                self._read_in_thread, stored, stored.physical_end, size, subjects
+            )
+        except (OSError, MemoryError) as error:
+            raise self._failed(stored, error) from error
+        self._worked()
         if self._blocks.find(block.block_id) is not stored or stored.block is not block:
-            return  # it went, or was replaced, meanwhile
+            return  # the same, in the meantime
         if block.durable_size != size or self._log.subjects is not subjects:
             return  # whoever needs it asks again
         lost = block.load(read.scan)
         if lost:
             self._lost(stored, read, lost)
         self.held(block)
+
+    def _failed(self, stored: StoredBlock, error: OSError | MemoryError) -> StoreUnavailable:
+        if not self._pause_s:
+            _logger.error("%s cannot be read, and is tried again: %s", stored.path, error)
+        self._pause_s = min(max(2 * self._pause_s, PAUSE_MIN_S), PAUSE_MAX_S)
+        return StoreUnavailable(f"{stored.path}: {error}")
+
+    def _worked(self) -> None:
+        if self._pause_s:
+            self._pause_s = 0.0
+            _logger.info("%s can be read again", self._blocks.directory)
 
     def _read_in_thread(
         self, stored: StoredBlock, physical_end: int, size: int, subjects: SubjectIndex

@@ -12,7 +12,8 @@ Promise
   where that is what it is for. A crash in between leaves what recovery understands.
 - A removal is dropped from a block only with the bytes it removes: what a rewritten block still
   says about older ones is kept, and what a block that goes said is committed again before.
-- What fails is logged, and left for later or for recovery; the store goes on, unless a sync failed.
+- What fails is logged, and done again after RETRY_S if it lacked space, a descriptor or memory, or
+  else left for recovery; the store goes on, unless a sync failed.
 - While somebody reads the files as they were (frozen_store.py), nothing is overwritten in place.
 """
 
@@ -24,6 +25,7 @@ from functools import partial
 
 from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
+from natsd.store.disk import is_passing
 from natsd.store.errors import StoreError
 from natsd.store.file_commits import Durable, FileCommits
 from natsd.store.index_keeper import IndexKeeper
@@ -37,6 +39,7 @@ from natsd.store.stored_blocks import WRAPPED, Read, StoredBlock, StoredBlocks
 from natsd.store.subject_index import SubjectIndex
 from natsd.store.volume import Volume
 
+RETRY_S = 1.0  # how long after a job lacked something it is tried again
 SMALL_BLOCK_BYTES = 64 << 10  # below it a rewrite saves less than it costs
 
 _logger = logging.getLogger(__name__)
@@ -64,6 +67,7 @@ class BlockCare:
         self._cache = cache
         self.compress = compress  # what becomes full from now on
         self._jobs: deque[Job] = deque()
+        self._lacking: set[Job] = set()  # to be done again: something was missing
         self._task: asyncio.Task[None] | None = None
         self._looks_for_sparse = False
         self._forgets = False
@@ -154,9 +158,26 @@ class BlockCare:
                 try:
                     await job()
                 except (OSError, StoreError) as error:
-                    _logger.warning("%s: %s", self._blocks.directory, error)
+                    self._put_off(job, error)
+                else:
+                    self._lacking.discard(job)
         finally:
             self._task = None
+
+    def _put_off(self, job: Job, error: Exception) -> None:
+        """A job failed: do it again later if it lacked space, a descriptor or memory. Those behind
+        it go on, since they may be what gives space back."""
+        if job not in self._lacking:
+            _logger.warning("%s: %s", self._blocks.directory, error)
+        if is_passing(error) and not self._is_closing:
+            self._lacking.add(job)
+            asyncio.get_running_loop().call_later(RETRY_S, self._again, job)
+        else:
+            self._lacking.discard(job)
+
+    def _again(self, job: Job) -> None:
+        if not self._is_closing:
+            self.later(job)
 
     async def _unlink(self, gone: list[StoredBlock]) -> None:
         paths = [stored.path for stored in gone]

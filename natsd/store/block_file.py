@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from natsd.store.block import MsgBlock
-from natsd.store.disk import Disk, DiskFile, is_out_of_space, make_directories
+from natsd.store.disk import Disk, DiskFile, is_passing, make_directories
 from natsd.store.errors import (
     BlockSealed,
     BlockUnreadable,
@@ -27,6 +27,7 @@ from natsd.store.errors import (
     StoreFull,
     StoreReadOnly,
 )
+from natsd.store.holes import read_all
 from natsd.store.record import HEADER_BYTES, OVERHEAD_BYTES, StoredMessage, decode, erased
 from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
@@ -79,7 +80,8 @@ class BlockFile(MsgBlock):
         path = block_path(directory, block_id)
         file = disk.open(path)
         try:
-            scan = Scan(file.pread(file.size(), 0))
+            found = read_all(file)
+            scan = Scan(found.data, proven=found.holes_end)
             if not scan.readable:
                 raise BlockUnreadable(f"{path}: {BlockUnreadable.text}")
             if scan.block_id != block_id:
@@ -297,7 +299,7 @@ class BlockFile(MsgBlock):
         self._removed = SequenceSet()
 
     def _cut_back(self, file: DiskFile, error: OSError) -> StoreFull | StoreReadOnly:
-        if not is_out_of_space(error):
+        if not is_passing(error):
             return self._broken(error)
         try:
             file.truncate(self.durable_size)

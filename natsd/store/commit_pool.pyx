@@ -37,7 +37,7 @@ cdef extern from "commit_steps.h" nogil:
     int step_allocate(int fd, int64_t offset, int64_t length)
     int step_write(int fd, const char* data, size_t n, int64_t offset, size_t* written)
     int step_datasync(int fd)
-    int step_sync_directory(const char* path)
+    int step_sync_directory(const char* path, size_t* tried)
     int step_truncate(int fd, int64_t size)
     int bell_open(int* ends)
     void bell_ring(int* ends)
@@ -91,7 +91,7 @@ cdef int run_step(Step* step) noexcept nogil:
     if step.kind == ALLOCATE:
         return step_allocate(step.fd, step.offset, <int64_t>step.size)
     if step.kind == SYNC_DIRECTORY:
-        return step_sync_directory(step.data)
+        return step_sync_directory(step.data, &step.written)
     return step_truncate(step.fd, step.offset)
 
 
@@ -246,7 +246,8 @@ cdef class PoolJob:
         return OSError(step.error, strerror(step.error).decode("utf-8", "replace"), str(path))
 
     def is_sync(self, int at) -> bool:
-        return self.state.steps[at].kind in (DATASYNC, SYNC_DIRECTORY)
+        cdef Step* step = &self.state.steps[at]
+        return step.kind == DATASYNC or (step.kind == SYNC_DIRECTORY and step.written != 0)
 
     @property
     def failed_sync(self) -> bool:

@@ -60,9 +60,11 @@ static inline int step_datasync(int fd) {
 #endif
 }
 
-static inline int step_sync_directory(const char *path) {
+/* *tried tells whether it came to the sync: without a descriptor it did not. */
+static inline int step_sync_directory(const char *path, size_t *tried) {
     int error, fd;
     AGAIN(fd, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    *tried = fd >= 0;
     if (fd < 0) return errno;
     error = step_sync(fd);
     close(fd);

@@ -12,9 +12,9 @@ Promise
 - A source is acknowledged when its bytes are on disk: in its file, or in the journal and (without a
   sync) in its file. With `sync_interval_s` above 0, or if it asks for that, it is acknowledged
   after the write, and told `on_disk` after the timer's sync.
-- Sources fail alone. No space: its file is cut back, StoreFull, and space is looked for every
-  `PROBE_S`. Anything else, or a failed sync: StoreReadOnly, once and for all; no sync is repeated
-  as if the one before had not failed.
+- Sources fail alone. No space, descriptor or memory: its file is cut back, StoreFull, and every
+  `PROBE_S` is looked whether there is some. Anything else, or a failed sync: StoreReadOnly, once and
+  for all; no sync is repeated as if the one before had not failed.
 - A failed journal fails nobody: the files it would have stood for are synced instead.
 - Before a file that was committed is closed: `settle`; before it is removed, replaced, cut or
   overwritten in place: `forget`.
@@ -39,7 +39,7 @@ from typing import cast
 
 from natsd.core.reactor import Reactor
 from natsd.store.attached import Attached, Round, State, idle_sources, write_extent
-from natsd.store.disk import CommitJob, Disk, DiskFile, below, is_out_of_space
+from natsd.store.disk import CommitJob, Disk, DiskFile, below, is_passing
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent
 from natsd.store.journal import Journal
@@ -109,6 +109,7 @@ class Committer:
         self._attached: dict[CommitSource, Attached] = {}
         self._dirty: dict[CommitSource, Attached] = {}
         self._is_scheduled = False
+        self._is_closing = False
         self._is_closed = False
         self._round: Round | None = None  # with the journal
         self._writing: Round | None = None  # acknowledged without a sync
@@ -142,6 +143,10 @@ class Committer:
         attached.state = State.DEAD
         self._dirty.pop(source, None)
         attached.wake()
+
+    def is_attached(self, source: CommitSource) -> bool:
+        """Whether the source is served."""
+        return source in self._attached
 
     def dirty(self, source: CommitSource) -> None:
         """The source has something to write. Cheap to say again."""
@@ -445,18 +450,24 @@ class Committer:
     # ---- how it went
 
     def _fail(self, attached: Attached, extent: Extent, error: OSError, failed_sync: bool) -> None:
-        if not is_out_of_space(error) or failed_sync:
+        if not is_passing(error) or failed_sync:
             self._kill(attached, error)
             if self._journal is not None and failed_sync:
                 self._journal.keep(extent.file)
             return
+        self._start_cut(attached, extent, error)
+
+    def _start_cut(self, attached: Attached, extent: Extent, error: OSError) -> None:
         cut = self._workers.job(partial(self._cut, attached, extent, error))
         cut.truncate(extent.file, extent.offset)
         self._workers.submit(cut)
 
     def _cut(self, attached: Attached, extent: Extent, error: OSError, job: CommitJob) -> None:
         if job.error is not None:
-            self._kill(attached, job.error)
+            if is_passing(job.error) and self._loop is not None and not self._is_closing:
+                self._loop.call_later(PROBE_S, self._start_cut, attached, extent, error)
+            else:
+                self._kill(attached, job.error)
         elif attached.state == State.OUT:
             attached.state = State.FULL
             attached.probe = extent.file, extent.offset, extent.size
@@ -484,7 +495,7 @@ class Committer:
             attached.state = State.IDLE
             attached.error = attached.probe = None
             attached.answer(attached.source.resumed)
-        elif is_out_of_space(job.error):
+        elif is_passing(job.error):
             if self._loop is not None:
                 self._loop.call_later(PROBE_S, self._look_for_space, attached)
         else:
@@ -623,6 +634,7 @@ class Committer:
 
         Files may be closed after that. What cannot be written any more was told its store.
         """
+        self._is_closing = True
         await self._until(self._is_idle)
         while self._unsynced or self._timer_pass:
             self._sync_unsynced()

@@ -30,6 +30,7 @@ from natsd.store.disk import Disk, DiskFile, make_directories
 from natsd.store.doubled_file import (
     UNFINISHED_SUFFIX,
     decode_doubled,
+    read_contents,
     read_file,
     replace_doubled,
 )
@@ -188,13 +189,17 @@ def _read_log(disk: Disk, generation: Generation, recovery: Recovery) -> LogScan
     if not disk.exists(path):
         recovery.damage.append(FileDamage(path, 0, 0, "log is missing", harmless=False))
         return None
-    data = read_file(disk, path)
+    found = read_contents(disk, path)
+    data = found.data
     header = encode_log_header(generation.log_id, generation.seed, generation.total)
     if data[:LOG_HEADER_BYTES] != header:
         what = "header does not verify"
         recovery.damage.append(FileDamage(path, 0, LOG_HEADER_BYTES, what, harmless=True))
     scan = scan_log(data, generation.seed, generation.total)
     recovery.damage += [FileDamage(path, *damage) for damage in scan.damage]
+    if found.holes_end > scan.end:  # what stood there was no torn end
+        lost = found.holes_end - scan.end
+        recovery.damage.append(FileDamage(path, scan.end, lost, "cannot be read", harmless=False))
     return scan
 
 

@@ -38,7 +38,7 @@ from natsd.store.consumer_files import (
 )
 from natsd.store.consumer_state import ConsumerOptions, ConsumerState
 from natsd.store.consumer_tracker import ConsumerTracker
-from natsd.store.disk import is_out_of_space
+from natsd.store.disk import is_passing
 from natsd.store.errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent, grown_allocation
 from natsd.store.volume import Volume
@@ -288,7 +288,7 @@ class ConsumerStore(CommitSource):
             await self._write_checkpoint()
         except Exception as error:
             self._anew = True
-            if is_out_of_space(error):
+            if is_passing(error):
                 self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.resumed)
                 self._fail(StoreFull(str(error)))
             else:

@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from natsd.store.errors import StoreInUse
+from natsd.store.errors import StoreFull, StoreInUse, StoreUnavailable
 
 if TYPE_CHECKING:
     from natsd.core.reactor import Reactor
@@ -45,6 +45,8 @@ SYNCS_AT_ONCE = 8
 AGAIN_BYTES = 1 << 20
 PAGE_BYTES = 4096
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+# The process or the system has no descriptor or no memory left: the disk is as it was.
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN})
 
 
 class ShortWrite(OSError):
@@ -214,8 +216,16 @@ class Disk(Protocol):
 
 
 def is_out_of_space(error: BaseException) -> bool:
-    """Whether more room would help; any other error of a write means that the disk is broken."""
+    """Whether more room on the disk would help."""
     return isinstance(error, OSError) and error.errno in OUT_OF_SPACE
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same call may succeed later: room, a descriptor or memory was missing. Any other
+    error means that the disk is broken. A failed sync is never passing, whatever its error."""
+    if isinstance(error, OSError):
+        return error.errno in OUT_OF_SPACE or error.errno in EXHAUSTED
+    return isinstance(error, StoreFull | StoreUnavailable | MemoryError)
 
 
 def below(directory: Path, paths: Iterable[Path]) -> list[Path]:

@@ -17,12 +17,14 @@ Promise
   disk.
 """
 
+import contextlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from natsd.store.disk import Disk
+from natsd.store.holes import Contents, read_all
 from natsd.store.record import checksum
 
 PAGE_BYTES: Final = 4096
@@ -95,12 +97,15 @@ def replace_file(disk: Disk, path: Path, data: bytes) -> None:
 
 
 def read_file(disk: Disk, path: Path) -> bytes:
-    """All of a file. Blocks; raises `OSError`."""
-    file = disk.open(path, write=False)
-    try:
-        return file.pread(file.size(), 0)
-    finally:
-        file.close()
+    """Return all of a file, with zeros where the disk gives nothing back. Blocks; raises
+    `OSError`."""
+    return read_contents(disk, path).data
+
+
+def read_contents(disk: Disk, path: Path) -> Contents:
+    """Return all of a file, and what of it cannot be read. Blocks; raises `OSError`."""
+    with contextlib.closing(disk.open(path, write=False)) as file:
+        return read_all(file)
 
 
 def _half(magic: bytes, data: bytes) -> int:

@@ -4,7 +4,7 @@ Every error that leaves `natsd.store` is one of these. `text` is what nats-serve
 case, where it says something, so that an API answer can carry it on; `str(error)` may say more.
 
     StoreError
-      StoreClosed  StoreReadOnly  StoreFull  StoreInUse
+      StoreClosed  StoreReadOnly  StoreFull  StoreUnavailable  StoreInUse
       EncryptionError      KeyMissing  KeyUnexpected  KeyWrong  KeyFileDamaged
       ConsumerError        NoAckPolicy  OldUpdate  InvalidConsumerState  ConsumerStateDamaged
       LimitExceeded        MaximumMessagesExceeded  MaximumBytesExceeded
@@ -51,9 +51,16 @@ class StoreReadOnly(StoreError):
 
 
 class StoreFull(StoreError):
-    """No space left: what was appended since the last commit is undone; later appends may pass."""
+    """No space, descriptor or memory was left for a write: what was appended since the last commit
+    is undone; later appends may pass."""
 
     text = "no space left for the store"
+
+
+class StoreUnavailable(StoreError):
+    """A block cannot be read now: the read failed, and is tried again a while later."""
+
+    text = "store cannot be read at the moment"
 
 
 class StoreInUse(StoreError):

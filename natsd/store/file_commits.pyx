@@ -31,9 +31,11 @@ from natsd.store.block_extent cimport BlockExtent
 from natsd.store.extent cimport Extent
 from natsd.store.journaled_log cimport JournaledLog
 
-from natsd.store.disk import is_out_of_space
+from natsd.store.disk import is_passing
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.extent import grown_allocation
+
+RETRY_S = 1.0   # how long after a block's file could not be opened that is tried again
 
 _logger = logging.getLogger(__name__)
 
@@ -382,9 +384,22 @@ cdef class FileCommits:
     async def _cut_files(self, list extents):
         for extent in extents:
             await self._committer.forget(extent.file.path)
-            await self._volume.read(extent.file.truncate, extent.offset)
-            await self._volume.read(extent.file.fsync)
+            await self._patiently(extent.file.truncate, extent.offset)
+            try:
+                await self._volume.read(extent.file.fsync)
+            except OSError as error:    # which is never tried again
+                raise StoreReadOnly(str(error)) from error
         self.resume()
+
+    async def _patiently(self, function, *arguments):
+        """Call it in a reader's thread until it lacks no space, descriptor or memory."""
+        while True:
+            try:
+                return await self._volume.read(function, *arguments)
+            except OSError as error:
+                if not is_passing(error):
+                    raise
+            await asyncio.sleep(RETRY_S)
 
     def resumed(self) -> None:
         self.error = None
@@ -398,7 +413,7 @@ cdef class FileCommits:
         await self._committer.forget(*(stored.path for stored in orphans))
         for stored in orphans:
             stored.close()
-        await self._volume.read(self.blocks.remove_files, [stored.path for stored in orphans])
+        await self._patiently(self.blocks.remove_files, [stored.path for stored in orphans])
 
     # A block's first extent
 
@@ -424,11 +439,15 @@ cdef class FileCommits:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        if is_out_of_space(error):
+        if is_passing(error):
             self.failed(StoreFull(str(error)))
-            self.resumed()  # whoever appends next tries again
+            asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
         elif not isinstance(self.error, StoreReadOnly):
             _logger.error(
                 "%s: read-only until it is opened again: %r", self.blocks.directory, error
             )
             self.failed(error if isinstance(error, StoreReadOnly) else StoreReadOnly(repr(error)))
+
+    def _try_again(self) -> None:
+        if self._committer.is_attached(self) and not isinstance(self.error, StoreReadOnly):
+            self.resumed()

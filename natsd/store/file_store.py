@@ -31,6 +31,8 @@ from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.block_care import BlockCare
 from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX, Sync
+from natsd.store.disk import is_passing
+from natsd.store.doubled_file import read_file
 from natsd.store.encrypting import encrypt_plain
 from natsd.store.errors import (
     MessageDamaged,
@@ -144,23 +146,37 @@ class FileStore(LogStore):
     async def _begin(self, recovered: Recovered) -> None:
         for stored in recovered.blocks[:-1]:
             self._cache.held(stored.block)
-        if recovered.blocks and not recovered.is_closed:
-            await self._commits.mark()
-        if recovered.empty:  # by what was found, and the mark counts for that
-            await self._commits.settled()
-            await self._volume.unlink(*recovered.empty)
+        await self._settle_recovered(recovered)
         if recovered.unfinished_erasures:
             number = self._commits.number
             self._commits.erasing.add(number)
             self._care.later(partial(self._care.erase, recovered.unfinished_erasures, number))
         if len(recovered.blocks) > 1 and not recovered.used_index:
             self._care.later(self._index.write)
-        if self._log.limits.max_msgs_per_subject > 0 and not recovered.is_closed:
-            # A crash may leave messages without the removals that they asked for: were the whole
-            # stream's limits first, they would take others instead.
-            await self.run(ThinSubjects(self._log))
         if self._log.is_behind:
             self._settle_soon()
+
+    async def _settle_recovered(self, recovered: Recovered) -> None:
+        """Commit what a crash left; if that lacks space, a descriptor or memory, then later: the
+        stream can be read meanwhile, and takes no messages."""
+        try:
+            await self._commit_recovered(recovered)
+        except StoreError as error:
+            if not is_passing(error):
+                raise
+            _logger.warning("%s: opened, to be written to later: %s", self._blocks.directory, error)
+            self._care.later(partial(self._commit_recovered, recovered))
+
+    async def _commit_recovered(self, recovered: Recovered) -> None:
+        if recovered.blocks and not recovered.is_closed:
+            await self._commits.mark()
+            if self._log.limits.max_msgs_per_subject > 0:
+                # A crash may leave messages without the removals that they asked for: were the
+                # whole stream's limits first, they would take others instead.
+                await self.run(ThinSubjects(self._log))
+        if recovered.empty:  # by what was found, and the mark counts for that
+            await self._commits.settled()
+            await self._volume.unlink(*recovered.empty)
 
     # What a LogStore asks for
 
@@ -353,8 +369,7 @@ def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:
     path = blocks.directory / INDEX_NAME
     if not blocks.disk.exists(path):
         return None, []
-    with contextlib.closing(blocks.disk.open(path, write=False)) as file:
-        data = file.pread(file.size(), 0)
+    data = read_file(blocks.disk, path)
     try:
         return read_index(data, blocks.seal(seed_of(data), 0))
     except DamagedIndex as error:

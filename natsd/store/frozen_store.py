@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Final
 
 from natsd.store.block_care import BlockCare
+from natsd.store.disk import DiskFile
 from natsd.store.errors import StoreClosed
 from natsd.store.file_commits import FileCommits
+from natsd.store.holes import Contents, is_unreadable, read_around
 from natsd.store.journaled_log import JournaledLog
 from natsd.store.live_image import LiveImage, live_image
 from natsd.store.reused_bytes import ReusedBytes
@@ -179,13 +181,25 @@ class FrozenStore:
             return LiveImage()
         disk, path = self._volume.disk, self._directory / frozen.name
         with contextlib.closing(disk.open(path, write=False)) as file:
-            descriptor = file.fileno()
-            if descriptor is None:
-                data = file.pread(frozen.physical_end, 0)
-            else:
-                data = self._reader.read(descriptor, frozen.physical_end, 0)
-        read = self._stored.scan(data, frozen.stored.block.block_id, proven=frozen.proven)
+            found = self._read_file(file, frozen.physical_end)
+        read = self._stored.scan(
+            found.data,
+            frozen.stored.block.block_id,
+            proven=frozen.proven,
+            holes_end=found.holes_end,
+        )
         image = live_image(read.scan, frozen.first, frozen.last, self._dead)
         if not keep:
             disk.unlink(path)
         return image
+
+    def _read_file(self, file: DiskFile, size: int) -> Contents:
+        """Blocks."""
+        descriptor = file.fileno()
+        if descriptor is not None:
+            try:
+                return Contents(self._reader.read(descriptor, size, 0))
+            except OSError as error:
+                if not is_unreadable(error):
+                    raise
+        return read_around(file, size)

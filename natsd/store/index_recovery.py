@@ -24,6 +24,7 @@ from natsd.store.block_summary import BlockSummary
 from natsd.store.errors import DamagedEncoding
 from natsd.store.found_damage import decode_damage
 from natsd.store.index_db import BlockImage, StoreImage
+from natsd.store.holes import read_around
 from natsd.store.rebuild import (
     BlockShare,
     load_expiries,
@@ -203,7 +204,7 @@ class _ByIndex:
     def _unread_block(self, image: BlockImage) -> StoredBlock:
         path = self._blocks.path_of(image.block_id)
         with contextlib.closing(self._blocks.disk.open(path, write=False)) as file:
-            header = file.pread(HEADER_BYTES, 0)
+            header = read_around(file, HEADER_BYTES).data
             size = file.size()
         if header_seed(header) != image.seed:
             raise _Mismatch

@@ -8,8 +8,9 @@ Promise
   synced.
 - `add_write` answers False where the journal cannot take the extents now (both segments in use, no
   space, given up); then their files must be synced instead.
-- A journal that failed takes nothing more. Once all it speaks of is synced it is removed, and if
-  only space was missing it begins anew.
+- A journal that failed takes nothing more. Once all it speaks of is synced it is removed. If only
+  space, a descriptor or memory was missing it begins anew, `RETURN_NS` after it failed at the
+  earliest; that is logged once, until the journal has worked again.
 - A journal that speaks of a file whose sync failed stays as it is until the volume is opened again,
   since it may hold the only copy of what was acknowledged.
 """
@@ -17,15 +18,18 @@ Promise
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from natsd.store.disk import CommitJob, CommitWorkers, DiskFile, is_out_of_space
+from natsd.store.disk import CommitJob, CommitWorkers, DiskFile, is_passing
 from natsd.store.errors import StoreReadOnly
 from natsd.store.extent import Extent
 from natsd.store.journal import Journal, Segment
 from natsd.store.sync_pass import Outcome, SyncPass
+
+RETURN_NS = 1_000_000_000
 
 _logger = logging.getLogger(__name__)
 
@@ -39,9 +43,13 @@ class JournalDriver:
         journal: Journal,
         is_busy: Callable[[DiskFile], bool],
         file_failed: Callable[[DiskFile, OSError], None],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._workers = workers
         self._journal = journal
+        self._clock_ns = clock_ns
+        self._return_ns = 0  # by the clock: not before
+        self._is_told = False  # that it failed, in the log
         self._is_busy = is_busy
         self._file_failed = file_failed
         self._forgets: list[tuple[Path, Outcome]] = []
@@ -53,8 +61,13 @@ class JournalDriver:
 
     @property
     def is_usable(self) -> bool:
-        """Whether `write` may answer True."""
-        return self._journal.is_usable
+        """Whether `write` may answer True. A journal that may return does so here."""
+        journal = self._journal
+        may_return = self._can_return and not (self._is_kept or self.is_writing)
+        if not journal.is_usable and may_return and self._clock_ns() >= self._return_ns:
+            if self._checkpoint is None and not journal.used_segments:
+                self._remove()
+        return journal.is_usable
 
     @property
     def must_wait(self) -> bool:
@@ -77,6 +90,8 @@ class JournalDriver:
         self.is_writing = False
         if job.error is not None:
             self._give_up(job.error)
+        else:
+            self._is_told = False
         return job.error is None
 
     def not_written(self) -> None:
@@ -92,9 +107,12 @@ class JournalDriver:
             return False
 
     def _give_up(self, error: OSError) -> None:
-        _logger.error("the journal is set aside, commits go on without it: %s", error)
+        if not self._is_told:
+            _logger.error("the journal is set aside, commits go on without it: %s", error)
+        self._is_told = True
         self._journal.give_up()
-        self._can_return = self._can_return and is_out_of_space(error)
+        self._return_ns = self._clock_ns() + RETURN_NS
+        self._can_return = self._can_return and is_passing(error)
 
     def keep(self, file: DiskFile) -> None:
         """A sync of this file failed: what the journal says of it may be the only copy."""
@@ -232,7 +250,7 @@ class JournalDriver:
         except OSError as error:
             _logger.error("the journal cannot be removed: %s", error)
             self._is_kept = True
-        if not self._can_return:
+        if not self._can_return or self._clock_ns() < self._return_ns:
             self._journal.give_up()
 
     def _checkpoint_over(self) -> None:

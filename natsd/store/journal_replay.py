@@ -21,6 +21,7 @@ from pathlib import Path
 import xxhash
 
 from natsd.store.disk import Disk, DiskFile
+from natsd.store.doubled_file import read_contents
 from natsd.store.journal import (
     BATCH,
     BATCH_HEADER_BYTES,
@@ -107,11 +108,9 @@ def replay(disk: Disk, root: Path) -> Replayed:
 
 def read_segment(disk: Disk, path: Path, damage: list[JournalDamage]) -> ReadSegment | None:
     """Read one file; None if no header of it verifies."""
-    file = disk.open(path, write=False)
-    try:
-        data = file.pread(file.size(), 0)
-    finally:
-        file.close()
+    found = read_contents(disk, path)
+    data = found.data
+    damage += [JournalDamage(path, hole, "cannot be read") for hole in found.holes]
     headers = [
         read_header(data[at : at + SECTOR_BYTES]) for at in range(0, HEADER_BYTES, SECTOR_BYTES)
     ]

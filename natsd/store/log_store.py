@@ -13,7 +13,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from natsd.store.block import MsgBlock
-from natsd.store.errors import ColdBlock, MessageNotFound, StoreClosed, StoreEOF, StoreError
+from natsd.store.errors import (
+    ColdBlock,
+    MessageNotFound,
+    StoreClosed,
+    StoreEOF,
+    StoreError,
+    StoreUnavailable,
+)
 from natsd.store.filter import Filter
 from natsd.store.log import MessageLog
 from natsd.store.record import StoredMessage
@@ -245,10 +252,20 @@ class LogStore(Store):
     def _settle_soon(self) -> bool:
         if self._settling is None or self._settling.done():
             try:
-                self._settling = asyncio.get_running_loop().create_task(self.settle())
+                self._settling = asyncio.get_running_loop().create_task(self._settle_all())
             except RuntimeError:  # no loop: whoever drives the store calls `settle`
                 self._settling = None
         return False
+
+    async def _settle_all(self) -> None:
+        """`settle`, in the background; the next change has it begin again if it cannot go on."""
+        while True:
+            try:
+                return await self.settle()
+            except StoreUnavailable:  # the next try waits for the one that failed
+                continue
+            except StoreError:
+                return
 
     async def settle(self) -> None:
         """Do all that limits ask for and that was put off."""

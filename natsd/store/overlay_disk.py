@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from natsd.store.disk import Buffer, CommitWorkers, Disk, DiskFile, Lock
+from natsd.store.holes import read_all
 
 GONE: Final = None
 
@@ -89,7 +90,7 @@ class OverlayDisk:
         if data is None:
             file = self.below.open(path, write=False)
             try:
-                data = self._files[path] = bytearray(file.pread(file.size(), 0))
+                data = self._files[path] = bytearray(read_all(file).data)
             finally:
                 file.close()
         return data

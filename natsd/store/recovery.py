@@ -35,6 +35,7 @@ from natsd.store.damage import Damage
 from natsd.store.disk import write_again
 from natsd.store.expiries import Expiries
 from natsd.store.found_damage import FoundDamage
+from natsd.store.holes import read_all
 from natsd.store.index_db import BlockImage, StoreImage
 from natsd.store.rebuild import BlockShare, note_gaps, set_slots
 from natsd.store.record import OVERHEAD_BYTES, erased
@@ -167,7 +168,7 @@ class _Recovery:
     def _take_unreadable(self, block_id: int, path: Path, read: Read) -> None:
         """Either its first commit never came to be, or nothing of it can be read any more."""
         image = self._images.get(block_id)
-        if image is None and not self._has_mark:
+        if image is None and not self._has_mark and not read.holes_end:
             self._found.empty.append(path)
             return
         first, last = (image.base_sequence, image.last_sequence) if image else (0, 0)
@@ -296,12 +297,17 @@ def read_block(
     """Read a block's file and verify it, whatever is in there. `image` is what is known of it, if
     that is the same block. Blocks."""
     with contextlib.closing(blocks.disk.open(blocks.path_of(block_id), write=False)) as file:
-        data = file.pread(file.size(), 0)
+        found = read_all(file)
+    data, holes_end = found.data, found.holes_end
     if image is None or image.seed != (header_seed(data) or image.seed):
-        return blocks.scan(data, block_id, proven=proven)
-    size = image.size if proven >= 0 else proven
+        return blocks.scan(data, block_id, proven=proven, holes_end=holes_end)
     return blocks.scan(
-        data, block_id, proven=size, size_min=image.size, first_sequence=image.base_sequence
+        data,
+        block_id,
+        proven=image.size if proven >= 0 else proven,
+        size_min=image.size,
+        first_sequence=image.base_sequence,
+        holes_end=holes_end,
     )
 
 
@@ -309,7 +315,7 @@ def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:
     """The block that was read, with all of it in memory."""
     scan, unwrapped = read.scan, read.unwrapped
     is_torn = scan.torn_bytes or (unwrapped is not None and unwrapped.torn)
-    end = read.physical_offset(scan.end)
+    end = max(read.physical_offset(scan.end), read.holes_end)  # nothing is written into a hole
     return StoredBlock(
         MsgBlock.from_scan(scan, blocks.block_bytes_max),
         path,

@@ -468,8 +468,11 @@ cdef class Scan:
         if self.reserved.count:
             skips += self.reserved.count - 1
             last = max(last, skips.sequence + (skips.count - 1))
-        if self.damaged.count:
-            last = max(last, damaged[self.damaged.count - 1].last_sequence)
+        place = self.damaged.count      # some are of no known sequence
+        while place and damaged[place - 1].last_sequence == 0:
+            place -= 1
+        if place:
+            last = max(last, damaged[place - 1].last_sequence)
         if not self.has_mark and self.header.first_sequence:
             last = max(last, self.header.first_sequence - 1)
         self.last_sequence = max(last, self.committed_sequence)

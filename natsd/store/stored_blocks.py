@@ -33,6 +33,7 @@ from natsd.store.envelope import (
     wrap,
     wrap_block,
 )
+from natsd.store.holes import read_around
 from natsd.store.keys import DataKey
 from natsd.store.record import checksum
 from natsd.store.scan import Scan
@@ -76,12 +77,14 @@ class Read:
     """A block as its file holds it. `unwrapped` knows where in the file logical bytes are.
 
     `damage` is the scan's, with offsets and lengths in the file, and that of envelopes;
-    `scan.damage` speaks of logical bytes.
+    `scan.damage` speaks of logical bytes. `holes_end`: where the last bytes end that the disk could
+    not give back; 0: it gave back everything.
     """
 
     scan: Scan
     unwrapped: Unwrapped | None
     damage: list[Damage]
+    holes_end: int = 0
 
     def physical_offset(self, logical_offset: int) -> int:
         """Where in the file that logical byte is."""
@@ -194,10 +197,11 @@ class StoredBlocks:
         """Read and verify what is committed of the block. Blocks."""
         file = self.disk.open(stored.path, write=False)
         try:
-            data = file.pread(physical_end, 0)
+            found = read_around(file, physical_end)
         finally:
             file.close()
-        return self.scan(data, stored.block.block_id, proven=proven)
+        block_id = stored.block.block_id
+        return self.scan(found.data, block_id, proven=proven, holes_end=found.holes_end)
 
     def scan(
         self,
@@ -207,15 +211,21 @@ class StoredBlocks:
         proven: int = 0,
         size_min: int = 0,
         first_sequence: int = 0,
+        holes_end: int = 0,
     ) -> Read:
         """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
 
         `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
-        the zeros at the end, up to a mark, and at least `size_min`.
+        the zeros at the end, up to a mark, and at least `size_min`. `holes_end`: `data` has holes,
+        which end there (holes.py). What stood there was synced once, so it is damage, no torn end.
         """
         unwrapped = self._unwrap(data, block_id)
         logical = data if unwrapped is None else bytes(unwrapped.logical)
+        if unwrapped is None:
+            proven = max(proven, holes_end) if proven >= 0 else proven
+            size_min = max(size_min, holes_end)
         is_short = max(proven, size_min) > len(logical)
+        is_short = is_short or (unwrapped is not None and holes_end > unwrapped.physical_end)
         is_whole = proven < 0 or is_short
         if unwrapped is not None:
             proven = len(logical) if is_whole else proven
@@ -226,11 +236,11 @@ class StoredBlocks:
             damage = list(scan.damage)
             if is_whole and not is_short:
                 damage += _lost_end(scan, logical)
-            return Read(scan, None, damage)
+            return Read(scan, None, damage, holes_end)
         damage = located(scan.damage, unwrapped)
         if is_short or (is_whole and unwrapped.torn):
             damage.append(_lost_envelopes(scan, unwrapped, len(data)))
-        return Read(scan, unwrapped, damage)
+        return Read(scan, unwrapped, damage, holes_end)
 
     def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
         """None: the file is the logical bytes; in an encrypted stream none is."""

@@ -34,6 +34,8 @@ from natsd.store.disk import Buffer, CommitWorkers, DirectoryLocked, DiskFile, S
 
 SECTOR = 512
 VERSIONS_MAX = 4
+# A directory that is not opened for want of these was not synced in vain.
+NOT_OPENED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class PowerLoss(Exception):
@@ -122,7 +124,7 @@ Change = dict[Path, Entry | bool]  # a path and what it names from now on; False
 class Rule:
     """A call that is to fail."""
 
-    call: str
+    calls: frozenset[str]
     number: int
     path: str
     after: int
@@ -139,6 +141,7 @@ class FaultyDisk:
         self.is_off = False
         self.calls: list[str] = []
         self._rules: list[Rule] = []
+        self._has_failed = False
         self._now: dict[Path, Entry] = {Path("/"): None}
         self._disk: dict[Path, Entry] = {Path("/"): None}
         self._pending: list[tuple[set[Path], Change]] = []
@@ -148,13 +151,29 @@ class FaultyDisk:
     # ---- faults
 
     def fail(
-        self, call: str, number: int, *, path: str = "", after: int = 0, times: int = 1
+        self,
+        call: str | frozenset[str],
+        number: int,
+        *,
+        path: str = "",
+        after: int = 0,
+        times: int = 1,
     ) -> None:
         """Fail the next `times` calls that fit with this errno, once `after` calls went well.
 
         `path`: what the path ends with. `number` 0: a write that is cut short.
         """
-        self._rules.append(Rule(call, number, path, after, times))
+        calls = frozenset({call}) if isinstance(call, str) else call
+        self._rules.append(Rule(calls, number, path, after, times))
+
+    @property
+    def has_failed_one(self) -> bool:
+        """Whether a call that `fail` named has failed."""
+        return self._has_failed
+
+    def heal(self) -> None:
+        """No call is to fail any more."""
+        self._rules.clear()
 
     def spoil(self, path: Path, *, offset: int = 0, length: int = 1) -> None:
         """Have reads of these bytes' sectors fail with EIO until the sectors are written again."""
@@ -209,8 +228,9 @@ class FaultyDisk:
 
     def _fault(self, name: str, path: Path) -> int | None:
         for rule in self._rules:
-            if rule.call == name and str(path).endswith(rule.path):
+            if name in rule.calls and str(path).endswith(rule.path):
                 if rule.after == 0:
+                    self._has_failed = True
                     rule.times -= 1
                     if rule.times == 0:
                         self._rules.remove(rule)
@@ -429,6 +449,7 @@ class FaultyFile:
 
 
 Step = Callable[[], object]
+IsTriedSync = Callable[[OSError], bool]  # whether a step that failed so was a sync that was tried
 
 
 class FaultyJob:
@@ -437,7 +458,7 @@ class FaultyJob:
         self.error: OSError | None = None
         self.failed_sync = False
         self.failures: list[tuple[int, OSError, bool]] = []
-        self.steps: list[tuple[int | None, bool, Step]] = []
+        self.steps: list[tuple[int | None, IsTriedSync, Step]] = []
         self._disk = disk
         self._parts = 0
         self._part: int | None = None
@@ -449,8 +470,8 @@ class FaultyJob:
     def end_parts(self) -> None:
         self._part = None
 
-    def _add(self, step: Step, *, is_sync: bool = False) -> None:
-        self.steps.append((self._part, is_sync, step))
+    def _add(self, step: Step, is_tried_sync: IsTriedSync = lambda _: False) -> None:
+        self.steps.append((self._part, is_tried_sync, step))
 
     def allocate(self, file: DiskFile, offset: int, length: int) -> None:
         self._add(lambda: file.allocate(offset, length))
@@ -459,10 +480,12 @@ class FaultyJob:
         self._add(lambda: file.pwrite(data, offset))
 
     def datasync(self, file: DiskFile) -> None:
-        self._add(file.fdatasync, is_sync=True)
+        self._add(file.fdatasync, lambda _: True)
 
     def sync_directory(self, path: Path) -> None:
-        self._add(lambda: self._disk.sync_dir(path), is_sync=True)
+        self._add(
+            lambda: self._disk.sync_dir(path), lambda error: error.errno not in NOT_OPENED
+        )
 
     def truncate(self, file: DiskFile, size: int) -> None:
         self._add(lambda: file.truncate(size))
@@ -471,10 +494,11 @@ class FaultyJob:
         """Do the next step; whether the job is over."""
         if not self.steps:
             return True
-        part, is_sync, step = self.steps.pop(0)
+        part, is_tried_sync, step = self.steps.pop(0)
         try:
             step()
         except OSError as error:
+            is_sync = is_tried_sync(error)
             if self.error is None:
                 self.error, self.failed_sync = error, is_sync
             if part is None:

@@ -1,0 +1,73 @@
+"""Reads a file around the bytes that the disk cannot give back.
+
+    pages      │ 0 │ 1 │ 2 unreadable │ 3 │      one read of everything fails with EIO,
+    result     │ bytes │ zeros        │ … │      so each page is read alone; page 2 is a hole
+
+Promise
+- Only errors that speak of bytes on the medium (`UNREADABLE`) make holes. Any other error, such as
+  one for want of memory, is raised: the same read may pass later.
+- A hole is whole pages, since the page is what a system reads; so a hole may end behind the file.
+- At most `HOLES_MAX` pages of a file are left out: where more cannot be read the disk is gone, and
+  to ask it for every page could take hours. The error is raised then.
+- The caller treats a hole as damage, never as the end of what was written.
+"""
+
+import errno
+from dataclasses import dataclass
+from typing import Final
+
+from natsd.store.disk import DiskFile
+
+PAGE_BYTES: Final = 4096
+HOLES_MAX: Final = 256
+# What a system says of bytes that a medium, or the checksums of a file system, do not give back.
+UNREADABLE: Final = frozenset(
+    getattr(errno, name)
+    for name in ("EIO", "EBADMSG", "EILSEQ", "ENODATA", "EUCLEAN", "EREMOTEIO")
+    if hasattr(errno, name)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A file's bytes from its start, with zeros for its `holes`, which are offsets of pages."""
+
+    data: bytes
+    holes: tuple[int, ...] = ()
+
+    @property
+    def holes_end(self) -> int:
+        """Where the last hole ends; 0 if there is none."""
+        return self.holes[-1] + PAGE_BYTES if self.holes else 0
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Whether the error says that bytes on the medium cannot be read."""
+    return error.errno in UNREADABLE
+
+
+def read_around(file: DiskFile, size: int) -> Contents:
+    """Read the first `size` bytes, fewer if the file ends before. Blocks. Raises `OSError`."""
+    try:
+        return Contents(file.pread(size, 0))
+    except OSError as error:
+        if not is_unreadable(error):
+            raise
+    pages: list[bytes] = []
+    holes: list[int] = []
+    end = min(size, file.size())
+    for at in range(0, end, PAGE_BYTES):
+        length = min(PAGE_BYTES, end - at)
+        try:
+            pages.append(file.pread(length, at))
+        except OSError as error:
+            if not is_unreadable(error) or len(holes) == HOLES_MAX:
+                raise
+            holes.append(at)
+            pages.append(bytes(length))
+    return Contents(b"".join(pages), tuple(holes))
+
+
+def read_all(file: DiskFile) -> Contents:
+    """Read a whole file. Blocks. Raises `OSError`."""
+    return read_around(file, file.size())

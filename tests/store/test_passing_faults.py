@@ -1,0 +1,293 @@
+"""EMFILE and ENOMEM at every call: what they interrupt is refused or put off, nothing acknowledged is
+lost, and the store goes on by itself when they are over.
+
+Each case is one stream, one errno and one window of calls that fail: from the n-th call on, for every
+n. Issue 13, sections 2.4 and 4.
+"""
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from natsd.store.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer_store import ConsumerStore
+from natsd.store.disk import is_passing
+from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
+from natsd.store.file_store import FileOptions, FileStore
+from natsd.store.record import OVERHEAD_BYTES, StoredMessage
+from natsd.store.store import Limits
+from natsd.store.volume import Volume
+from tests.store.crash import TORTURE
+from tests.store.faulty_disk import FaultyDisk
+from tests.store.test_file_store_crashes import Machine
+from tests.store.test_file_store_model import KEYS, end_other_tasks, everything
+
+pytestmark = pytest.mark.torture
+
+OPENING = frozenset({"open", "sync_dir", "listdir", "rmtree"})
+CALLS = {
+    errno.EMFILE: OPENING,
+    errno.ENOMEM: OPENING
+    | {"pread", "pwrite", "allocate", "truncate", "rename", "unlink", "mkdir", "link"},
+}
+STREAMS = {
+    "plain": (Limits(), FileOptions(block_bytes_max=700)),
+    "compressed": (Limits(), FileOptions(block_bytes_max=700, compress=True)),
+    "encrypted": (Limits(), FileOptions(block_bytes_max=700, keys=KEYS, context="S")),
+    "per subject": (Limits(max_msgs_per_subject=2), FileOptions(block_bytes_max=700)),
+    "small": (Limits(max_bytes=600), FileOptions()),
+}
+STEP = max(1, 7 // TORTURE)  # of the numbers of calls: every one in `make torture`
+DEADLINE_S = 20
+
+
+@contextmanager
+def short_pauses() -> Iterator[None]:
+    with (
+        mock.patch("natsd.store.committer.PROBE_S", 0.001),
+        mock.patch("natsd.store.file_commits.RETRY_S", 0.001),
+        mock.patch("natsd.store.block_care.RETRY_S", 0.001),
+        mock.patch("natsd.store.consumer_store.RETRY_S", 0.001),
+        mock.patch("natsd.store.block_cache.PAUSE_MAX_S", 0.001),
+        mock.patch("natsd.store.block_cache.PAUSE_MIN_S", 0.0001),
+    ):
+        yield
+
+
+@dataclass
+class Publisher:
+    """What a store acknowledged, and what it was asked to remove."""
+
+    limits: Limits
+    sent: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    acknowledged: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    removed: set[int] = field(default_factory=set)
+
+    def append(self, store: FileStore, number: int) -> None:
+        subject, data = "abc"[number % 3], b"%d" % number * 20
+        self.sent[store.append(subject, None, data, number)] = subject, data
+
+    async def synced(self, store: FileStore) -> None:
+        sent, self.sent = self.sent, {}
+        await store.synced()
+        self.acknowledged |= sent
+
+    async def check(self, store: FileStore) -> None:
+        """What was acknowledged is there, unless the limits or a removal took it."""
+        there = await everything(store)
+        for sequence, (subject, data) in self.acknowledged.items():
+            try:
+                message = await store.load(sequence)
+            except MessageNotFound:
+                assert sequence in self.removed or self.is_pushed_out(sequence, there), sequence
+            else:
+                assert (message.subject, message.data) == (subject, data)
+        assert store.state().last_sequence >= max(self.acknowledged, default=0)
+
+    def is_pushed_out(self, sequence: int, there: list[StoredMessage]) -> bool:
+        subject, data = self.acknowledged[sequence]
+        later = [each for each in there if each.sequence > sequence]
+        if self.limits.max_msgs_per_subject > 0:
+            same = [each for each in later if each.subject == subject]
+            return len(same) >= self.limits.max_msgs_per_subject
+        sizes = sum(OVERHEAD_BYTES + len(each.subject) + len(each.data) for each in later)
+        own = OVERHEAD_BYTES + len(subject) + len(data)
+        return 0 < self.limits.max_bytes < sizes + own
+
+
+async def life(store: FileStore, publisher: Publisher) -> None:
+    """A bit of everything; what fails is answered with an error and nothing else."""
+    for number in range(1, 26):
+        try:
+            publisher.append(store, number)
+            if number % 3 == 0:
+                await publisher.synced(store)
+            if number % 8 == 0:
+                publisher.removed.add(number - 2)
+                await store.delete(number - 2)
+            if number == 14:
+                publisher.removed.add(9)
+                await store.erase(9)
+            if number == 20:
+                await store.write_index()
+            await store.load(max(1, number // 2))
+        except (MessageNotFound, StoreEOF):
+            continue
+        except (StoreError, OSError) as error:
+            assert is_passing(error), repr(error)
+            publisher.sent.clear()
+
+
+async def goes_on(store: FileStore, publisher: Publisher) -> None:
+    """Within a while it takes messages again, without being asked."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                publisher.append(store, 99)
+                await publisher.synced(store)
+                return
+            except StoreError as error:
+                assert is_passing(error), repr(error)
+                publisher.sent.clear()
+                await asyncio.sleep(0.001)
+
+
+async def explore(kind: str, number: int, after: int, times: int) -> bool:
+    """One case; whether any call failed."""
+    limits, options = STREAMS[kind]
+    machine = Machine(FaultyDisk(), limits, options)
+    publisher = Publisher(limits)
+    store = await machine.open()
+    machine.disk.fail(CALLS[number], number, after=after, times=times)
+    await life(store, publisher)
+    is_reached = machine.disk.has_failed_one
+    machine.disk.heal()
+    await goes_on(store, publisher)
+    await publisher.check(store)
+
+    machine.disk = machine.disk.crash(after)
+    await end_other_tasks()
+    store = await machine.open()
+    await publisher.check(store)
+    await store.close()
+    await end_other_tasks()
+    return is_reached
+
+
+@pytest.mark.parametrize("number", CALLS)
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_calls_of_a_stream_that_is_served(kind: str, number: int) -> None:
+    with short_pauses():
+        cases = 0
+        for times in (1, 5):
+            after = times % STEP
+            while await explore(kind, number, after, times):
+                after += STEP
+                cases += 1
+        assert cases > 1
+
+
+async def served_and_killed(kind: str) -> tuple[FaultyDisk, Publisher]:
+    """What a process leaves that is killed in the middle of its work."""
+    limits, options = STREAMS[kind]
+    machine, publisher = Machine(FaultyDisk(), limits, options), Publisher(limits)
+    await life(await machine.open(), publisher)
+    publisher.sent.clear()
+    disk = machine.disk.kill()
+    await end_other_tasks()
+    return disk, publisher
+
+
+async def explore_start(
+    kind: str, number: int, after: int, times: int, left: FaultyDisk, publisher: Publisher
+) -> bool:
+    """One case; whether any call failed."""
+    limits, options = STREAMS[kind]
+    machine = Machine(left.kill(), limits, options)
+    left.is_off = False
+    machine.disk.fail(CALLS[number], number, after=after, times=times)
+    try:
+        store = await machine.open()
+    except (StoreError, OSError) as error:  # who opens it tries again (jetstream/recovery.py)
+        assert is_passing(error), repr(error)
+        machine.disk = machine.disk.kill()
+        await end_other_tasks()
+        store = await machine.open()
+        is_reached = True
+    else:
+        is_reached = machine.disk.has_failed_one
+    machine.disk.heal()
+    await goes_on(store, publisher)
+    await publisher.check(store)
+    await store.close()
+    await end_other_tasks()
+    return is_reached
+
+
+@pytest.mark.parametrize("number", CALLS)
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_calls_of_a_start(kind: str, number: int) -> None:
+    with short_pauses():
+        left, publisher = await served_and_killed(kind)
+        before = dict(publisher.acknowledged)
+        cases = 0
+        for times in (1, 3):
+            after = times % STEP
+            while await explore_start(kind, number, after, times, left, publisher):
+                after += STEP
+                cases += 1
+                publisher.acknowledged = dict(before)
+        assert cases > 1
+
+
+CONSUMER = Path("/store/consumer")
+OPTIONS = ConsumerOptions(ack_policy=AckPolicy.EXPLICIT)
+
+
+async def open_volume(disk: FaultyDisk) -> Volume:
+    loop = asyncio.get_running_loop()
+    return Volume.open(disk, Path("/store"), disk.chance.randbytes, loop=loop)
+
+
+async def consume(store: ConsumerStore, acknowledged: list[int]) -> None:
+    for sequence in range(1, 40):
+        store.update_delivered(sequence, sequence, 1, sequence)
+        store.update_acks(sequence, sequence)
+        if sequence == 20:
+            store.force_update(store.state())  # by a checkpoint
+        if sequence % 4 == 0:
+            try:
+                await store.synced()
+            except StoreError as error:
+                assert is_passing(error), repr(error)
+            else:
+                acknowledged[0] = sequence
+
+
+async def explore_consumer(number: int, after: int, times: int) -> bool:
+    """One case; whether any call failed."""
+    disk, acknowledged = FaultyDisk(), [0]
+    volume = await open_volume(disk)
+    store = await ConsumerStore.create(volume, CONSUMER, OPTIONS, disk.chance.randbytes)
+    disk.fail(CALLS[number], number, after=after, times=times)
+    await consume(store, acknowledged)
+    is_reached = disk.has_failed_one
+    disk.heal()
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                await store.synced()
+                break
+            except StoreError as error:
+                assert is_passing(error), repr(error)
+                await asyncio.sleep(0.001)
+    assert store.state().ack_floor.stream == 39
+
+    disk = disk.crash(after)
+    await end_other_tasks()
+    volume = await open_volume(disk)
+    store = await ConsumerStore.open(volume, CONSUMER, OPTIONS, disk.chance.randbytes)
+    assert store.state().ack_floor.stream == 39
+    assert not [damage for damage in store.recovery.damage if not damage.harmless]
+    await store.close()
+    await volume.close()
+    await end_other_tasks()
+    return is_reached
+
+
+@pytest.mark.parametrize("number", CALLS)
+async def test_calls_of_a_consumer(number: int) -> None:
+    with short_pauses():
+        cases = 0
+        for times in (1, 4):
+            after = times % STEP
+            while await explore_consumer(number, after, times):
+                after += STEP
+                cases += 1
+        assert cases > 1
