@@ -4,11 +4,14 @@
     <account>/streams/<stream>/obs/<consumer>/meta.json    the same of a consumer
 
 Promise
-- Everything stands twice in the file, encrypted where there is a key (store/vault.py): one damaged
-  copy costs nothing.
-- `write_asset` leaves the old file or the new one, and returns when the new one is on disk.
-- A file that says nothing any more raises AssetDamaged, one that says what this version does not
+- It is kept as two files, encrypted where there is a key (store/vault.py): one that is damaged or
+  lost costs nothing.
+- `write_asset` leaves the old content or the new one, and returns when the new one is on disk; the
+  old one where it raises.
+- Files that say nothing any more raise AssetDamaged, those that say what this version does not
   understand AssetUnknown; both are left as they are.
+- `mark_deleted` has removed the second file on disk before anything else of the asset goes, so that
+  no crash brings a deleted asset back. Where it raises, the asset is there.
 
 Everything here blocks, and raises OSError; what reads raises EncryptionError too.
 
@@ -21,6 +24,7 @@ from typing import Final, TypeVar
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import InvalidJson, decode, encode
 from natsd.store.disk import Disk
+from natsd.store.twin_file import copy_of, twins_exist
 from natsd.store.vault import Vault
 
 ASSET_FILE: Final = "meta.json"
@@ -51,6 +55,8 @@ def read_asset(vault: Vault, directory: Path, model: type[M]) -> M:
     Raises AssetDamaged, AssetUnknown.
     """
     path = directory / ASSET_FILE
+    if not has_asset(vault.disk, directory):
+        raise AssetDamaged(f"{path} is missing")
     body = vault.read(path, MAGIC)
     if body is None:
         raise AssetDamaged(f"{path} is damaged: no copy of it verifies")
@@ -60,7 +66,24 @@ def read_asset(vault: Vault, directory: Path, model: type[M]) -> M:
         raise AssetUnknown(f"{path} is not understood: {error}") from None
 
 
+def has_asset(disk: Disk, directory: Path) -> bool:
+    """Whether the directory has a `meta.json`, or what is left of one."""
+    return twins_exist(disk, directory / ASSET_FILE)
+
+
 def mark_deleted(disk: Disk, directory: Path) -> None:
     """From here on the asset is gone, whatever is still in its directory; on disk on return."""
-    disk.rename(directory / ASSET_FILE, directory / DELETED_FILE)
-    disk.sync_dir(directory)
+    path, deleted = directory / ASSET_FILE, directory / DELETED_FILE
+    second = copy_of(path)
+    if not disk.exists(path) and disk.exists(second):
+        disk.rename(second, path)
+    if not disk.exists(path):
+        disk.open(path, create=True).close()  # of an asset that lost both files
+    disk.rename(path, deleted)
+    try:
+        if disk.exists(second):
+            disk.unlink(second)
+        disk.sync_dir(directory)
+    except OSError:
+        disk.rename(deleted, path)
+        raise

@@ -33,11 +33,12 @@ from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.random_pool import RandomPool
-from natsd.jetstream.recovery import recover_account
+from natsd.jetstream.recovery import check_keys, recover_account
 from natsd.jetstream.resources import check_promised
 from natsd.jetstream.scheduler import Alarm, Scheduler
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.batches import atomic_batches, fast_batches
+from natsd.jetstream.stream.files import AccountFiles
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import UNLIMITED, AccountTiers
 from natsd.jetstream.usage import Usage
@@ -83,6 +84,7 @@ class JetStream:
         self.random_bytes = RandomPool(random_bytes)
         self.directory: Path = options.directory.absolute()
         self.keys = operator_keys(options)
+        self._keys_are_right = False
         self.scheduler = Scheduler(reactor, None if clock is time.time_ns else clock)
         self.events = Events(
             domain=options.domain,
@@ -125,6 +127,9 @@ class JetStream:
             _logger.error("JetStream: %s", damage)
         self._count_again(self.scheduler.now_ns())
         try:
+            accounts = list(accounts)
+            files = [AccountFiles(self.directory / account.name) for account in accounts]
+            await self._check_keys(files)
             for account in accounts:
                 if account.name == SYSTEM_ACCOUNT:
                     self.system_account = account
@@ -138,12 +143,18 @@ class JetStream:
             raise
 
     async def enable(self, account: Account, limits: AccountTiers = UNLIMITED) -> None:
-        """Serve an account; returns when its streams are. Raises StoreError, OSError."""
+        """Serve an account; returns when its streams are. Raises EncryptionError, OSError."""
         served = JetStreamAccount(self, account, limits)
+        await self._check_keys([served.files])
         self.accounts[account.name] = served
         await recover_account(served)
         self.api.serve(served)
         served.begin_sourcing()
+
+    async def _check_keys(self, accounts: list[AccountFiles]) -> None:
+        """Once they have opened a stream, the keys are right. Raises EncryptionError."""
+        if not self._keys_are_right:
+            self._keys_are_right = await self.volume.read(check_keys, self.vault, accounts)
 
     async def stop(self) -> None:
         """Answer no more, and close everything. Raises StoreError, OSError."""

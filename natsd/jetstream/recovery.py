@@ -2,35 +2,37 @@
 
     streams/*  ─┬─ meta.deleted              removed: the delete is finished
                 ├─ nothing of a stream       removed: the create never happened
-                ├─ meta.json, damaged        moved to damaged/, reported
-                ├─ meta.json, not understood offline: it stays, and its name is taken
+                ├─ meta.json, damaged        offline: it stays, and its name is taken
+                ├─ meta.json, not understood the same
                 ├─ a consumer, not understood the same: what waits for it is not to be lost
                 └─ meta.json ─▶ store ─▶ consumers ─▶ duplicates ─▶ subscribed
     snapshots.new/             removed: snapshots and restores that were under way
 
 Promise
 - At most `AT_ONCE` streams are recovered at a time, and the loop has its turns in between.
-- A stream that cannot be recovered costs one line in the log, and no other stream.
-- What was refused for want of a key stops the start: to go on would hide every stream.
+- A stream that cannot be recovered, whatever its start raises, is offline: it costs one line in the
+  log and no other stream, and its files stay as they are.
+- A key that opens no stream at all stops the start (`check_keys`): to go on would hide every one.
 - A stream receives only once all of it is there; until the start is over, nobody publishes.
 
 Source: nats-server 2.14 reference 11.1, and what nats-server does with each of these.
 """
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from natsd.jetstream.account import JetStreamAccount
-from natsd.jetstream.asset_file import AssetDamaged, AssetUnknown, read_asset
+from natsd.jetstream.asset_file import ASSET_FILE, MAGIC, AssetDamaged, has_asset, read_asset
 from natsd.jetstream.consumer.files import UnsupportedConsumers
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.names import why_unsupported
-from natsd.jetstream.resources import reserve
+from natsd.jetstream.resources import release, reserve
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.steps import in_turns
-from natsd.jetstream.stream.files import Found, StreamAsset, look_at
+from natsd.jetstream.stream.files import AccountFiles, Found, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.errors import EncryptionError, StoreError
 from natsd.store.vault import Vault
@@ -40,8 +42,26 @@ _logger = logging.getLogger(__name__)
 AT_ONCE: Final = 8
 
 
+def check_keys(vault: Vault, accounts: Iterable[AccountFiles]) -> bool:
+    """Return whether the keys open a stream; raise EncryptionError if there are encrypted streams
+    and they open none. Nothing is changed. Blocks. Raises OSError."""
+    refusal: EncryptionError | None = None
+    for files in accounts:
+        for name in files.list_streams(vault.disk):
+            if not has_asset(vault.disk, files.stream(name)):
+                continue
+            path = files.stream(name) / ASSET_FILE
+            refused = vault.refusal(path, MAGIC)
+            refusal = refusal or refused
+            if refused is None and (vault.keys.key is None or vault.is_sealed(path)):
+                return True
+    if refusal is not None:
+        raise refusal
+    return False
+
+
 async def recover_account(account: JetStreamAccount) -> None:
-    """Serve what the account has stored. Raises EncryptionError, OSError."""
+    """Serve what the account has stored. Raises OSError."""
     volume = account.jetstream.volume
     await volume.read(volume.disk.rmtree, account.files.snapshots)
     names = await volume.read(account.files.list_streams, volume.disk)
@@ -49,33 +69,29 @@ async def recover_account(account: JetStreamAccount) -> None:
 
 
 async def _recover_directory(account: JetStreamAccount, name: str) -> None:
-    volume, directory = account.jetstream.volume, account.files.stream(name)
     try:
-        asset = await volume.read(_settle, account.jetstream.vault, directory)
-    except (AssetUnknown, OSError) as error:
-        _take_offline(account, name, str(error))
-        return
-    except AssetDamaged as error:
-        aside = await volume.read(account.files.set_aside, volume.disk, name)
-        _logger.error("JetStream: %s; the stream is set aside in %s", error, aside)
-        return
-    if asset is None:
-        return
-    reason = _why_not_served(asset, name)
-    if reason:
-        _take_offline(account, name, reason)
-        return
-    try:
-        await _recover_stream(account, asset)
-    except EncryptionError:
-        raise
-    except (StoreError, OSError) as error:
+        await _recover(account, name)
+    except (AssetDamaged, StoreError, OSError) as error:
         _take_offline(account, name, str(error))
     except ApiError as error:  # no limits are there for it
         _take_offline(account, name, error.description)
     except UnsupportedConsumers as error:
         account.offline_consumers[name] = error.reasons
         _take_offline(account, name, str(error))
+    except Exception as error:
+        _take_offline(account, name, f"it does not start: {error!r}", error)
+
+
+async def _recover(account: JetStreamAccount, name: str) -> None:
+    volume, directory = account.jetstream.volume, account.files.stream(name)
+    asset = await volume.read(_settle, account.jetstream.vault, directory)
+    if asset is None:
+        return
+    reason = _why_not_served(asset, name)
+    if reason:
+        _take_offline(account, name, reason)
+    else:
+        await _recover_stream(account, asset)
 
 
 def _settle(vault: Vault, directory: Path) -> StreamAsset | None:
@@ -100,18 +116,35 @@ def _why_not_served(asset: StreamAsset, name: str) -> str:
     return why_unsupported(asset.config.metadata)
 
 
-def _take_offline(account: JetStreamAccount, name: str, reason: str) -> None:
+def _take_offline(
+    account: JetStreamAccount, name: str, reason: str, unexpected: Exception | None = None
+) -> None:
     account.offline[name] = reason
-    _logger.error("JetStream: stream '%s > %s' is offline: %s", account.name, name, reason)
+    _logger.error(
+        "JetStream: stream '%s > %s' is offline: %s",
+        account.name,
+        name,
+        reason,
+        exc_info=unexpected,
+    )
 
 
 async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None:
     config = asset.config
     stream = await Stream.open(account, config, asset.created)
-    reserve(account.tiers.of(config.num_replicas).usage, config)
-    await in_turns(account.claims.claim(config.name, config.subjects))
-    account.streams[config.name] = stream
-    await stream.begin()
+    usage = account.tiers.of(config.num_replicas).usage
+    reserve(usage, config)
+    try:
+        await in_turns(account.claims.claim(config.name, config.subjects))
+        account.streams[config.name] = stream
+        await stream.begin()
+    except BaseException:
+        account.streams.pop(config.name, None)
+        await in_turns(account.claims.claim(config.name, ()))
+        release(usage, config)
+        stream.ingest.release_usage()
+        await stream.close()
+        raise
     _logger.debug(
         "JetStream: %s messages for stream '%s > %s'",
         f"{stream.store.state().msgs:,}",

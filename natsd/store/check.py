@@ -3,7 +3,7 @@
     <volume>/natsd.lock           who uses it
              journal.0 journal.1  replayed first, as a server would (journal_replay.py)
              …/000001.blk …       a stream: its directory has blocks, or index.db
-             …/index.db  key.db
+             …/index.db  key.db  meta.json …   and the second files of the small ones
              …/state.db 000001.log   a consumer: its directory has a checkpoint, or logs
              …/damaged/           what was set aside; not looked at
 
@@ -32,16 +32,18 @@ from natsd.store.consumer_files import (
 from natsd.store.consumer_state import AckPolicy
 from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.disk import Disk
-from natsd.store.doubled_file import UNFINISHED_SUFFIX, decode_doubled, read_file
+from natsd.store.doubled_file import UNFINISHED_SUFFIX, read_file
 from natsd.store.errors import ConsumerStateDamaged, EncryptionError
 from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
 from natsd.store.journal_replay import replay
-from natsd.store.keys import KEY_FILE, MAGIC, DataKey, OperatorKeys, Random, open_data_key
+from natsd.store.keys import DataKey, OperatorKeys, Random, open_data_key
 from natsd.store.overlay_disk import OverlayDisk
 from natsd.store.stored_blocks import BLOCK_SUFFIX, StoredBlocks, block_id_of
+from natsd.store.twin_file import COPY_SUFFIX, read_twins
 from natsd.store.volume import LOCK_NAME
 
+TWIN_SUFFIXES: Final = (".json", ".db")
 BLOCK_BYTES_MAX: Final = 8 << 20  # no block is written here; this only sizes one that would be
 
 
@@ -112,10 +114,12 @@ def check_unlocked(disk: Disk, root: Path, operator: OperatorKeys, random: Rando
         report.findings.append(Finding(str(damage.path), damage.offset, 0, damage.what))
     for directory in directories_below(overlay, root):
         names = overlay.listdir(directory)
+        for name in small_files(names):
+            report.findings += check_twins(overlay, root, directory / name)
         if is_stream(names):
             check_stream(overlay, root, directory, operator, random, report)
         if is_consumer(names):
-            check_consumer(overlay, directory, random, report)
+            check_consumer(overlay, root, directory, random, report)
     return report
 
 
@@ -157,8 +161,6 @@ def check_stream(
     report.streams += 1
     names = disk.listdir(directory)
     report.blocks += sum(name.endswith(BLOCK_SUFFIX) for name in names)
-    if KEY_FILE in names:
-        report.findings += check_doubled(disk, directory / KEY_FILE, MAGIC)
     try:
         opened = open_data_key(disk, directory, context_of(root, directory), operator, random)
     except EncryptionError as error:
@@ -203,12 +205,13 @@ def read_image(disk: Disk, directory: Path, data_key: DataKey | None, random: Ra
     return image
 
 
-def check_consumer(disk: Disk, directory: Path, random: Random, report: Report) -> None:
+def check_consumer(disk: Disk, root: Path, directory: Path, random: Random, report: Report) -> None:
     """One consumer's checkpoint and log. `disk` is written to."""
     report.consumers += 1
     tracker = ConsumerTracker(AckPolicy.EXPLICIT)  # the checkpoint tells its own
     try:
-        log, found = recover(disk, directory, tracker, random)
+        place = context_of(root, directory)
+        log, found = recover(disk, directory, tracker, random, place=place)
     except ConsumerStateDamaged as error:
         path = directory / CHECKPOINT_FILE
         length = len(read_file(disk, path)) if disk.exists(path) else 0
@@ -222,10 +225,18 @@ def check_consumer(disk: Disk, directory: Path, random: Random, report: Report) 
         )
 
 
-def check_doubled(disk: Disk, path: Path, magic: bytes) -> list[Finding]:
-    """The copies of a doubled file that do not verify."""
-    damage = decode_doubled(magic, read_file(disk, path)).damage
-    return [Finding(str(path), d.offset, d.length, "copy does not verify") for d in damage]
+def small_files(names: list[str]) -> list[str]:
+    """The names of files that are kept as two (twin_file.py); the checkpoint of a consumer is for
+    its recovery to judge."""
+    found = {name.removesuffix(COPY_SUFFIX) for name in names}
+    others = (INDEX_NAME, CHECKPOINT_FILE)
+    return sorted(name for name in found if name.endswith(TWIN_SUFFIXES) and name not in others)
+
+
+def check_twins(disk: Disk, root: Path, path: Path) -> list[Finding]:
+    """What is wrong with either of the two files."""
+    damage = read_twins(disk, path, context_of(root, path)).damage
+    return [Finding(str(each.path), each.offset, each.length, each.what) for each in damage]
 
 
 def finding_of(damage: FoundDamage) -> Finding:

@@ -1,6 +1,6 @@
 """The files of a consumer's state: which there are, what they say, what is done about damage.
 
-    obs/<consumer>/state.db     checkpoint, a doubled file (doubled_file.py), body:
+    obs/<consumer>/state.db     checkpoint, two files (twin_file.py), body:
                                 0 log id u32 · 4 zero u32 · 8 seed of the log u64
                                 16 changes before the log u64 · 24 the state (consumer_tracker.pyx)
                    000007.log   the changes since, in extents (consumer_log.pxd); its id is 7
@@ -27,14 +27,9 @@ from typing import Final, TypeAlias
 from natsd.store.consumer_log import LogScan, encode_log_header, scan_log
 from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.disk import Disk, DiskFile, make_directories
-from natsd.store.doubled_file import (
-    UNFINISHED_SUFFIX,
-    decode_doubled,
-    read_contents,
-    read_file,
-    replace_doubled,
-)
+from natsd.store.doubled_file import UNFINISHED_SUFFIX, read_contents
 from natsd.store.errors import ConsumerStateDamaged, DamagedEncoding
+from natsd.store.twin_file import read_twins, replace_twins, twins_exist
 
 CHECKPOINT_FILE: Final = "state.db"
 CHECKPOINT_MAGIC: Final = b"NATSDOCP"
@@ -63,12 +58,14 @@ class FileDamage:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A log, and what the checkpoint that names it says of it."""
+    """A log, and what the checkpoint that names it says of it. `place`: the consumer's directory
+    in the store directory, which is not that of `path` while it is built elsewhere."""
 
     log_id: int
     seed: int
     total: int
     path: Path
+    place: str
 
     @property
     def checkpoint(self) -> bytes:
@@ -76,7 +73,7 @@ class Generation:
 
     def following(self, total: int, random: Random) -> "Generation":
         """The next one, which begins when there were `total` changes."""
-        return first_generation(self.path.parent, random, self.log_id + 1, total)
+        return first_generation(self.path.parent, random, self.log_id + 1, total, place=self.place)
 
 
 @dataclass(slots=True)
@@ -100,11 +97,11 @@ class OpenLog:
 
 
 def first_generation(
-    directory: Path, random: Random, log_id: int = 1, total: int = 0
+    directory: Path, random: Random, log_id: int = 1, total: int = 0, *, place: str
 ) -> Generation:
     """A log that is nowhere yet, with a seed of its own."""
     seed = int.from_bytes(random(8), "little")
-    return Generation(log_id, seed, total, directory / f"{log_id:06}{LOG_SUFFIX}")
+    return Generation(log_id, seed, total, directory / f"{log_id:06}{LOG_SUFFIX}", place)
 
 
 def write_generation(disk: Disk, generation: Generation, state: bytes) -> OpenLog:
@@ -117,25 +114,29 @@ def write_generation(disk: Disk, generation: Generation, state: bytes) -> OpenLo
         file.fsync()
         path = generation.path.with_name(CHECKPOINT_FILE)
         # This syncs the directory, and with it the name of the log.
-        replace_doubled(disk, path, CHECKPOINT_MAGIC, generation.checkpoint + state)
+        body = generation.checkpoint + state
+        replace_twins(disk, path, CHECKPOINT_MAGIC, body, _checkpoint_place(generation.place))
     except BaseException:
         file.close()
         raise
     return OpenLog(generation, file, LOG_HEADER_BYTES, generation.total)
 
 
-def create(disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random) -> OpenLog:
-    """The files of a new consumer."""
+def create(
+    disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random, *, place: str
+) -> OpenLog:
+    """The files of a new consumer. `place`: see Generation."""
     make_directories(disk, directory)
-    return write_generation(disk, first_generation(directory, random), tracker.encode())
+    first = first_generation(directory, random, place=place)
+    return write_generation(disk, first, tracker.encode())
 
 
 def recover(
-    disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random
+    disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random, *, place: str
 ) -> tuple[OpenLog, Recovery]:
     """Bring an empty tracker to what is on disk. Raises ConsumerStateDamaged."""
     recovery = Recovery()
-    generation = _read_checkpoint(disk, directory, tracker, recovery)
+    generation = _read_checkpoint(disk, directory, tracker, recovery, place)
     _remove_leftovers(disk, directory, generation)
     scan = _read_log(disk, generation, recovery)
     if scan is not None:
@@ -156,24 +157,29 @@ def recover(
 
 
 def _read_checkpoint(
-    disk: Disk, directory: Path, tracker: ConsumerTracker, recovery: Recovery
+    disk: Disk, directory: Path, tracker: ConsumerTracker, recovery: Recovery, place: str
 ) -> Generation:
     path = directory / CHECKPOINT_FILE
-    if not disk.exists(path):
+    if not twins_exist(disk, path):
         raise ConsumerStateDamaged(f"{path} is missing")
-    doubled = decode_doubled(CHECKPOINT_MAGIC, read_file(disk, path))
-    if doubled.body is None:
+    found = read_twins(disk, path, _checkpoint_place(place))
+    bodies = [each.body for each in found.versions if each.magic == CHECKPOINT_MAGIC]
+    if not bodies:
         raise ConsumerStateDamaged(f"{path} is damaged: no copy of the state verifies")
     try:
-        log_id, _, seed, total = CHECKPOINT.unpack_from(doubled.body)
-        tracker.decode(doubled.body[CHECKPOINT.size :])
+        log_id, _, seed, total = CHECKPOINT.unpack_from(bodies[0])
+        tracker.decode(bodies[0][CHECKPOINT.size :])
     except (struct.error, DamagedEncoding) as error:
         raise ConsumerStateDamaged(f"{path} is damaged: {error}") from None
     recovery.damage += [
-        FileDamage(path, damage.offset, damage.length, "copy does not verify", harmless=True)
-        for damage in doubled.damage
+        FileDamage(each.path, each.offset, each.length, each.what, harmless=True)
+        for each in found.damage
     ]
-    return Generation(log_id, seed, total, directory / f"{log_id:06}{LOG_SUFFIX}")
+    return Generation(log_id, seed, total, directory / f"{log_id:06}{LOG_SUFFIX}", place)
+
+
+def _checkpoint_place(place: str) -> str:
+    return f"{place}/{CHECKPOINT_FILE}"
 
 
 def _remove_leftovers(disk: Disk, directory: Path, generation: Generation) -> None:

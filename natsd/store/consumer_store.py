@@ -23,6 +23,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -115,7 +116,8 @@ class ConsumerStore(CommitSource):
         on disk on return. Raises OSError."""
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
         tracker.set_starting(starting)
-        log = await volume.read(create, volume.disk, directory, tracker, random)
+        make = partial(create, place=volume.place_of(directory))
+        log = await volume.read(make, volume.disk, directory, tracker, random)
         return cls(volume, directory, random, tracker, log, Recovery())
 
     @classmethod
@@ -124,7 +126,8 @@ class ConsumerStore(CommitSource):
     ) -> "ConsumerStore":
         """What is on disk; `recovery` says what was found. Raises OSError, ConsumerStateDamaged."""
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
-        log, recovery = await volume.read(recover, volume.disk, directory, tracker, random)
+        find = partial(recover, place=volume.place_of(directory))
+        log, recovery = await volume.read(find, volume.disk, directory, tracker, random)
         return cls(volume, directory, random, tracker, log, recovery)
 
     # What can be asked

@@ -1,20 +1,22 @@
-"""Small files that hold everything twice, and appear whole or not at all.
+"""One small file that holds everything twice. What is kept this way is kept in two such files:
+see twin_file.py.
 
     ┌─────────────────────────────┬────────┬─────────────────────────────┬────────┐
     │ copy                        │ zeros  │ the same copy               │ zeros  │
     └─────────────────────────────┴────────┴─────────────────────────────┴────────┘
     0                                      half: a multiple of 4,096     2 × half = file size
 
-    copy (little-endian)  0 magic, 8 bytes · 8 body length u64 · 16 body … · XXH64 of all before it,
-                          seeded with the number of the copy, 0 or 1
+    copy (little-endian)  0 magic, 8 bytes · 8 payload length u32 · 12 generation u32 · 16 payload …
+                          XXH64 of all before it, seeded with the number of the copy, 0 or 1
+    payload               length of the place u16 · the place · the body
+                          of generation 0, which earlier versions wrote: the body
 
 Promise
 - Either copy alone gives the body, so neither a flipped bit, nor a bad sector or page, nor a cut at
   any place of one half costs anything; what is damaged is reported, and can be written anew.
 - The number in the checksum tells the copies apart: a body that contains a whole file of this kind,
   or a half that was written to the wrong place, passes for nothing.
-- `replace` leaves the old file or the new one, whatever happens, and returns when the new is on
-  disk.
+- A higher generation is newer. The place says which file of the store directory this is.
 """
 
 import contextlib
@@ -28,7 +30,8 @@ from natsd.store.holes import Contents, read_all
 from natsd.store.record import checksum
 
 PAGE_BYTES: Final = 4096
-HEADER: Final = struct.Struct("<8sQ")
+HEADER: Final = struct.Struct("<8sII")
+PLACE_LENGTH: Final = struct.Struct("<H")
 CHECKSUM: Final = struct.Struct("<Q")
 OVERHEAD_BYTES: Final = HEADER.size + CHECKSUM.size
 UNFINISHED_SUFFIX: Final = ".new"
@@ -43,47 +46,53 @@ class CopyDamage:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubled:
-    """What a doubled file says: its body, or None if no copy verifies; and which copies do not."""
+class Content:
+    """What a copy says. `place`: where in the store directory its file belongs."""
 
-    body: bytes | None
+    magic: bytes
+    body: bytes
+    generation: int = 0
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """What a doubled file says, or None if no copy verifies; and which copies do not."""
+
+    content: Content | None
     damage: tuple[CopyDamage, ...]
 
 
-def encode_doubled(magic: bytes, body: bytes) -> bytes:
+def encode_doubled(content: Content) -> bytes:
     """All bytes of the file."""
-    assert len(magic) == 8
-    start = HEADER.pack(magic, len(body)) + body
+    assert len(content.magic) == 8
+    payload = _payload(content)
+    start = HEADER.pack(content.magic, len(payload), content.generation) + payload
     half = -(-(len(start) + CHECKSUM.size) // PAGE_BYTES) * PAGE_BYTES
     return b"".join(
         (start + CHECKSUM.pack(checksum(start, copy))).ljust(half, b"\0") for copy in (0, 1)
     )
 
 
-def decode_doubled(magic: bytes, data: bytes) -> Doubled:
-    """Read all bytes of a file; never raises."""
-    half = _half(magic, data)
-    bodies = [_read_copy(magic, data, copy * half, copy) for copy in (0, 1)]
+def decode_doubled(data: bytes) -> Doubled:
+    """Read all bytes of a file of any magic; never raises."""
+    half = _half(data)
+    copies = [_read_copy(data, copy * half, copy) for copy in (0, 1)]
     # Behind a copy are zeros; anything else there is damage too, though it costs nothing.
     whole = [
-        body is not None and _is_padded(data[copy * half : (copy + 1) * half], len(body), half)
-        for copy, body in enumerate(bodies)
+        content is not None
+        and _is_padded(data[copy * half : (copy + 1) * half], len(_payload(content)), half)
+        for copy, content in enumerate(copies)
     ]
     damage = tuple(CopyDamage(copy * half, half) for copy in (0, 1) if not whole[copy])
-    body = next((body for body in bodies if body is not None), None)
-    if body is not None and not damage and len(data) != 2 * half:
+    found = next((content for content in copies if content is not None), None)
+    if found is not None and not damage and len(data) != 2 * half:
         damage = (CopyDamage(2 * half, len(data) - 2 * half),)
-    return Doubled(body, damage)
+    return Doubled(found, damage)
 
 
-def replace_doubled(disk: Disk, path: Path, magic: bytes, body: bytes) -> None:
-    """Write the file anew; on disk on return, with the name it is found by. Blocks."""
-    replace_file(disk, path, encode_doubled(magic, body))
-
-
-def replace_file(disk: Disk, path: Path, data: bytes) -> None:
-    """Give `path` this content, at once and on disk. Errors are `OSError`s; the old file is
-    left."""
+def write_unfinished(disk: Disk, path: Path, data: bytes) -> Path:
+    """Write what is to become `path`, beside it and synced; where it is. Raises `OSError`."""
     unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
     file = disk.open(unfinished, create=True)
     try:
@@ -92,7 +101,13 @@ def replace_file(disk: Disk, path: Path, data: bytes) -> None:
         file.fsync()
     finally:
         file.close()
-    disk.rename(unfinished, path)
+    return unfinished
+
+
+def replace_file(disk: Disk, path: Path, data: bytes) -> None:
+    """Give `path` this content, at once and on disk. Errors are `OSError`s; the old file is
+    left."""
+    disk.rename(write_unfinished(disk, path, data), path)
     disk.sync_dir(path.parent)
 
 
@@ -108,26 +123,43 @@ def read_contents(disk: Disk, path: Path) -> Contents:
         return read_all(file)
 
 
-def _half(magic: bytes, data: bytes) -> int:
+def _half(data: bytes) -> int:
     """Where the second copy begins: by the first one if that verifies, or else by the file's
     size."""
-    first = _read_copy(magic, data, 0, 0)
+    first = _read_copy(data, 0, 0)
     if first is not None:
-        return -(-(len(first) + OVERHEAD_BYTES) // PAGE_BYTES) * PAGE_BYTES
+        return -(-(len(_payload(first)) + OVERHEAD_BYTES) // PAGE_BYTES) * PAGE_BYTES
     return max(len(data) // 2 // PAGE_BYTES, 1) * PAGE_BYTES
 
 
-def _read_copy(magic: bytes, data: bytes, at: int, copy: int) -> bytes | None:
+def _payload(content: Content) -> bytes:
+    if content.generation == 0:
+        return content.body
+    place = content.place.encode("utf-8", "surrogateescape")
+    return PLACE_LENGTH.pack(len(place)) + place + content.body
+
+
+def _read_copy(data: bytes, at: int, copy: int) -> Content | None:
     if at + OVERHEAD_BYTES > len(data):
         return None
-    found, length = HEADER.unpack_from(data, at)
+    magic, length, generation = HEADER.unpack_from(data, at)
     end = at + HEADER.size + length
-    if found != magic or end + CHECKSUM.size > len(data):
+    if end + CHECKSUM.size > len(data):
         return None
     (expected,) = CHECKSUM.unpack_from(data, end)
-    return data[at + HEADER.size : end] if checksum(data[at:end], copy) == expected else None
+    if checksum(data[at:end], copy) != expected:
+        return None
+    payload = data[at + HEADER.size : end]
+    if generation == 0:
+        return Content(magic, payload)
+    if len(payload) < PLACE_LENGTH.size:
+        return None
+    (length,) = PLACE_LENGTH.unpack_from(payload)
+    body_at = PLACE_LENGTH.size + length
+    place = payload[PLACE_LENGTH.size : body_at].decode("utf-8", "surrogateescape")
+    return Content(magic, payload[body_at:], generation, place)
 
 
-def _is_padded(half_bytes: bytes, body_length: int, half: int) -> bool:
-    padding = half_bytes[OVERHEAD_BYTES + body_length :]
+def _is_padded(half_bytes: bytes, payload_length: int, half: int) -> bool:
+    padding = half_bytes[OVERHEAD_BYTES + payload_length :]
     return len(half_bytes) == half and padding == bytes(len(padding))

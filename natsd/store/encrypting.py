@@ -3,7 +3,7 @@
     encrypting.db   a new key, wrapped as in key.db          │ both kinds of block are there
     000001.blk …    replaced by the same block, encrypted    │
     index.db        removed: it is made anew                 │
-    key.db          renamed from encrypting.db               │ from here on the store is encrypted
+    key.db          the same key; encrypting.db is removed   │ from here on the store is encrypted
 
 Promise
 - After a crash at any point the next opening goes on: a block is the old one or the new one, and
@@ -29,8 +29,10 @@ from natsd.store.keys import (
     Random,
     create_key_file,
     open_key_file,
+    write_key_file,
 )
 from natsd.store.stored_blocks import NEW_SUFFIX, Read, StoredBlocks, block_id_of
+from natsd.store.twin_file import remove_twins, twins_exist
 
 _BLOCK_BYTES_MAX = (1 << 31) - 1
 
@@ -46,7 +48,7 @@ def encrypt_plain(
     names = disk.listdir(directory)
     ids = sorted(filter(None, map(block_id_of, names)))
     plain = StoredBlocks(disk, directory, random, block_bytes_max=_BLOCK_BYTES_MAX)
-    if disk.exists(path):
+    if twins_exist(disk, path):
         data_key = open_key_file(disk, path, context, operator, random).data_key
     else:
         for block_id in ids:
@@ -59,8 +61,8 @@ def encrypt_plain(
         _encrypt(plain, sealed, block_id, is_last=block_id == ids[-1])
     leftovers = [name for name in names if name == INDEX_NAME or name.endswith(NEW_SUFFIX)]
     sealed.remove_files([directory / name for name in leftovers])
-    disk.rename(path, directory / KEY_FILE)
-    disk.sync_dir(directory)
+    write_key_file(disk, directory / KEY_FILE, context, operator, data_key, random)
+    remove_twins(disk, path)
     return [f"{directory}: {len(ids)} blocks were plain, and are encrypted now"]
 
 

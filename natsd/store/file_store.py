@@ -47,13 +47,20 @@ from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_inde
 from natsd.store.index_keeper import IndexKeeper
 from natsd.store.index_recovery import recover_by_index
 from natsd.store.journaled_log import JournaledLog
-from natsd.store.keys import KEY_FILE, OperatorKeys, create_data_key, open_data_key
+from natsd.store.keys import (
+    ENCRYPTING_FILE,
+    KEY_FILE,
+    OperatorKeys,
+    create_data_key,
+    open_data_key,
+)
 from natsd.store.log_store import LogStore
 from natsd.store.record import StoredMessage
 from natsd.store.recovery import Recovered, recover
 from natsd.store.removal import ThinSubjects
 from natsd.store.store import DurabilityListener, Limits
 from natsd.store.stored_blocks import NEW_SUFFIX, RandomBytes, Read, StoredBlock, StoredBlocks
+from natsd.store.twin_file import remove_twins, twins_exist
 from natsd.store.volume import Volume
 
 LARGE_BLOCK_BYTES = 8 << 20
@@ -338,9 +345,11 @@ def _open_files(
     if is_new:
         key = create_data_key(disk, directory, options.context, options.keys, random_bytes)
     else:
-        if options.keys.key is not None and not disk.exists(directory / KEY_FILE):
+        if options.keys.key is not None and not twins_exist(disk, directory / KEY_FILE):
             for note in encrypt_plain(disk, directory, options.context, options.keys, random_bytes):
                 _logger.warning("%s", note)
+        elif options.keys.key is not None and twins_exist(disk, directory / ENCRYPTING_FILE):
+            remove_twins(disk, directory / ENCRYPTING_FILE)  # its key is in key.db
         opened = open_data_key(disk, directory, options.context, options.keys, random_bytes)
         for note in opened.notes if opened else ():
             _logger.warning("%s", note)

@@ -4,13 +4,14 @@
     (configuration)          (salt, context)        (32 random bytes,           (seed and id of
                                                      wrapped in key.db)          the block)
 
-    key.db, a doubled file (doubled_file.py), body:
+    key.db, two files (twin_file.py), body:
       0 version u16 · 2 cipher u16 · 4 salt, 32 bytes · 36 nonce, 12 bytes · 48 wrapped data key, 48
 
 Promise
 - The operator's key is never stored, and a data key only wrapped. The context, the stream's name,
   is authenticated: a key file moved to another stream opens nothing.
-- `key.db` holds everything twice in different pages: a damaged copy is written anew from the other.
+- `key.db` is two files: one that is damaged, lost or another stream's is written anew from the
+  other.
 - It opens with the key or with the previous one; in the latter case it is wrapped anew with the
   key, so that the previous one is needed once. The data key, and with it all blocks, stays.
 - A key that opens nothing is told from a damaged file, and each from a store that was never
@@ -34,9 +35,15 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from natsd.store.disk import Disk
-from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled
 from natsd.store.envelope import Aead, Seal
-from natsd.store.errors import KeyFileDamaged, KeyMissing, KeyUnexpected, KeyWrong
+from natsd.store.errors import (
+    EncryptionError,
+    KeyFileDamaged,
+    KeyMissing,
+    KeyUnexpected,
+    KeyWrong,
+)
+from natsd.store.twin_file import read_twins, replace_twins, twins_exist
 
 Random: TypeAlias = Callable[[int], bytes]
 
@@ -102,10 +109,26 @@ def create_key_file(
     disk: Disk, path: Path, context: str, operator: OperatorKeys, random: Random
 ) -> DataKey:
     """A new key, on disk under that name; there is a key of the operator."""
-    assert operator.key is not None
     data_key = DataKey(operator.cipher, random(KEY_BYTES))
-    _write(disk, path, context, operator.key, data_key, random)
+    write_key_file(disk, path, context, operator, data_key, random)
     return data_key
+
+
+def write_key_file(
+    disk: Disk,
+    path: Path,
+    context: str,
+    operator: OperatorKeys,
+    data_key: DataKey,
+    random: Random,
+) -> None:
+    """Wrap the key under that name, on disk on return; there is a key of the operator."""
+    assert operator.key is not None
+    salt, nonce = random(SALT_BYTES), random(NONCE_BYTES)
+    aead = make_aead(data_key.cipher, _wrapping_key(operator.key, salt, context))
+    wrapped = aead.encrypt(nonce, data_key.secret, context.encode())
+    body = BODY.pack(VERSION, data_key.cipher, salt, nonce, wrapped)
+    replace_twins(disk, path, MAGIC, body, _place(path, context))
 
 
 def open_data_key(
@@ -116,7 +139,7 @@ def open_data_key(
     Raises `KeyUnexpected`, `KeyMissing`, `KeyWrong` or `KeyFileDamaged`; blocks.
     """
     path = directory / KEY_FILE
-    if not disk.exists(path):
+    if not twins_exist(disk, path):
         _check_unfinished(disk, directory / ENCRYPTING_FILE, operator)
         if operator.key is None:
             return None
@@ -125,7 +148,7 @@ def open_data_key(
 
 
 def _check_unfinished(disk: Disk, path: Path, operator: OperatorKeys) -> None:
-    if not disk.exists(path):
+    if not twins_exist(disk, path):
         return
     if operator.key is None:
         raise KeyMissing(f"{path} says that the store is half encrypted, but no key is given")
@@ -138,17 +161,17 @@ def open_key_file(
     """What a key file holds; raises as `open_data_key`."""
     if operator.key is None:
         raise KeyMissing(f"{path} says that the store is encrypted, but no key is given")
-    doubled = decode_doubled(MAGIC, read_file(disk, path))
-    if doubled.body is None or len(doubled.body) != BODY.size:
-        raise KeyFileDamaged(f"{path} is damaged: no copy of the key verifies")
-    data_key, with_previous = _unwrap(path, doubled.body, context, operator)
-    notes = [
-        f"{path}: copy at byte {damage.offset} damaged, written anew" for damage in doubled.damage
-    ]
+    found = read_twins(disk, path, _place(path, context))
+    bodies = [each.body for each in found.versions if each.magic == MAGIC]
+    data_key, with_previous = _unwrap_any(path, bodies, context, operator)
+    notes = [f"{damage}: written anew" for damage in found.damage]
     if with_previous:
         notes.append(f"{path}: opened with the previous key, wrapped with the new one")
-    if notes:
-        _write(disk, path, context, operator.key, data_key, random)
+    if with_previous or not found.is_whole:
+        try:
+            write_key_file(disk, path, context, operator, data_key, random)
+        except OSError as error:
+            notes.append(f"{path}: could not be written anew: {error}")
     return OpenedKey(data_key, tuple(notes))
 
 
@@ -162,14 +185,24 @@ def make_aead(cipher: Cipher, key: bytes) -> Aead:
     return ChaCha20Poly1305(key) if cipher is Cipher.CHACHA20_POLY1305 else AESGCM(key)
 
 
-def _write(
-    disk: Disk, path: Path, context: str, key: bytes, data_key: DataKey, random: Random
-) -> None:
-    salt, nonce = random(SALT_BYTES), random(NONCE_BYTES)
-    aead = make_aead(data_key.cipher, _wrapping_key(key, salt, context))
-    wrapped = aead.encrypt(nonce, data_key.secret, context.encode())
-    body = BODY.pack(VERSION, data_key.cipher, salt, nonce, wrapped)
-    replace_doubled(disk, path, MAGIC, body)
+def _place(path: Path, context: str) -> str:
+    """The file's path in the store directory: the context is its directory's."""
+    return f"{context}/{path.name}"
+
+
+def _unwrap_any(
+    path: Path, bodies: list[bytes], context: str, operator: OperatorKeys
+) -> tuple[DataKey, bool]:
+    """`_unwrap` the first body that opens."""
+    refusal: EncryptionError = KeyFileDamaged(f"{path} is damaged: no copy of the key verifies")
+    for body in bodies:
+        if len(body) != BODY.size:
+            continue
+        try:
+            return _unwrap(path, body, context, operator)
+        except EncryptionError as error:
+            refusal = error
+    raise refusal
 
 
 def _unwrap(path: Path, body: bytes, context: str, operator: OperatorKeys) -> tuple[DataKey, bool]:

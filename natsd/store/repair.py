@@ -32,19 +32,20 @@ from natsd.store.consumer_files import (
 from natsd.store.consumer_state import AckPolicy
 from natsd.store.consumer_tracker import ConsumerTracker
 from natsd.store.disk import Disk, make_directories
-from natsd.store.doubled_file import decode_doubled, read_file, replace_doubled, replace_file
+from natsd.store.doubled_file import read_file, replace_file
 from natsd.store.errors import ConsumerStateDamaged, EncryptionError
 from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import INDEX_NAME
 from natsd.store.journal import SEGMENT_NAMES
 from natsd.store.journal_replay import replay
-from natsd.store.keys import KEY_FILE, MAGIC, OperatorKeys, Random, open_data_key
+from natsd.store.keys import KEY_FILE, OperatorKeys, Random, open_data_key
 from natsd.store.overlay_disk import OverlayDisk
 from natsd.store.recovery import Recovered
 from natsd.store.rewrite import rewrite
 from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import Read, StoredBlocks, block_id_of
+from natsd.store.twin_file import read_twins, replace_twins
 from natsd.store.volume import LOCK_NAME
 
 REPORT_FILE: Final = "repaired.log"
@@ -82,8 +83,10 @@ class _Repair:
         self._journal()
         for directory in list(check.directories_below(self.disk, self.root)):
             names = self.disk.listdir(directory)
+            for name in check.small_files(names):
+                self._twins(directory / name)
             if check.is_stream(names):
-                self._stream(directory, names)
+                self._stream(directory)
             if check.is_consumer(names):
                 self._consumer(directory)
         return self.result
@@ -122,9 +125,7 @@ class _Repair:
 
     # A stream
 
-    def _stream(self, directory: Path, names: list[str]) -> None:
-        if KEY_FILE in names:
-            self._doubled(directory / KEY_FILE, MAGIC)
+    def _stream(self, directory: Path) -> None:
         context = check.context_of(self.root, directory)
         try:
             opened = open_data_key(self.disk, directory, context, self.operator, self.random)
@@ -213,28 +214,33 @@ class _Repair:
         self.disk.sync_dir(directory)
         self._note(directory, f"{path}: removed, it is made anew from the blocks")
 
-    def _doubled(self, path: Path, magic: bytes) -> None:
-        data = read_file(self.disk, path)
-        doubled = decode_doubled(magic, data)
-        if doubled.body is None:
-            return  # opening it tells
-        for damage in doubled.damage:
-            piece = data[damage.offset : damage.offset + damage.length]
-            aside = self._set_aside(path, damage.offset, piece)
-            self._note(
-                path.parent, f"{path}: copy at byte {damage.offset} damaged, kept as {aside}"
-            )
-        if doubled.damage:
-            replace_doubled(self.disk, path, magic, doubled.body)
-            self._note(path.parent, f"{path}: written anew from the copy that is whole")
+    def _twins(self, path: Path) -> None:
+        place = check.context_of(self.root, path)
+        found = read_twins(self.disk, path, place)
+        if not found.damage:
+            return
+        if not found.versions:
+            if path.name != KEY_FILE:  # opening that tells
+                self.result.unrepaired.append(f"{path} is damaged: no copy of it verifies")
+            return
+        for damage in found.damage:
+            kept = ""
+            if self.disk.exists(damage.path):
+                data = read_file(self.disk, damage.path)[damage.offset :]
+                piece = data[: damage.length or len(data)]
+                kept = f", kept as {self._set_aside(damage.path, damage.offset, piece)}"
+            self._note(path.parent, f"{damage}{kept}")
+        newest = found.versions[0]
+        replace_twins(self.disk, path, newest.magic, newest.body, place)
+        self._note(path.parent, f"{path}: written anew from the copy that is whole")
 
     # A consumer
 
     def _consumer(self, directory: Path) -> None:
         """Its own recovery sets the log aside and writes it anew."""
-        dry = ConsumerTracker(AckPolicy.EXPLICIT)
+        dry, place = ConsumerTracker(AckPolicy.EXPLICIT), check.context_of(self.root, directory)
         try:
-            _, found = recover(OverlayDisk(self.disk), directory, dry, self.random)
+            _, found = recover(OverlayDisk(self.disk), directory, dry, self.random, place=place)
         except ConsumerStateDamaged as error:
             self._abandon(directory, error)
             return
@@ -247,7 +253,7 @@ class _Repair:
             aside = self._set_aside(damage.path, damage.offset, piece)
             self._note(directory, f"{damage}; kept as {aside}")
         tracker = ConsumerTracker(AckPolicy.EXPLICIT)
-        log, found = recover(self.disk, directory, tracker, self.random)
+        log, found = recover(self.disk, directory, tracker, self.random, place=place)
         log.file.close()
         path = directory / CHECKPOINT_FILE
         self._note(directory, f"{path}: written anew, the log is kept as {found.set_aside}")
@@ -256,7 +262,7 @@ class _Repair:
         aside = directory / DAMAGED_DIRECTORY
         make_directories(self.disk, aside)
         for name in self.disk.listdir(directory):
-            if name == CHECKPOINT_FILE or name.endswith(LOG_SUFFIX):
+            if name.startswith(CHECKPOINT_FILE) or name.endswith(LOG_SUFFIX):
                 self.disk.rename(directory / name, aside / name)
         self.disk.sync_dir(aside)
         self.disk.sync_dir(directory)

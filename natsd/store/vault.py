@@ -1,6 +1,6 @@
 """Small files of a store directory, encrypted where there is a key: what assets are, message ids.
 
-    a file    twice in it (doubled_file.py), as it would be without a key:
+    a file    two files (twin_file.py), and without a key in each of them:
               magic of its kind │ body
     sealed    magic "NATSDSEA" │ cipher u16 · salt, 32 bytes · nonce, 12 bytes · ciphertext
               the plaintext is the magic of its kind and the body; what is authenticated with it is
@@ -9,14 +9,17 @@
 Promise
 - Nothing of a sealed file is told without a key. The operator's key is never stored: each file has
   a key of its own, derived from it with the salt.
-- A file that is plain, that the previous key opens, or of which a copy is damaged, is written anew
-  when it is read; a crash leaves the old file or the new one, and either is read again.
+- A file that is plain, that the previous key opens, or of which a copy is damaged or missing, is
+  written anew when it is read; a crash leaves the old file or the new one, and either is read
+  again. Damage is logged once: which file, where, and that it was written anew.
+- What cannot be written anew is read all the same.
 - A sealed file without the key, or with another, is an EncryptionError of one line that names it,
-  and stays as it is.
+  and stays as it is; but where the second file opens, the first was damaged.
 
 Everything here blocks, and raises OSError. Source: nats-server 2.14 reference 2.8, 11.2.
 """
 
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -25,8 +28,8 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 
 from natsd.store.disk import Disk
-from natsd.store.doubled_file import Doubled, decode_doubled, read_file, replace_doubled
-from natsd.store.errors import KeyMissing, KeyWrong
+from natsd.store.doubled_file import Content
+from natsd.store.errors import EncryptionError, KeyMissing, KeyWrong
 from natsd.store.keys import (
     NONCE_BYTES,
     SALT_BYTES,
@@ -36,10 +39,13 @@ from natsd.store.keys import (
     derive,
     make_aead,
 )
+from natsd.store.twin_file import TwinDamage, Twins, read_twins, replace_twins, twins_exist
 
 MAGIC: Final = b"NATSDSEA"
 HEAD: Final = Struct(f"<H{SALT_BYTES}s{NONCE_BYTES}s")
 _MAGIC_BYTES: Final = 8
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,46 +58,103 @@ class Vault:
     keys: OperatorKeys = field(default_factory=OperatorKeys)
 
     def write(self, path: Path, magic: bytes, body: bytes, *, place: Path | None = None) -> None:
-        """Give the file this content, on disk on return. `place`: where it will be read."""
+        """Give the file this content, on disk on return. `place`: where it will be read. Raises
+        OSError, with the old content still there."""
         assert len(magic) == _MAGIC_BYTES
+        place_text = self._place(place or path)
         if self.keys.key is None:
-            replace_doubled(self.disk, path, magic, body)
+            replace_twins(self.disk, path, magic, body, place_text)
             return
         salt, nonce = self.random(SALT_BYTES), self.random(NONCE_BYTES)
-        context = self._context(place or path)
+        context = _encoded(place_text)
         aead = make_aead(self.keys.cipher, _key(self.keys.key, salt, context))
         head = HEAD.pack(self.keys.cipher, salt, nonce)
         sealed = head + aead.encrypt(nonce, magic + body, context)
-        replace_doubled(self.disk, path, MAGIC, sealed)
+        replace_twins(self.disk, path, MAGIC, sealed, place_text)
 
     def read(self, path: Path, magic: bytes) -> bytes | None:
-        """The file's body; None if it says nothing, or is of another kind. Raises
+        """The file's body; None if neither file says anything, or they are of another kind. Raises
         EncryptionError."""
-        data = read_file(self.disk, path)
-        sealed = decode_doubled(MAGIC, data)
-        if sealed.body is None:
-            return self._read_plain(path, magic, decode_doubled(magic, data))
-        if len(sealed.body) < HEAD.size:
+        found = read_twins(self.disk, path, self._place(path))
+        try:
+            opened = self._open_any(path, magic, found)
+        except EncryptionError:
+            _log(found.damage, "left as it is")
+            raise
+        if opened is None:
+            _log(found.damage, "nothing of it can be used")
             return None
-        opened, is_old = self._open(path, sealed.body)
-        if opened[:_MAGIC_BYTES] != magic:
-            return None
-        body = opened[_MAGIC_BYTES:]
-        if sealed.damage or is_old:
-            self.write(path, magic, body)
+        body, is_outdated = opened
+        if is_outdated or not found.is_whole:
+            self._write_anew(path, magic, body, found)
         return body
 
-    def _read_plain(self, path: Path, magic: bytes, plain: Doubled) -> bytes | None:
-        if plain.body is not None and (plain.damage or self.keys.key is not None):
-            self.write(path, magic, plain.body)
-        return plain.body
+    def recall(self, path: Path, magic: bytes, instead: str) -> bytes | None:
+        """The body of a file that is worth having, not needed; None if there is none that can be
+        used, which is logged with what is done `instead`."""
+        if not twins_exist(self.disk, path):
+            return None
+        try:
+            body = self.read(path, magic)
+        except (EncryptionError, OSError) as error:
+            _logger.error("%s: %s; %s", path, error, instead)
+            return None
+        if body is None:
+            _logger.error("%s is damaged: no copy of it verifies; %s", path, instead)
+        return body
+
+    def refusal(self, path: Path, magic: bytes) -> EncryptionError | None:
+        """Why the key does not open the file, if that is so; nothing is changed."""
+        try:
+            self._open_any(path, magic, read_twins(self.disk, path, self._place(path)))
+        except EncryptionError as error:
+            return error
+        return None
+
+    def is_sealed(self, path: Path) -> bool:
+        """Whether the file is encrypted; nothing is changed."""
+        found = read_twins(self.disk, path, self._place(path))
+        return any(version.magic == MAGIC for version in found.versions)
+
+    def _write_anew(self, path: Path, magic: bytes, body: bytes, found: Twins) -> None:
+        try:
+            self.write(path, magic, body)
+        except OSError as error:
+            _log(found.damage, f"could not be written anew: {error}")
+        else:
+            _log(found.damage, "written anew")
+
+    def _open_any(self, path: Path, magic: bytes, found: Twins) -> tuple[bytes, bool] | None:
+        """The newest body that can be read, and whether it is to be written with the key of now."""
+        refusal: EncryptionError | None = None
+        for version in found.versions:
+            try:
+                opened = self._open_version(path, magic, version)
+            except EncryptionError as error:
+                refusal = refusal or error
+                continue
+            if opened is not None:
+                return opened
+        if refusal is not None:
+            raise refusal
+        return None
+
+    def _open_version(
+        self, path: Path, magic: bytes, version: Content
+    ) -> tuple[bytes, bool] | None:
+        if version.magic == magic:
+            return version.body, self.keys.key is not None
+        if version.magic != MAGIC or len(version.body) < HEAD.size:
+            return None
+        opened, is_old = self._open(path, version.body)
+        return (opened[_MAGIC_BYTES:], is_old) if opened[:_MAGIC_BYTES] == magic else None
 
     def _open(self, path: Path, sealed: bytes) -> tuple[bytes, bool]:
         """What is sealed, and whether that took the previous key."""
         if self.keys.key is None:
             raise KeyMissing(f"{path} is encrypted, but no key is given")
         number, salt, nonce = HEAD.unpack_from(sealed)
-        context = self._context(path)
+        context = _encoded(self._place(path))
         for key in (self.keys.key, self.keys.previous):
             if key is None or number not in Cipher.__members__.values():
                 continue
@@ -104,9 +167,18 @@ class Vault:
             raise KeyWrong(f"{path}: the key does not open it")
         raise KeyWrong(f"{path}: neither the key nor the previous one opens it")
 
-    def _context(self, path: Path) -> bytes:
-        return path.relative_to(self.root).as_posix().encode("utf-8", "surrogateescape")
+    def _place(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+
+def _encoded(place: str) -> bytes:
+    return place.encode("utf-8", "surrogateescape")
 
 
 def _key(secret: bytes, salt: bytes, context: bytes) -> bytes:
     return derive(secret, salt, b"natsd file " + context)
+
+
+def _log(damage: tuple[TwinDamage, ...], done: str) -> None:
+    for each in damage:
+        _logger.error("%s; %s", each, done)

@@ -143,6 +143,10 @@ class Volume:
         self.disk.rmtree(directory)
         self.disk.sync_dir(directory.parent)
 
+    def place_of(self, path: Path) -> str:
+        """Where in the volume a file or directory is."""
+        return path.relative_to(self.directory).as_posix()
+
     @property
     def free_bytes(self) -> int:
         """What may still be written to the file system."""

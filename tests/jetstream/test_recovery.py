@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.jetstream.asset_file import ASSET_FILE, DELETED_FILE, MAGIC, read_asset, write_asset
+from natsd.jetstream.asset_file import ASSET_FILE, MAGIC, mark_deleted, read_asset, write_asset
 from natsd.jetstream.consumer.files import ConsumerAsset, consumer_directory
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.jetstream import JetStream
@@ -21,18 +22,34 @@ from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.models.stream import Retention, Storage
 from natsd.jetstream.stream.duplicates_file import DUPLICATES_FILE
 from natsd.jetstream.stream.files import StreamAsset
+from natsd.jetstream.stream.stream import Stream
 from natsd.store.disk import RealDisk
-from natsd.store.doubled_file import replace_doubled
 from natsd.store.errors import KeyWrong
+from natsd.store.keys import KEY_FILE
+from natsd.store.twin_file import copy_of, remove_twins
 from natsd.store.vault import Vault
 from tests.jetstream.serving import ACCOUNT, account_of, ask, create, publish, serving, update
+from tests.store.faulty_disk import FaultyDisk
 from tests.waiting import DEADLINE_S, Eventually
 
+ROOT = Path("/store")
 disk = RealDisk()
 
 
 def directory_of(root: Path, stream: str) -> Path:
     return root / "jetstream" / ACCOUNT / "streams" / stream
+
+
+def damage(path: Path) -> None:
+    """Both files of the two."""
+    for each in (path, copy_of(path)):
+        each.write_bytes(b"garbage")
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    """Of the streams B and C."""
+    found = [path for name in "BC" for path in directory_of(root, name).rglob("*")]
+    return {path: path.read_bytes() for path in found if path.is_file()}
 
 
 def vault_of(root: Path) -> Vault:
@@ -93,15 +110,20 @@ async def test_ids_of_removed_messages_are_remembered_after_a_clean_stop(tmp_pat
         assert answer == {"stream": "S", "seq": 1, "duplicate": True}
 
 
-async def test_damaged_ids_are_no_obstacle(tmp_path: Path) -> None:
+async def test_damaged_ids_are_no_obstacle(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     headers = b"NATS/1.0\r\nNats-Msg-Id: 17\r\n\r\n"
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"x", headers)
-    (directory_of(tmp_path, "S") / DUPLICATES_FILE).write_bytes(b"nonsense")
+    path = directory_of(tmp_path, "S") / DUPLICATES_FILE
+    damage(path)
     async with serving(tmp_path) as jetstream:
         answer = await publish(jetstream, "s", b"x", headers)
         assert answer == {"stream": "S", "seq": 1, "duplicate": True}
+    text = f"{path} is damaged: no copy of it verifies; message ids are found in the messages"
+    assert caplog.messages.count(text) == 1
 
 
 async def test_what_became_too_old_meanwhile_is_gone(tmp_path: Path) -> None:
@@ -122,7 +144,7 @@ async def test_a_delete_is_finished(tmp_path: Path) -> None:
         await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"x")
     directory = directory_of(tmp_path, "S")
-    (directory / ASSET_FILE).rename(directory / DELETED_FILE)
+    mark_deleted(disk, directory)
     async with serving(tmp_path) as jetstream:
         assert account_of(jetstream).streams == {}
         assert not directory.exists()
@@ -144,29 +166,97 @@ async def test_damage_costs_one_stream_and_one_line(
         for name in ("A", "B", "C"):
             await create(jetstream, name)
             await publish(jetstream, name, b"x")
-    (directory_of(tmp_path, "B") / ASSET_FILE).write_bytes(b"garbage")
-    (directory_of(tmp_path, "C") / ASSET_FILE).unlink()
+    damage(directory_of(tmp_path, "B") / ASSET_FILE)
+    remove_twins(disk, directory_of(tmp_path, "C") / ASSET_FILE)
+    before = contents(tmp_path)
     with caplog.at_level(logging.ERROR):
         async with serving(tmp_path) as jetstream:
             assert list(account_of(jetstream).streams) == ["A"]
-            await create(jetstream, "B")
-    aside = tmp_path / "jetstream" / ACCOUNT / "damaged"
-    assert sorted(path.name for path in aside.iterdir()) == ["B", "C"]
-    assert (aside / "B" / ASSET_FILE).read_bytes() == b"garbage"
-    assert list((aside / "C" / "msgs").iterdir())
-    lines = [record.getMessage() for record in caplog.records]
+            assert sorted(account_of(jetstream).offline) == ["B", "C"]
+    assert contents(tmp_path) == before
+    lines = [line for line in caplog.messages if "is offline" in line]
     assert len(lines) == 2
-    assert all("set aside" in line for line in lines)
+    async with serving(tmp_path) as jetstream:
+        for name in ("B", "C"):
+            await account_of(jetstream).delete_stream(name)
+            assert not directory_of(tmp_path, name).exists()
+            await create(jetstream, name)
 
 
-async def test_damage_a_second_time_is_set_aside_too(tmp_path: Path) -> None:
-    for _ in range(2):
+@pytest.mark.parametrize("lost", ["meta.json", "meta.json.copy"])
+async def test_either_file_of_a_configuration_is_enough(
+    tmp_path: Path, lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"], retention=Retention.INTEREST)
+        await stream.create_consumer(
+            ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT), ""
+        )
+        await publish(jetstream, "s", b"x")
+    directory = directory_of(tmp_path, "S")
+    paths = [directory / lost, consumer_directory(directory, "C") / lost]
+    for path in paths:
+        path.unlink()
+    async with serving(tmp_path) as jetstream:
+        await take(jetstream, 1)
+    assert sorted(caplog.messages) == sorted(f"{path}: is missing; written anew" for path in paths)
+
+
+async def test_an_unexpected_error_costs_one_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the start of a stream raises: it is offline, and nothing of it is left open."""
+    begin = Stream.begin
+
+    async def begin_or_fail(stream: Stream) -> None:
+        if stream.name == "B":
+            raise ValueError("a configuration that cannot be built")
+        await begin(stream)
+
+    async with serving(tmp_path) as jetstream:
+        for name in ("A", "B"):
+            await create(jetstream, name, subjects=[name], max_bytes=1 << 20)
+            await publish(jetstream, name, b"x")
+    with monkeypatch.context() as patched:
+        patched.setattr(Stream, "begin", begin_or_fail)
         async with serving(tmp_path) as jetstream:
-            await create(jetstream, "S")
-        (directory_of(tmp_path, "S") / ASSET_FILE).write_bytes(b"garbage")
-    async with serving(tmp_path):
-        aside = tmp_path / "jetstream" / ACCOUNT / "damaged"
-        assert sorted(path.name for path in aside.iterdir()) == ["S", "S.1"]
+            account = account_of(jetstream)
+            assert list(account.streams) == ["A"]
+            assert "a configuration that cannot be built" in account.offline["B"]
+            assert account.info().reserved_storage == 1 << 20
+            assert account.claims.owners("B") == set()
+            answer = json.loads((await ask(jetstream, "$JS.API.STREAM.INFO.B"))[0][1])
+            assert answer["error"]["err_code"] == ErrorId.JSStreamOfflineReasonErrF.err_code
+    assert len([line for line in caplog.messages if "is offline" in line]) == 1
+    async with serving(tmp_path) as jetstream:
+        assert account_of(jetstream).stream("B").store.state().msgs == 1
+
+
+async def test_a_lost_key_file_concerns_one_stream(tmp_path: Path) -> None:
+    async with serving(tmp_path, key="one") as jetstream:
+        for name in ("A", "B"):
+            await create(jetstream, name)
+            await publish(jetstream, name, b"x")
+    remove_twins(disk, directory_of(tmp_path, "B") / "msgs" / KEY_FILE)
+    async with serving(tmp_path, key="one") as jetstream:
+        account = account_of(jetstream)
+        assert list(account.streams) == ["A"]
+        assert "is encrypted, but key.db is missing" in account.offline["B"]
+
+
+async def test_an_update_that_fails_is_not_in_force_after_a_restart(tmp_path: Path) -> None:
+    """Though the new file had its name already when the sync of its directory failed."""
+    faulty = FaultyDisk(seed=1)
+    async with serving(ROOT, disk=faulty) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"], description="before")
+        await stream.store.synced()
+        faulty.fail("sync_dir", errno.EIO, path=str(directory_of(ROOT, "S")))
+        with pytest.raises(ApiError):
+            await update(stream, description="refused")
+        assert stream.config.description == "before"
+        after = faulty.kill().crash(1)
+    async with serving(ROOT, disk=after) as jetstream:
+        assert account_of(jetstream).stream("S").config.description == "before"
 
 
 async def test_a_later_versions_stream_is_offline(tmp_path: Path) -> None:
@@ -285,7 +375,7 @@ async def test_a_later_versions_consumer_takes_its_stream_offline(
         reason = "unsupported - required API level: 99, current API level: 4"
     else:
         text = encode(asset)[:-1] + b',"quantum":1}'
-        replace_doubled(disk, directory / ASSET_FILE, MAGIC, text)
+        vault_of(tmp_path).write(directory / ASSET_FILE, MAGIC, text)
         reason = f'{directory / ASSET_FILE} is not understood: json: unknown field "quantum"'
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     async with serving(tmp_path) as jetstream:

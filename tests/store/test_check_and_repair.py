@@ -24,6 +24,7 @@ from natsd.store.keys import Cipher, OperatorKeys, open_data_key
 from natsd.store.repair import Repaired, repair_volume
 from natsd.store.store import Limits
 from natsd.store.stored_blocks import block_id_of
+from natsd.store.twin_file import copy_of
 from natsd.store.volume import Volume
 from tests.store.damage import flipped_bits, truncated
 from tests.store.faulty_disk import FaultyDisk
@@ -191,7 +192,7 @@ async def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
     assert (await messages_of(made))[0] == made.messages
 
 
-@pytest.mark.parametrize("name", ["000001.log", "state.db"])
+@pytest.mark.parametrize("name", ["000001.log", "state.db", "state.db.copy"])
 async def test_a_damaged_consumer_is_written_anew(tmp_path: Path, name: str) -> None:
     made = await make_volume(tmp_path, options_for(CLEAR))
     path = tmp_path / CONSUMER / name
@@ -210,13 +211,14 @@ async def test_a_damaged_consumer_is_written_anew(tmp_path: Path, name: str) -> 
 async def test_a_consumer_of_which_nothing_is_left_begins_anew(tmp_path: Path) -> None:
     made = await make_volume(tmp_path, options_for(CLEAR))
     path = tmp_path / CONSUMER / "state.db"
-    path.write_bytes(bytes(path.stat().st_size))
+    for each in (path, copy_of(path)):
+        each.write_bytes(bytes(each.stat().st_size))
     (finding,) = made.check().findings
     assert "no copy of the state verifies" in finding.what
     made.repair()
     assert made.check().is_clean
     names = sorted(os.listdir(tmp_path / CONSUMER / "damaged"))
-    assert names == ["000001.log", "repaired.log", "state.db"]
+    assert names == ["000001.log", "repaired.log", "state.db", "state.db.copy"]
 
 
 async def test_a_damaged_key_is_written_anew_and_a_wrong_one_told(tmp_path: Path) -> None:
@@ -227,12 +229,19 @@ async def test_a_damaged_key_is_written_anew_and_a_wrong_one_told(tmp_path: Path
     assert (finding.file, finding.offset) == (str(path), 4096)
     made.repair()
     assert made.check().is_clean
+    for each in (path, copy_of(path)):
+        each.unlink()
+        (finding,) = made.check().findings
+        assert (finding.file, finding.what) == (str(each), "is missing")
+        assert str(each) in made.repair().done[0]
+        assert made.check().is_clean
     for wrong in (CLEAR, OperatorKeys(b"another")):
         report = check_volume(DISK, tmp_path, wrong, os.urandom)
         (line,) = report.unchecked
         assert str(path) in line
         assert not report.is_clean
-    path.write_bytes(bytes(8192))
+    for each in (path, copy_of(path)):
+        each.write_bytes(bytes(8192))
     assert made.repair().unrepaired == [f"{path} is damaged: no copy of the key verifies"]
 
 

@@ -60,6 +60,9 @@ class Host:
         journal = Journal(disk, ROOT, random.Random(1).randbytes) if with_journal else None
         self.committer = Committer(disk, journal, loop=loop)
 
+    def place_of(self, path: Path) -> str:
+        return path.relative_to(ROOT).as_posix()
+
     async def read(self, function: Callable[..., T], *arguments: object) -> T:
         await asyncio.sleep(0)
         return function(*arguments)
@@ -109,7 +112,11 @@ async def test_a_consumer_comes_back_on_a_real_disk(tmp_path: Path) -> None:
         assert expected.ack_floor.consumer == 8  # the next two wait for their acks
         await store.close()
         await volume.close()
-    assert sorted(os.listdir(tmp_path / "obs" / "worker")) == ["000001.log", "state.db"]
+    assert sorted(os.listdir(tmp_path / "obs" / "worker")) == [
+        "000001.log",
+        "state.db",
+        "state.db.copy",
+    ]
 
 
 async def test_synced_means_on_disk() -> None:
@@ -155,7 +162,7 @@ async def test_a_long_log_becomes_a_checkpoint(
     assert expected.ack_floor == SequencePair(599, 599)
     await store.close()
     names = disk.listdir(OBS)
-    assert len(names) == 2
+    assert len(names) == 3
     assert names[0] > "000005.log"
     found = await open_after_crash(disk)
     assert found.state() == expected
@@ -406,7 +413,7 @@ def assert_safe(found: ConsumerState, states: list[ConsumerState]) -> None:
     assert last.delivered.stream >= found.delivered.stream
 
 
-@pytest.mark.parametrize("name", ["state.db", "000001.log"])
+@pytest.mark.parametrize("name", ["state.db", "state.db.copy", "000001.log"])
 async def test_flipped_bits_cost_nothing_and_are_reported(name: str) -> None:
     files, states = await make_files(close=True)
     end = len(files[name].rstrip(b"\0"))  # a flip in preallocated zeros is a torn tail
@@ -451,8 +458,9 @@ async def test_a_missing_log_is_damage_and_a_missing_checkpoint_the_end() -> Non
     data = bytearray(files["state.db"])
     data[30] ^= 1
     data[4096 + 30] ^= 1
+    both = {"state.db": bytes(data), "state.db.copy": bytes(data)}
     with pytest.raises(ConsumerStateDamaged, match=r"state\.db is damaged"):
-        await reopen(Host(disk_of({"state.db": bytes(data)})))
+        await reopen(Host(disk_of(both)))
     with pytest.raises(ConsumerStateDamaged, match=r"state\.db is missing"):
         await reopen(Host(disk_of({})))
 

@@ -10,8 +10,15 @@ from natsd.store.disk import Disk, RealDisk
 from natsd.store.encrypting import encrypt_plain
 from natsd.store.errors import KeyMissing, KeyUnexpected
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.keys import ENCRYPTING_FILE, KEY_FILE, OperatorKeys
+from natsd.store.keys import (
+    ENCRYPTING_FILE,
+    KEY_FILE,
+    OperatorKeys,
+    open_data_key,
+    write_key_file,
+)
 from natsd.store.store import Limits
+from natsd.store.twin_file import remove_twins
 from natsd.store.volume import Volume
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 
@@ -88,9 +95,17 @@ def encrypts(disk: Disk) -> bool:
     return True
 
 
+def rename_key(directory: Path, name: str) -> None:
+    opened = open_data_key(RealDisk(), directory, "S", SEALED.keys, os.urandom)
+    assert opened is not None
+    path, key = directory / name, opened.data_key
+    write_key_file(RealDisk(), path, "S", SEALED.keys, key, os.urandom)
+    remove_twins(RealDisk(), directory / KEY_FILE)
+
+
 async def test_a_half_encrypted_store_needs_its_key(tmp_path: Path) -> None:
     await fill(RealDisk(), tmp_path, SEALED)
-    (tmp_path / "S" / KEY_FILE).rename(tmp_path / "S" / ENCRYPTING_FILE)
+    rename_key(tmp_path / "S", ENCRYPTING_FILE)
     with pytest.raises(KeyMissing, match="half encrypted"):
         await payloads(RealDisk(), tmp_path, PLAIN)
     assert await payloads(RealDisk(), tmp_path, SEALED) == EXPECTED
@@ -99,7 +114,7 @@ async def test_a_half_encrypted_store_needs_its_key(tmp_path: Path) -> None:
 async def test_what_is_encrypted_already_is_left_alone(tmp_path: Path) -> None:
     """Its key file is gone: nobody can read it, and a new key would hide that."""
     await fill(RealDisk(), tmp_path, SEALED)
-    (tmp_path / "S" / KEY_FILE).unlink()
+    remove_twins(RealDisk(), tmp_path / "S" / KEY_FILE)
     before = {path: path.read_bytes() for path in (tmp_path / "S").iterdir()}
     with pytest.raises(KeyUnexpected, match=r"is encrypted, but key\.db is missing"):
         await payloads(RealDisk(), tmp_path, SEALED)

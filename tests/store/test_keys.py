@@ -1,6 +1,7 @@
 """Keys: what opens a key file, what each refusal says (reference 2.8: key, prev_key, cipher)."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from natsd.store.keys import (
     create_data_key,
     open_data_key,
 )
+from natsd.store.twin_file import copy_of
 
 DISK = RealDisk()
 OLD = OperatorKeys(b"old secret")
@@ -109,14 +111,38 @@ def test_a_damaged_copy_is_written_anew(tmp_path: Path, at: int) -> None:
     assert opened is not None
     assert opened.data_key == data_key
     page = at // 4096 * 4096
-    assert opened.notes == (f"{path}: copy at byte {page} damaged, written anew",)
+    what = f"copy does not verify (4096 bytes at {page}): written anew"
+    assert opened.notes == (f"{path}: {what}",)
     assert reopen(tmp_path, OLD) == OpenedKey(data_key, ())
+
+
+def test_either_of_the_two_files_is_enough(tmp_path: Path) -> None:
+    data_key = create(tmp_path)
+    path = tmp_path / KEY_FILE
+    for lost in (path, copy_of(path)):
+        lost.unlink()
+        opened = reopen(tmp_path, OLD)
+        assert opened == OpenedKey(data_key, (f"{lost}: is missing: written anew",))
+        assert reopen(tmp_path, OLD) == OpenedKey(data_key, ())
+
+
+def test_the_file_of_another_stream_is_told_from_a_wrong_key(tmp_path: Path) -> None:
+    data_key = create(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    create_data_key(DISK, other, "$G/OTHER", OLD, os.urandom)
+    shutil.copy(other / KEY_FILE, tmp_path / KEY_FILE)
+    opened = reopen(tmp_path, OLD)
+    assert opened is not None
+    assert opened.data_key == data_key
+    (note,) = opened.notes
+    assert "belongs to $G/OTHER/key.db" in note
 
 
 def test_two_damaged_copies_are_told_from_a_wrong_key(tmp_path: Path) -> None:
     create(tmp_path)
-    path = tmp_path / KEY_FILE
-    path.write_bytes(bytes(8192))
+    for path in (tmp_path / KEY_FILE, copy_of(tmp_path / KEY_FILE)):
+        path.write_bytes(bytes(8192))
     with pytest.raises(KeyFileDamaged, match=r"key\.db is damaged"):
         reopen(tmp_path, OLD)
 

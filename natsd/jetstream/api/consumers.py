@@ -92,17 +92,21 @@ async def names(request: Request[ConsumersRequest]) -> ConsumerNamesResponse:
 
 
 async def infos(request: Request[ConsumersRequest]) -> ConsumerListResponse:
-    """Infos in the order of names."""
+    """Infos in the order of names; what cannot be served is named with the reason."""
     stream = request.account.stream(request.stream)
     chosen, page = page_of(_names(request), request.body.offset, LIST_LIMIT)
-    gathered = list[ConsumerInfo]()
+    gathered, offline = list[ConsumerInfo](), dict[str, str]()
     for name in chosen:
         consumer = stream.consumers.get(name)
-        if consumer is not None:  # it may be gone since
+        if name in stream.offline_consumers.reasons:
+            offline[name] = stream.offline_consumers.reasons[name]
+        elif consumer is not None:  # it may be gone since
             gathered.append(consumer.info())
             if len(gathered) % INFOS_PER_SLICE == 0:
                 await asyncio.sleep(0)
-    return ConsumerListResponse(page=page, consumers=gathered)
+    return ConsumerListResponse(
+        page=page, consumers=gathered, missing=list(offline), offline=offline
+    )
 
 
 async def delete(request: Request[NoBody]) -> ConsumerDeleteResponse:
@@ -161,5 +165,6 @@ def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consu
 
 def _names(request: Request[ConsumersRequest]) -> Sequence[str]:
     """All but those that are the server's own."""
-    consumers = request.account.stream(request.stream).consumers
-    return sorted(name for name, consumer in consumers.items() if not consumer.config.direct)
+    stream = request.account.stream(request.stream)
+    served = [name for name, each in stream.consumers.items() if not each.config.direct]
+    return sorted([*served, *stream.offline_consumers.reasons])

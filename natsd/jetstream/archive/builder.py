@@ -241,11 +241,15 @@ class StreamBuilder:
         disk = self._volume.disk
         directory = consumer_directory(self.directory, consumer.name)
         make_directories(disk, directory)
+        place = consumer_directory(self._place, consumer.name)
         log = consumer_files.create(
-            disk, directory / CONSUMER_DIRECTORY, tracker, self._random_bytes
+            disk,
+            directory / CONSUMER_DIRECTORY,
+            tracker,
+            self._random_bytes,
+            place=self._volume.place_of(place / CONSUMER_DIRECTORY),
         )
         log.file.close()
-        place = consumer_directory(self._place, consumer.name)
         write_asset(self._vault, directory, consumer.asset, place=place)
 
     def _write_rest(self) -> None:

@@ -152,8 +152,13 @@ class _Taking:
                 continue
             tracker = tracker_of(found.asset.config)
             try:
+                state = found.directory / STATE
                 log, recovery = consumer_files.recover(
-                    self._disk, found.directory / STATE, tracker, self._random
+                    self._disk,
+                    state,
+                    tracker,
+                    self._random,
+                    place=context_of(self._root, state),
                 )
             except ConsumerStateDamaged as error:
                 self._done.damage.append(f"{error}; the consumer is left out")

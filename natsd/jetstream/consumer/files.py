@@ -4,25 +4,26 @@
                               state.damaged/  states that were found damaged, as they were found
                               meta.json       the consumer is; written last
                               meta.deleted    it is deleted: what else is here is to be removed
-    <stream>/obs.damaged/<consumer>/          set aside at a start
 
 Promise
 - A consumer is there from the moment `meta.json` is on disk to the moment it is renamed; a crash
   before or behind leaves a directory that the next start removes.
-- What is damaged is moved, never deleted; what is of a later version stays where it is.
+- What is damaged, or of a later version, stays where it is, and keeps its name.
 
 Everything here blocks, and raises OSError.
 """
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from natsd.core.quoting import quoted
 from natsd.jetstream.asset_file import (
-    ASSET_FILE,
+    DELETED_FILE,
     AssetDamaged,
     AssetUnknown,
+    has_asset,
     mark_deleted,
     read_asset,
 )
@@ -30,12 +31,14 @@ from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
 from natsd.store.disk import Disk, make_directories
+from natsd.store.errors import EncryptionError
 from natsd.store.vault import Vault
 
 CONSUMERS: Final = "obs"
 STATE: Final = "state"
 STATE_DAMAGED: Final = "state.damaged"
-DAMAGED: Final = "obs.damaged"
+
+_logger = logging.getLogger(__name__)
 
 
 class ConsumerAsset(Model):
@@ -95,20 +98,26 @@ def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
 
 def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     """What stands in a consumer's directory; None: nothing that counts, and it is removed."""
-    if not vault.disk.exists(directory / ASSET_FILE):
-        remove(vault.disk, directory)
+    disk = vault.disk
+    if disk.exists(directory / DELETED_FILE) or not has_asset(disk, directory):
+        if disk.exists(directory / STATE) and not disk.exists(directory / DELETED_FILE):
+            _logger.warning("%s has no meta.json: its create never ended, it is removed", directory)
+        remove(disk, directory)
         return None
     try:
         asset = read_asset(vault, directory, ConsumerAsset)
-    except AssetDamaged as error:
+    except (AssetDamaged, EncryptionError, OSError) as error:
         return FoundConsumer(directory, None, str(error), isinstance(error, AssetUnknown))
+    name = asset.config.durable_name or asset.config.name
+    if name and name != directory.name:
+        return FoundConsumer(directory, None, f"{directory} says that it is {name!r}")
     why_not = why_unsupported(asset.config.metadata)
     return FoundConsumer(directory, asset, why_not, bool(why_not))
 
 
 def mark_removed(disk: Disk, directory: Path) -> None:
     """The consumer is deleted, whatever is still there of it; on disk on return."""
-    if disk.exists(directory / ASSET_FILE):
+    if disk.exists(directory):
         mark_deleted(disk, directory)
 
 
@@ -118,24 +127,16 @@ def remove(disk: Disk, directory: Path) -> None:
     disk.sync_dir(directory.parent)
 
 
-def set_aside(disk: Disk, directory: Path) -> Path:
-    """Put a consumer's directory where no start looks for consumers; where it is now."""
-    return _move(disk, directory, directory.parent.parent / DAMAGED)
-
-
 def set_state_aside(disk: Disk, state: Path) -> Path:
-    """Put a consumer's state where no start looks for it; where it is now."""
-    return _move(disk, state, state.with_name(STATE_DAMAGED))
-
-
-def _move(disk: Disk, directory: Path, into: Path) -> Path:
-    """Under the first free name; on disk on return."""
+    """Put a consumer's state under the first free name where no start looks for it; where it is
+    now, on disk."""
+    into = state.with_name(STATE_DAMAGED)
     make_directories(disk, into)
-    target, number = into / directory.name, 0
+    target, number = into / state.name, 0
     while disk.exists(target):
         number += 1
-        target = into / f"{directory.name}.{number}"
-    disk.rename(directory, target)
+        target = into / f"{state.name}.{number}"
+    disk.rename(state, target)
     disk.sync_dir(into)
-    disk.sync_dir(directory.parent)
+    disk.sync_dir(state.parent)
     return target

@@ -9,8 +9,8 @@
 Promise
 - What is refused was refused before anything changed; what is answered is on disk.
 - One change at a time of the consumers of a stream: the stream sees to that.
-- A restart loses no consumer for another's damage: one that cannot be read is reported, the others
-  come back where they were. What a consumer was ahead of its stream is undone.
+- A restart loses no consumer for another's damage: one that cannot be read, or does not start, is
+  offline, the others come back where they were. What a consumer was ahead of its stream is undone.
 
 Source: reference §6.2, §6.5; nats-server's addConsumerWithAssignment.
 """
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from natsd.jetstream.advisories import consumer_created
+from natsd.jetstream.advisories import consumer_created, consumer_deleted
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.admission import (
@@ -88,6 +88,7 @@ async def create(
     if stream.account.streams.get(stream.config.name) is not stream:
         raise api_error(ErrorId.JSStreamNotFoundErr)
     config = _as_sourcing(config, stream)
+    stream.check_consumer_online(config.durable_name or config.name)
     existing = stream.consumers.get(config.durable_name or config.name)
     if existing is not None:
         config = _with_kept_fields(config, existing.config)
@@ -187,8 +188,7 @@ async def _create_files(
 async def recover_all(stream: "Stream") -> None:
     """Bring back the consumers that the stream's directory holds; some at a time.
 
-    Raises UnsupportedConsumers, StoreError, OSError, with none of them delivering, where to go on
-    without one of them would lose what waits for it.
+    Raises UnsupportedConsumers, OSError, with none of them delivering.
     """
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, stream.jetstream.vault, stream.directory)
@@ -201,29 +201,55 @@ async def recover_all(stream: "Stream") -> None:
 
 
 async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
-    """The consumer as it was, delivering; None: it cannot be served, which is reported.
-
-    An interest stream would let go of what waits for it: that raises StoreError, OSError. A damaged
-    configuration is set aside. Without one, a damaged state begins anew, where the
-    consumer began when it was created: what it delivers twice was never lost.
-    """
+    """The consumer as it was, delivering; None: it cannot be served, which is reported. It is
+    offline then: its files stay as they are, and the stream holds its messages (offline.py)."""
     if found.asset is None:
-        await _set_aside(stream, found)
+        _take_offline(stream, found.name, found.why_not)
         return None
     try:
-        store, start = await _open_files(stream, found, found.asset)
+        return await _bring_back(stream, found, found.asset)
     except (StoreError, OSError) as error:
-        if stream.config.retention is Retention.INTEREST:
-            raise
-        _logger.error("JetStream: %s cannot be opened: %s", found.directory, error)
-        return None
-    consumer = Consumer(stream, found.name, found.asset, store, found.directory)
-    _report(consumer, store)
-    _fit(consumer)
-    stream.consumers[found.name] = consumer
-    consumer.begin(start or await _continued(consumer, found.asset.resume))
-    consumer.begin_watching()
+        _take_offline(stream, found.name, str(error))
+    except ApiError as error:
+        _take_offline(stream, found.name, error.description)
+    except Exception as error:
+        _take_offline(stream, found.name, f"it does not start: {error!r}", error)
+    return None
+
+
+async def _bring_back(stream: "Stream", found: FoundConsumer, asset: ConsumerAsset) -> Consumer:
+    """A damaged state begins anew, where the consumer began when it was created: what it delivers
+    twice was never lost."""
+    store, start = await _open_files(stream, found, asset)
+    try:
+        consumer = Consumer(stream, found.name, asset, store, found.directory)
+    except BaseException:
+        await store.close()
+        raise
+    try:
+        _report(consumer, store)
+        _fit(consumer)
+        stream.consumers[found.name] = consumer
+        consumer.begin(start or await _continued(consumer, asset.resume))
+        consumer.begin_watching()
+    except BaseException:
+        await consumer.close()
+        raise
     return consumer
+
+
+def _take_offline(
+    stream: "Stream", name: str, reason: str, unexpected: Exception | None = None
+) -> None:
+    stream.offline_consumers.add(name, reason)
+    _logger.error(
+        "JetStream: consumer '%s > %s > %s' is offline: %s",
+        stream.account.name,
+        stream.name,
+        name,
+        reason,
+        exc_info=unexpected,
+    )
 
 
 async def _open_files(
@@ -291,15 +317,18 @@ async def _continued(consumer: Consumer, resume: int) -> StartPosition:
     )
 
 
-async def _set_aside(stream: "Stream", found: FoundConsumer) -> None:
-    _logger.error("JetStream: consumer of %s: %s", stream.config.name, found.why_not)
-    volume = stream.jetstream.volume
+async def delete_offline(stream: "Stream", name: str) -> None:
+    """A consumer that could not be served is gone, on disk too, and holds no messages any more.
+    Raises ApiError."""
+    directory, volume = files.consumer_directory(stream.directory, name), stream.jetstream.volume
     try:
-        aside = await volume.read(files.set_aside, volume.disk, found.directory)
-    except OSError as error:
-        _logger.error("JetStream: %s stays where it is: %s", found.directory, error)
-    else:
-        _logger.error("JetStream: consumer %s is set aside as %s", found.name, aside)
+        await volume.read(files.mark_removed, volume.disk, directory)
+        stream.offline_consumers.remove(name)
+        await volume.remove_tree(directory)
+    except (StoreError, OSError) as error:
+        _logger.error("JetStream: %s is not removed: %s", directory, error)
+        raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
+    consumer_deleted(stream.account, stream.config.name, name)
 
 
 # Steps of `create`

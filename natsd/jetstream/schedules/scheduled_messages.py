@@ -8,8 +8,6 @@ Promise
 - `schedules.db` is written when a stream is closed; encrypted where there is a key.
 """
 
-import logging
-import struct
 from typing import TYPE_CHECKING, Self
 
 from natsd.core.subject import InvalidSubject
@@ -25,8 +23,6 @@ from natsd.jetstream.stream.storage import open_delayed_store
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream
-
-_logger = logging.getLogger(__name__)
 
 
 class ScheduledMessages:
@@ -49,13 +45,14 @@ class ScheduledMessages:
         usage = stream.account.tiers.of(stream.config.num_replicas).usage
         delays = Delays(stream.core, stream.ingest, store, usage)
         now_ns = stream.jetstream.scheduler.now_ns()
-        await delays.prepare(now_ns - stream.config.duplicate_window)
         known = KnownSchedules()
-        if stream.is_filed:
-            try:
+        try:
+            await delays.prepare(now_ns - stream.config.duplicate_window)
+            if stream.is_filed:
                 known = await volume.read(read_schedules, stream.jetstream.vault, stream.directory)
-            except struct.error as error:
-                _logger.warning("JetStream: stream %s: schedules.db: %s", stream.name, error)
+        except BaseException:
+            await delays.close()
+            raise
         return cls(stream, delays, known)
 
     def begin(self) -> None:

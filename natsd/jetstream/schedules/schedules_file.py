@@ -12,6 +12,7 @@ Encrypted where there is a key. Everything here but the coding blocks, and raise
 EncryptionError.
 """
 
+import logging
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ SCHEDULES_FILE: Final = "schedules.db"
 MAGIC: Final = b"NATSDSCH"
 _UPTO: Final = struct.Struct("<Q")
 _HEAD: Final = struct.Struct("<QqH")
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -74,7 +77,12 @@ def leave_schedules(vault: Vault, directory: Path, body: bytearray) -> None:
 def read_schedules(vault: Vault, directory: Path) -> KnownSchedules:
     """What was left; nothing, if nothing verifies."""
     path = directory / SCHEDULES_FILE
-    if not vault.disk.exists(path):
+    instead = "schedules are found in the messages"
+    body = vault.recall(path, MAGIC, instead)
+    if body is None:
         return KnownSchedules()
-    body = vault.read(path, MAGIC)
-    return KnownSchedules() if body is None else decode_schedules(body)
+    try:
+        return decode_schedules(body)
+    except struct.error as error:
+        _logger.error("%s is not understood: %s; %s", path, error, instead)
+        return KnownSchedules()

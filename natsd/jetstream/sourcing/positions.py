@@ -14,6 +14,7 @@ The file's functions block, and raise OSError, EncryptionError. Source: referenc
 nats-server's streamAndSeq for the older forms of the header.
 """
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,8 @@ POSITIONS_FILE: Final = "sources.db"
 MAGIC: Final = b"NATSDSRC"
 _ACK: Final = "$JS.ACK."
 
+_logger = logging.getLogger(__name__)
+
 
 class Positions(Model):
     """What the file says."""
@@ -47,14 +50,14 @@ def keep_positions(vault: Vault, directory: Path, positions: Positions) -> None:
 def read_positions(vault: Vault, directory: Path) -> Positions | None:
     """What was kept; None: nothing that verifies."""
     path = directory / POSITIONS_FILE
-    if not vault.disk.exists(path):
-        return None
-    body = vault.read(path, MAGIC)
+    instead = "positions are found in the messages"
+    body = vault.recall(path, MAGIC, instead)
     if body is None:
         return None
     try:
         return decode(Positions, body)
-    except InvalidJson:
+    except InvalidJson as error:
+        _logger.error("%s is not understood: %s; %s", path, error, instead)
         return None
 
 

@@ -3,7 +3,8 @@
 Promise
 - The file is written when a stream is closed, and taken away as it is opened: what it says is
   believed once, and never behind what came later.
-- It is worth having, not needed: without it (a crash, damage) the ids are found in the messages.
+- It is worth having, not needed: without it (a crash, damage, which is logged) the ids are found
+  in the messages.
   Only those of messages that were removed meanwhile are forgotten then, as on nats-server.
 
 Encrypted where there is a key. Everything here blocks, and raises OSError, EncryptionError.
@@ -12,6 +13,7 @@ Encrypted where there is a key. Everything here blocks, and raises OSError, Encr
 from pathlib import Path
 from typing import Final
 
+from natsd.store.twin_file import remove_twins, twins_exist
 from natsd.store.vault import Vault
 
 DUPLICATES_FILE: Final = "duplicates.db"
@@ -30,9 +32,8 @@ def leave_duplicates(
 def take_duplicates(vault: Vault, directory: Path) -> bytes | None:
     """What was left, which is not there any more on return; None: nothing that verifies."""
     path, disk = directory / DUPLICATES_FILE, vault.disk
-    if not disk.exists(path):
+    if not twins_exist(disk, path):
         return None
-    body = vault.read(path, MAGIC)
-    disk.unlink(path)
-    disk.sync_dir(directory)
+    body = vault.recall(path, MAGIC, "message ids are found in the messages")
+    remove_twins(disk, path)
     return body

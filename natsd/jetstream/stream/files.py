@@ -6,14 +6,13 @@
                            msgs/         its messages (store/file_store.py)
                            obs/          its consumers
                            delayed/      messages that wait (schedules/delays.py)
-        damaged/<stream>/  set aside at a start: meta.json said nothing any more
         snapshots.new/     what is being snapshotted or restored; it goes at a start
 
 Promise
 - `meta.json` is on disk before anything else of a stream is, and renamed before anything of it is
   removed: a crash in the middle of a create or a delete leaves one that the next start finishes.
 - What was never created (a directory without any file of a stream) is removed at a start; what is
-  damaged is moved, never deleted.
+  damaged stays where it is.
 
 Everything but the paths blocks, and raises OSError.
 """
@@ -23,7 +22,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from natsd.jetstream.asset_file import ASSET_FILE, DELETED_FILE, write_asset
+from natsd.jetstream.asset_file import DELETED_FILE, has_asset, write_asset
 from natsd.jetstream.models.base import Model, TimeNs
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.store.disk import Disk, make_directories
@@ -33,7 +32,6 @@ from natsd.store.vault import Vault
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
 DELAYED: Final = "delayed"
-DAMAGED: Final = "damaged"
 SNAPSHOTS: Final = f"snapshots{UNFINISHED_SUFFIX}"
 
 
@@ -80,26 +78,13 @@ class AccountFiles:
             name for name in disk.listdir(self.streams) if disk.is_directory(self.streams / name)
         ]
 
-    def set_aside(self, disk: Disk, name: str) -> Path:
-        """Put a stream's directory where no start looks for streams; where it is now."""
-        aside = self.directory / DAMAGED
-        make_directories(disk, aside)
-        target, number = aside / name, 0
-        while disk.exists(target):
-            number += 1
-            target = aside / f"{name}.{number}"
-        disk.rename(self.stream(name), target)
-        disk.sync_dir(aside)
-        disk.sync_dir(self.streams)
-        return target
-
 
 def look_at(disk: Disk, directory: Path) -> Found:
     """What is there, by the names of the files in it."""
     names = disk.listdir(directory)
     if DELETED_FILE in names:
         return Found.DELETED
-    if ASSET_FILE in names:
+    if has_asset(disk, directory):
         return Found.STREAM
     if all(name.endswith(UNFINISHED_SUFFIX) for name in names):
         return Found.UNFINISHED

@@ -25,6 +25,7 @@ from natsd.jetstream.changing import Changing
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.consumer import Consumer
+from natsd.jetstream.consumer.offline import OfflineConsumers
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.listening import Listening
 from natsd.jetstream.models.consumer import ConsumerConfig
@@ -89,6 +90,7 @@ class Stream:
         self.store = store
         self.consumers: dict[str, Consumer] = {}
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
+        self.offline_consumers = OfflineConsumers(self.core)
         settings = ingest_settings(config, jetstream.options)
         self.ingest: Ingest = Ingest(
             self.core, settings, account.tiers.of(config.num_replicas).usage
@@ -163,9 +165,13 @@ class Stream:
         """One whose files there are, with its consumers. Raises StoreError, OSError."""
         now_ns = account.jetstream.scheduler.now_ns()
         store = await open_store(account, config)
-        if not config.subject_delete_marker_ttl:  # else it sees to it when it takes messages
-            await store.expire(now_ns)
-        stream = cls(account, config, created_ns, store)
+        try:
+            if not config.subject_delete_marker_ttl:  # else it sees to it when it takes messages
+                await store.expire(now_ns)
+            stream = cls(account, config, created_ns, store)
+        except BaseException:
+            await store.close()
+            raise
         try:
             await lifecycle.recover_all(stream)
             await stream.recall_duplicates(now_ns)
@@ -436,11 +442,18 @@ class Stream:
     # Consumers
 
     def consumer(self, name: str) -> Consumer:
-        """Raises ApiError 10014."""
+        """Raises ApiError 10014, 10195."""
+        self.check_consumer_online(name)
         consumer = self.consumers.get(name)
         if consumer is None:
             raise api_error(ErrorId.JSConsumerNotFoundErr)
         return consumer
+
+    def check_consumer_online(self, name: str) -> None:
+        """Raises ApiError 10195 for a consumer that cannot be served."""
+        reason = self.offline_consumers.reasons.get(name)
+        if reason is not None:
+            raise api_error(ErrorId.JSConsumerOfflineReasonErrF, err=reason)
 
     async def create_consumer(
         self, config: ConsumerConfig, action: str, *, pedantic: bool = False
@@ -455,7 +468,9 @@ class Stream:
         `only`: nothing happens if the name is another consumer's by now.
         """
         async with self._changing(self.name):
-            if only is None or self.consumers.get(name) is only:
+            if only is None and name in self.offline_consumers.reasons:
+                await lifecycle.delete_offline(self, name)
+            elif only is None or self.consumers.get(name) is only:
                 await self.consumer(name).delete()
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from natsd.spark.stored.stored_ranges import StoreNotReadable
 from natsd.store.disk import DirectoryLocked, Disk, FileLock, lock_to_read
 from natsd.store.keys import ENCRYPTING_FILE, KEY_FILE, DataKey, OperatorKeys, open_data_key
+from natsd.store.twin_file import twins_exist
 
 LOCK_NAME: Final = "natsd.lock"  # as natsd.store.volume has it, which loads all that serves
 
@@ -37,7 +38,7 @@ def open_key(disk: Disk, root: Path, directory: Path, operator: OperatorKeys) ->
 
     `disk` is written to where the key is to be wrapped anew.
     """
-    if not any(disk.exists(directory / name) for name in (KEY_FILE, ENCRYPTING_FILE)):
+    if not any(twins_exist(disk, directory / name) for name in (KEY_FILE, ENCRYPTING_FILE)):
         return None
     context = directory.relative_to(root).as_posix()
     opened = open_data_key(disk, directory, context, operator, os.urandom)

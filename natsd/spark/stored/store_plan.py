@@ -43,8 +43,8 @@ from natsd.store.check import (
     Finding,
     Report,
     check_consumer,
-    check_doubled,
     check_stream,
+    check_twins,
     directories_below,
     is_consumer,
     is_stream,
@@ -56,12 +56,11 @@ from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import INDEX_NAME, DamagedIndex
 from natsd.store.journal_replay import Replayed, replay
 from natsd.store.keys import KEY_FILE
-from natsd.store.keys import MAGIC as KEY_MAGIC
 from natsd.store.overlay_disk import OverlayDisk, OverlayFile
 from natsd.store.recovery import Recovered
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import StoredBlock, StoredBlocks
-from natsd.store.vault import MAGIC as SEALED_MAGIC
+from natsd.store.twin_file import twins_exist
 from natsd.store.vault import Vault
 
 GLOBAL_ACCOUNT: Final = "$G"
@@ -114,7 +113,7 @@ class StoreDirectory:
         return [
             name
             for name in self._disk.listdir(directory)
-            if self._disk.exists(directory / name / ASSET_FILE)
+            if twins_exist(self._disk, directory / name / ASSET_FILE)
         ]
 
     def config(self, stream: str, account: str = GLOBAL_ACCOUNT) -> dict[str, Any]:
@@ -150,24 +149,16 @@ class StoreDirectory:
         """What is damaged of the stream's files, its messages' blocks aside: of its configuration,
         its key, its index, its consumers, and of messages that wait."""
         directory, report = self._stream(stream, account), Report()
-        magics = (SEALED_MAGIC, ASSET_MAGIC)
-        self._check_doubled(directory / ASSET_FILE, magics, report)
-        self._check_doubled(directory / MESSAGES / KEY_FILE, (KEY_MAGIC,), report)
+        for path in (directory / ASSET_FILE, directory / MESSAGES / KEY_FILE):
+            report.findings += check_twins(self._disk.below, self.root, path)
         self._check_index(directory / MESSAGES, report)
         for below in directories_below(self._disk, directory):
             names = self._disk.listdir(below)
             if is_consumer(names):
-                check_consumer(self._disk, below, os.urandom, report)
+                check_consumer(self._disk, self.root, below, os.urandom, report)
             elif is_stream(names) and below != directory / MESSAGES:  # messages that wait
                 check_stream(self._disk, self.root, below, self._operator, os.urandom, report)
         return report
-
-    def _check_doubled(self, path: Path, magics: tuple[bytes, ...], report: Report) -> None:
-        """A file that stands twice in itself, of one of these kinds."""
-        if not self._disk.below.exists(path):
-            return
-        found = min((check_doubled(self._disk.below, path, magic) for magic in magics), key=len)
-        report.findings += found
 
     def _check_index(self, directory: Path, report: Report) -> None:
         data_key = open_key(self._disk, self.root, directory, self._operator)

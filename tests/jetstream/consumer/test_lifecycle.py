@@ -1,14 +1,16 @@
 """How consumers come, change, go, and come back after a restart (§6.2, §6.5)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from natsd.jetstream.consumer.consumer import Consumer
-from natsd.jetstream.consumer.files import DAMAGED, STATE, STATE_DAMAGED
+from natsd.jetstream.consumer.files import STATE, STATE_DAMAGED
+from natsd.jetstream.consumer.start_position import StartPosition
 from natsd.jetstream.errors import ApiError
 from natsd.store.consumer_state import SequencePair
 from tests.jetstream.consumer.serving import SECOND, Served, found, serving, wipe
@@ -217,7 +219,8 @@ async def test_a_create_that_died_never_happened(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await served.consumer(await served.stream())
     (directory,) = found(tmp_path, "obs/C")
-    (directory / "meta.json").unlink()
+    for name in ("meta.json", "meta.json.copy"):
+        (directory / name).unlink()
     async with serving(tmp_path) as served:
         stream = await served.stream()
         assert not stream.consumers
@@ -225,18 +228,99 @@ async def test_a_create_that_died_never_happened(tmp_path: Path) -> None:
         await served.consumer(stream)
 
 
-async def test_a_damaged_configuration_is_set_aside(tmp_path: Path) -> None:
+def contents(root: Path) -> dict[Path, bytes]:
+    (directory,) = found(root, "obs/C")
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+async def test_a_damaged_configuration_takes_the_consumer_offline(tmp_path: Path) -> None:
+    """It keeps its name and its files until it is deleted; the others are served."""
     async with serving(tmp_path) as served:
         stream = await served.stream()
         await served.consumer(stream)
         await served.consumer(stream, durable_name="D")
-    (meta,) = found(tmp_path, "obs/C/meta.json")
-    wipe(meta)
+    for meta in found(tmp_path, "obs/C/meta.json*"):
+        wipe(meta)
+    before = contents(tmp_path)
     async with serving(tmp_path) as served:
         stream = await served.stream()
         assert set(stream.consumers) == {"D"}
-        assert (stream.directory / DAMAGED / "C").is_dir()
+        with pytest.raises(ApiError, match=r"meta\.json is damaged") as refused:
+            await served.consumer(stream)
+        assert refused.value.err_code == 10195
+        with pytest.raises(ApiError, match=r"meta\.json is damaged") as refused:
+            stream.consumer("C")
+        assert refused.value.err_code == 10195
+    assert contents(tmp_path) == before
+    async with serving(tmp_path) as served:
+        stream = await served.stream()
+        await stream.delete_consumer("C")
+        assert not found(tmp_path, "obs/C")
         await served.consumer(stream)
+
+
+async def ask(served: Served, request: str) -> dict[str, Any]:
+    answer = await served.account.account.internal_client.request(f"$JS.API.{request}", b"")
+    return dict(json.loads(answer))
+
+
+@pytest.mark.parametrize("wound", ["configuration", "state", "engine"])
+async def test_messages_wait_for_a_consumer_that_is_offline(
+    tmp_path: Path,
+    wound: str,
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those that are there, and those that come: it is not known what the consumer wants."""
+    async with serving(tmp_path) as served:
+        stream = await served.stream(retention="interest")
+        await served.consumer(stream, filter_subject="a.1")
+        await served.consumer(stream, durable_name="D", filter_subject="b")
+        await served.publish(*["a.1"] * 100)
+    if wound == "configuration":
+        for meta in found(tmp_path, "obs/C/meta.json*"):
+            wipe(meta)
+    elif wound == "state":
+        for path in found(tmp_path, "obs/C/state/state.db*"):
+            path.unlink()
+            path.mkdir()  # neither of the two can be read
+    with monkeypatch.context() as patched:
+        if wound == "engine":
+            patched.setattr(Consumer, "begin", fail_for("C", Consumer.begin))
+        async with serving(tmp_path) as served:
+            stream = served.account.stream("S")
+            assert set(stream.consumers) == {"D"}
+            await served.publish("a.1")
+            await eventually(lambda: not stream.core.is_rechecking)
+            assert stream.store.state().msgs == 101
+            listed = await ask(served, "CONSUMER.LIST.S")
+            assert list(listed["offline"]) == ["C"]
+            assert [each["name"] for each in listed["consumers"]] == ["D"]
+            info = await ask(served, "CONSUMER.INFO.S.C")
+            assert info["error"]["err_code"] == 10195
+    lines = [text for text in caplog.messages if "is offline" in text]
+    assert len(lines) == 1
+    assert "S > C' is offline: " in lines[0]
+    if wound == "engine":
+        async with serving(tmp_path) as served:
+            consumer = served.account.stream("S").consumer("C")
+            await consumer.counted()
+            assert consumer.info().num_pending == 101
+        return
+    async with serving(tmp_path) as served:
+        stream = served.account.stream("S")
+        await stream.delete_consumer("C")
+        await eventually(lambda: stream.store.state().msgs == 0)
+
+
+def fail_for(name: str, begin: Callable[..., None]) -> Callable[..., None]:
+    def begin_or_fail(consumer: Consumer, start: StartPosition) -> None:
+        if consumer.name == name:
+            raise ValueError("it was built, and does not start")
+        begin(consumer, start)
+
+    return begin_or_fail
 
 
 async def test_a_damaged_state_begins_where_the_consumer_began(

@@ -18,6 +18,7 @@ from natsd.jetstream.sourcing.positions import (
 )
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.disk import RealDisk
+from natsd.store.twin_file import copy_of
 from natsd.store.vault import Vault
 from tests.jetstream.serving import account_of, create, publish, serving
 from tests.waiting import eventually_within
@@ -52,7 +53,8 @@ def test_kept_and_read(tmp_path: Path) -> None:
     half = (tmp_path / POSITIONS_FILE).read_bytes()[:-1]
     (tmp_path / POSITIONS_FILE).write_bytes(half)
     assert read_positions(vault, tmp_path) == positions
-    (tmp_path / POSITIONS_FILE).write_bytes(b"damaged")
+    for path in (tmp_path / POSITIONS_FILE, copy_of(tmp_path / POSITIONS_FILE)):
+        path.write_bytes(b"damaged")
     assert read_positions(vault, tmp_path) is None
 
 
