@@ -233,15 +233,28 @@ class JetStreamAccount:
         """See meta.py; one at a time of each stream. Raises StoreError, OSError."""
         match change:
             case CreateStream():
-                stream = await Stream.create(self, change.config, change.created_ns)
-                self.streams[change.config.name] = stream
-                await stream.begin()
+                await self._create(change)
             case RestoreStream():
                 await self._install(change)
             case UpdateStream():
                 await self.streams[change.config.name].reconfigure(change.config)
             case DeleteStream():
                 await self._remove(change.name)
+
+    async def _create(self, change: CreateStream) -> None:
+        """A stream that cannot begin is removed again."""
+        name = change.config.name
+        stream = await Stream.create(self, change.config, change.created_ns)
+        self.streams[name] = stream
+        try:
+            await stream.begin()
+        except BaseException:
+            del self.streams[name]
+            if stream.is_filed:
+                volume, directory = self.jetstream.volume, self.files.stream(name)
+                await volume.read(mark_deleted, volume.disk, directory)
+            await stream.destroy()
+            raise
 
     async def _install(self, change: RestoreStream) -> None:
         volume, directory = self.jetstream.volume, self.files.stream(change.config.name)

@@ -36,6 +36,9 @@ cdef enum:
     HEAP_MIN = 64
 
 
+cdef object LATEST_NS = 2**63 - 1
+
+
 cdef inline Actor actor_at(PyObject** actors, Py_ssize_t place):
     return <Actor>actors[place]
 
@@ -64,9 +67,10 @@ cdef class Alarm(Actor):
         self.scheduler = scheduler
         self.callback = callback
 
-    def set(self, int64_t due_ns) -> None:
-        """Call at `due_ns` instead of any time before; soon, if that is over."""
-        self.scheduler.set_deadline(self, max(due_ns, 1))
+    def set(self, due_ns not None) -> None:
+        """Call at `due_ns` instead of any time before; soon, if that is over. A time that 64 bits
+        cannot hold never comes."""
+        self.scheduler.set_deadline(self, min(max(due_ns, 1), LATEST_NS))
 
     def cancel(self) -> None:
         """Do not call."""

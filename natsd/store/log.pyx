@@ -549,10 +549,10 @@ cdef class MessageLog:
         cdef uint64_t first = 0
         cdef object at = None
         if self.limit.max_age_ns and self.next_live(max(self.age_from, self.edges.first), &first):
-            at = self.edges.first_time_ns + self.limit.max_age_ns
+            at = <object> self.edges.first_time_ns + self.limit.max_age_ns
             if first > self.edges.first:
                 if self.blocks.holding(first).view(first, &view) == FOUND:
-                    at = view.time_ns + self.limit.max_age_ns
+                    at = <object> view.time_ns + self.limit.max_age_ns
         if self.expiries.peek(&soonest):
             at = soonest.at_ns if at is None else min(at, soonest.at_ns)
         return at

@@ -289,11 +289,12 @@ class Consumer:
         config = with_threshold(config)
         if config == self.config:
             return
+        settings = engine_settings(config, self.stream.config)
         await self._write(config)
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerDoesNotExist)
         before, self.config = self.config, config
-        self.engine.configure(engine_settings(config, self.stream.config))
+        self.engine.configure(settings)
         self._keep_letters()
         if before.pause_until != config.pause_until:
             self._pause_until(config.pause_until)

@@ -13,6 +13,7 @@ from natsd.jetstream.models.consumer import (
     ReplayPolicy,
 )
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.models.times import bounded_ns
 from natsd.store import consumer_state
 from natsd.store.consumer_state import ConsumerOptions
 
@@ -38,7 +39,7 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
         stream=stream.name,
         ack_policy=_ACK_POLICIES[config.ack_policy],
         ack_wait_ns=_ack_wait_ns(config),
-        backoff_ns=tuple(config.backoff),
+        backoff_ns=tuple(map(bounded_ns, config.backoff)),
         max_deliver=max(config.max_deliver, 0),
         max_ack_pending=max(config.max_ack_pending, 0),
         filters=filters_of(config),
@@ -48,14 +49,14 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
         key_token=key_token(config),
         max_waiting=config.max_waiting,
         max_request_batch=config.max_batch,
-        max_request_expires_ns=config.max_expires,
+        max_request_expires_ns=bounded_ns(config.max_expires),
         max_request_bytes=config.max_bytes,
         priority_policy=_PRIORITY_POLICIES[config.priority_policy],
         priority_groups=tuple(config.priority_groups),
-        priority_timeout_ns=config.priority_timeout,
+        priority_timeout_ns=bounded_ns(config.priority_timeout),
         deliver_subject=config.deliver_subject or None,
         flow_control=config.flow_control,
-        idle_heartbeat_ns=config.idle_heartbeat,
+        idle_heartbeat_ns=bounded_ns(config.idle_heartbeat),
         rate_limit_bps=config.rate_limit_bps,
         rate_burst_bytes=stream.max_msg_size if stream.max_msg_size > 0 else RATE_BURST_BYTES,
     )
@@ -63,7 +64,9 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
 
 def _ack_wait_ns(config: ConsumerConfig) -> int:
     """What is acknowledged by flow control is never late: who lost it asks for all of it again."""
-    return FOREVER_NS if config.ack_policy is AckPolicy.FLOW_CONTROL else config.ack_wait
+    if config.ack_policy is AckPolicy.FLOW_CONTROL:
+        return FOREVER_NS
+    return bounded_ns(config.ack_wait)
 
 
 def store_options(config: ConsumerConfig) -> ConsumerOptions:

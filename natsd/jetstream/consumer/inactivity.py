@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from natsd.jetstream.models.consumer import ConsumerConfig
+from natsd.jetstream.models.times import bounded_ns
 from natsd.store.consumer_state import ConsumerState
 
 EPHEMERAL_NS: Final = 5_000_000_000
@@ -46,7 +47,8 @@ class Threshold:
         jitter_ns = (lowest + chance % (highest - lowest)) * 1_000_000
         if config.inactive_threshold <= 0:
             return cls(0 if config.durable_name else EPHEMERAL_NS + jitter_ns)
-        return cls(config.inactive_threshold + (0 if config.deliver_subject else jitter_ns))
+        threshold_ns = bounded_ns(config.inactive_threshold)
+        return cls(threshold_ns + (0 if config.deliver_subject else jitter_ns))
 
 
 def with_threshold(config: ConsumerConfig) -> ConsumerConfig:

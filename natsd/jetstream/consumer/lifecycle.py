@@ -34,7 +34,7 @@ from natsd.jetstream.consumer.config import check_config, filters_of
 from natsd.jetstream.consumer.consumer import Consumer, short_hash
 from natsd.jetstream.consumer.dead_letter_target import check_target
 from natsd.jetstream.consumer.defaults import Ceilings, with_defaults
-from natsd.jetstream.consumer.engine_settings import store_options
+from natsd.jetstream.consumer.engine_settings import engine_settings, store_options
 from natsd.jetstream.consumer.files import ConsumerAsset, FoundConsumer
 from natsd.jetstream.consumer.inactivity import with_threshold
 from natsd.jetstream.consumer.start_position import (
@@ -138,6 +138,7 @@ async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
 
 async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     """Make what was decided; on disk on return. Raises ApiError when there is no room on disk."""
+    engine_settings(new.config, stream.config)  # they can be built, or nothing is made
     is_filed = stream.is_filed and not (new.config.mem_storage or new.config.direct)
     directory = files.consumer_directory(stream.directory, new.name) if is_filed else None
     asset = ConsumerAsset(config=new.config, created=new.created_ns, resume=new.start.resume)
@@ -153,9 +154,13 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
             raise _no_files(error) from error
     consumer = Consumer(stream, new.name, asset, store, directory)
     stream.consumers[new.name] = consumer
-    consumer.begin(new.start)
-    await consumer.counted()
-    consumer.begin_watching()
+    try:
+        consumer.begin(new.start)
+        await consumer.counted()
+        consumer.begin_watching()
+    except BaseException:
+        await consumer.delete()
+        raise
     consumer_created(stream.account, stream.config.name, new.name)
     return consumer
 

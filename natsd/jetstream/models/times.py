@@ -14,6 +14,8 @@ from typing import Final
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 TIME_NS_MAX: Final = 2**63 - 1
 TIME_NS_MIN: Final = -(2**63) + 1
+LONGEST_NS: Final = 4_000_000_000_000_000_000
+"""About 127 years: a longer wait never ends, and now and this much later is a time."""
 
 _SECOND_NS: Final = 1_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,6 +40,11 @@ _WHOLE: Final = re.compile("".join(pattern for _, pattern in _PARTS), re.ASCII)
 
 class TimeError(ValueError):
     """Not a time; the text is Go's."""
+
+
+def bounded_ns(duration_ns: int) -> int:
+    """The duration, as long as one can be that is added to times of now."""
+    return min(duration_ns, LONGEST_NS)
 
 
 def format_time(time_ns: int) -> str:

@@ -13,6 +13,7 @@ from natsd.jetstream.models.stream import (
     StreamConfig,
     SubjectTransformConfig,
 )
+from natsd.jetstream.models.times import bounded_ns
 from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
 from natsd.store.store import Discard, Limits
 
@@ -25,7 +26,7 @@ def store_limits(config: StreamConfig) -> Limits:
     return Limits(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
-        max_age_ns=config.max_age,
+        max_age_ns=bounded_ns(config.max_age),
         max_msgs_per_subject=config.max_msgs_per_subject,
         max_msg_size=config.max_msg_size,
         discard=Discard.NEW if config.discard is DiscardPolicy.NEW else Discard.OLD,
@@ -56,7 +57,7 @@ def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSe
         allows_schedules=config.allow_msg_schedules,
         subjects=tuple(config.subjects),
         counts=config.allow_msg_counter,
-        duplicate_window_ns=config.duplicate_window,
+        duplicate_window_ns=bounded_ns(config.duplicate_window),
         subject_transform=_mapping(config.subject_transform),
         republish=None
         if republish is None
@@ -75,4 +76,7 @@ def _shortest_lifetime_s(config: StreamConfig) -> int:
 
 
 def _mapping(transform: SubjectTransformConfig | None) -> Mapping | None:
-    return None if transform is None else Mapping(transform.src, transform.dest)
+    """Without a destination subjects stay as they are, as nats-server has it."""
+    if transform is None or not transform.dest:
+        return None
+    return Mapping(transform.src, transform.dest)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from natsd.core.subject_mapping import parse_mapping
+
 BUFFERED_MSGS_MAX = 10_000
 BUFFERED_BYTES_MAX = 128 << 20
 
@@ -21,6 +23,10 @@ class Mapping:
 
     source: str
     destination: str
+
+    def __post_init__(self) -> None:
+        """Raises InvalidMapping: settings that exist can be put in force."""
+        parse_mapping(self.source, self.destination)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,7 @@ class Stream:
         cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int
     ) -> Self:
         """A new one, on disk where it has files. Raises StoreError, OSError, and leaves nothing."""
+        ingest_settings(config, account.jetstream.options)  # they can be built, or nothing is made
         volume, directory = account.jetstream.volume, account.files.stream(config.name)
         if config.storage is Storage.MEMORY:
             stream = cls(account, config, created_ns, await open_store(account, config))
@@ -302,7 +303,8 @@ class Stream:
 
     async def reconfigure(self, config: StreamConfig) -> None:
         """The new configuration is on disk and in force on return. Raises StoreError, OSError:
-        nothing has changed then."""
+        nothing has changed then. What it describes is built before anything is written."""
+        settings, limits = ingest_settings(config, self.jetstream.options), store_limits(config)
         await self.open_scheduled(config)
         if self.is_filed:
             volume = self.jetstream.volume
@@ -312,10 +314,10 @@ class Stream:
         self.sourcing.configure(config)
         if self.scheduled is not None and not before.allow_msg_schedules:
             self.scheduled.begin()
-        self.ingest.configure(ingest_settings(config, self.jetstream.options))
+        self.ingest.configure(settings)
         take_batches(self)
         expired_ns = 0 if self.leaves_markers else self.jetstream.scheduler.now_ns()
-        self.store.update_limits(store_limits(config), expired_ns)
+        self.store.update_limits(limits, expired_ns)
         if isinstance(self.store, FileStore):
             self.store.set_compression(is_compressed(config))
         if config.retention is not before.retention:
