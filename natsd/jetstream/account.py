@@ -13,6 +13,7 @@ Source: nats-server 2.14 reference 6.2, 6.15.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING
 from natsd.accounts import Account
 from natsd.core.outlet import Outlet
 from natsd.jetstream.advisories import stream_created, stream_deleted, stream_updated
-from natsd.jetstream.asset_file import mark_deleted
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.claims import SubjectClaims
 from natsd.jetstream.consumer.consumer import Consumer
@@ -36,12 +36,12 @@ from natsd.jetstream.meta import (
     UpdateStream,
 )
 from natsd.jetstream.models.account import AccountInfo, ApiStats, Tier
-from natsd.jetstream.models.stream import Storage, StreamConfig
+from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import API_LEVEL
 from natsd.jetstream.resources import check_room, release, reserve
 from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.config import check_create, check_update
-from natsd.jetstream.stream.files import AccountFiles, StreamAsset, install_stream
+from natsd.jetstream.stream.files import AccountFiles, StreamAsset, check_free, install_stream
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import UNLIMITED, AccountTier, AccountTiers, Tiers
 from natsd.store.disk import is_out_of_space
@@ -258,36 +258,40 @@ class JetStreamAccount:
 
     async def _install(self, change: RestoreStream) -> None:
         volume, directory = self.jetstream.volume, self.files.stream(change.config.name)
-        await volume.read(install_stream, volume.disk, change.built, directory)
+        await volume.read(check_free, volume.disk, directory)
+        await volume.remove_tree(directory)
         stream: Stream | None = None
         try:
+            await volume.read(install_stream, volume.disk, change.built, directory)
             stream = await Stream.open(self, change.config, change.created_ns)
             await stream.keep_to_limits()
         except BaseException:
-            await volume.read(mark_deleted, volume.disk, directory)
-            if stream is not None:
-                await stream.destroy()
-            await volume.remove_tree(directory)
+            with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+                if stream is not None:
+                    await stream.abandon()
+                await volume.remove_tree(directory)
             raise
         self.streams[change.config.name] = stream
         await stream.begin()
 
     async def _remove(self, name: str) -> None:
-        """Once the mark is on disk the stream is gone, and what fails behind it waits for the next
-        start."""
+        """Once its directory has another name the stream is gone, and what fails behind that waits
+        for the next start. Raises StoreError, OSError: then the stream is there as before."""
         volume, directory = self.jetstream.volume, self.files.stream(name)
         stream = self.streams.get(name)
-        if stream is None or stream.config.storage is Storage.FILE:
-            await volume.read(mark_deleted, volume.disk, directory)
         if stream is None:
+            removed = await volume.rename_removed(directory)
             del self.offline[name]
             self.offline_consumers.pop(name, None)
-            await volume.remove_tree(directory)
+            await volume.finish_removal(directory, removed)
             return
+        removed_files = await stream.rename_removed()
         del self.streams[name]
         release(self.tiers.of(stream.config.num_replicas).usage, stream.config)
         await in_turns(self.claims.claim(name, ()))
-        await stream.destroy()
+        await stream.abandon()
+        if removed_files is not None:
+            await volume.finish_removal(directory, removed_files)
 
     async def _propose(self, change: Change, failure: ErrorId) -> None:
         """Carry it out; what the disk says against it becomes an ApiError."""

@@ -28,7 +28,6 @@ from natsd.store.twin_file import copy_of, twins_exist
 from natsd.store.vault import Vault
 
 ASSET_FILE: Final = "meta.json"
-DELETED_FILE: Final = "meta.deleted"
 MAGIC: Final = b"NATSDAST"
 
 M = TypeVar("M", bound=Model)
@@ -69,21 +68,3 @@ def read_asset(vault: Vault, directory: Path, model: type[M]) -> M:
 def has_asset(disk: Disk, directory: Path) -> bool:
     """Whether the directory has a `meta.json`, or what is left of one."""
     return twins_exist(disk, directory / ASSET_FILE)
-
-
-def mark_deleted(disk: Disk, directory: Path) -> None:
-    """From here on the asset is gone, whatever is still in its directory; on disk on return."""
-    path, deleted = directory / ASSET_FILE, directory / DELETED_FILE
-    second = copy_of(path)
-    if not disk.exists(path) and disk.exists(second):
-        disk.rename(second, path)
-    if not disk.exists(path):
-        disk.open(path, create=True).close()  # of an asset that lost both files
-    disk.rename(path, deleted)
-    try:
-        if disk.exists(second):
-            disk.unlink(second)
-        disk.sync_dir(directory)
-    except OSError:
-        disk.rename(deleted, path)
-        raise

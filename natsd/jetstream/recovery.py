@@ -1,6 +1,6 @@
 """Bringing back an account's streams and consumers at a start.
 
-    streams/*  ─┬─ meta.deleted              removed: the delete is finished
+    streams/*  ─┬─ *.removed                 removed: the delete is finished
                 ├─ nothing of a stream       removed: the create never happened
                 ├─ meta.json, damaged        offline: it stays, and its name is taken
                 ├─ meta.json, not understood the same
@@ -64,8 +64,19 @@ async def recover_account(account: JetStreamAccount) -> None:
     """Serve what the account has stored. Raises OSError."""
     volume = account.jetstream.volume
     await volume.read(volume.disk.rmtree, account.files.snapshots)
+    for directory in await volume.read(account.files.list_removed, volume.disk):
+        await _remove_rest(account, directory)
     names = await volume.read(account.files.list_streams, volume.disk)
     await side_by_side(partial(_recover_directory, account), names, most=AT_ONCE)
+
+
+async def _remove_rest(account: JetStreamAccount, directory: Path) -> None:
+    """Of a stream that was deleted."""
+    volume = account.jetstream.volume
+    try:
+        await volume.read(volume.disk.rmtree, directory)
+    except OSError as error:
+        _logger.error("JetStream: %s cannot be removed: %s", directory, error)
 
 
 async def _recover_directory(account: JetStreamAccount, name: str) -> None:

@@ -13,11 +13,14 @@ Promise
 - A removal is dropped from a block only with the bytes it removes: what a rewritten block still
   says about older ones is kept, and what a block that goes said is committed again before.
 - What fails is logged, and done again after RETRY_S if it lacked space, a descriptor or memory, or
-  else left for recovery; the store goes on, unless a sync failed.
+  else left for recovery; the store goes on, unless a sync failed: then it is read-only.
+- A file that was replaced is the block's from the rename on, so that nothing is appended to one
+  without a name, or read at the old one's offsets.
 - While somebody reads the files as they were (frozen_store.py), nothing is overwritten in place.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
@@ -25,8 +28,8 @@ from functools import partial
 
 from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
-from natsd.store.disk import is_passing
-from natsd.store.errors import StoreError
+from natsd.store.disk import UnsyncedRename, is_passing
+from natsd.store.errors import StoreError, StoreReadOnly
 from natsd.store.file_commits import Durable, FileCommits
 from natsd.store.index_keeper import IndexKeeper
 from natsd.store.journaled_log import JournaledLog
@@ -196,13 +199,15 @@ class BlockCare:
         if not self._is_full(stored):
             return
         stored.block.seal()
-        if self.compress and stored.block.has_cache:
-            await self._replace(stored, stored.block.durable_bytes())
-        elif stored.file is not None and stored.allocated > stored.physical_end:
-            await self._volume.read(stored.file.truncate, stored.physical_end)
-            stored.allocated = stored.physical_end
-        stored.close()
-        self._cache.held(stored.block)
+        try:
+            if self.compress and stored.block.has_cache:
+                await self._replace(stored, stored.block.durable_bytes())
+            elif stored.file is not None and stored.allocated > stored.physical_end:
+                await self._volume.read(stored.file.truncate, stored.physical_end)
+                stored.allocated = stored.physical_end
+        finally:
+            stored.close()
+            self._cache.held(stored.block)
 
     def _is_full(self, stored: StoredBlock) -> bool:
         block = stored.block
@@ -221,16 +226,31 @@ class BlockCare:
         encrypt = self._blocks.data_key is not None
         # What is compressed stays so, whatever was said since.
         compress = stored.block.sealed and (self.compress or (stored.is_wrapped and not encrypt))
-        size = await self._volume.read(self._write_file, stored, logical, compress, wipe)
+        size, unsynced = await self._volume.read(
+            self._write_file, stored, stored.block, logical, compress, wipe
+        )
         stored.close()
         stored.is_wrapped = compress or encrypt
         stored.physical_end = stored.allocated = size
+        self._check_synced(unsynced)
 
-    def _write_file(self, stored: StoredBlock, logical: bytes, compress: bool, wipe: bool) -> int:
-        """Blocks."""
-        data = self._blocks.sealed_bytes(logical, stored.block, compress=compress)
-        self._blocks.replace_file(stored.path, data, wipe=wipe)
-        return len(data)
+    def _write_file(
+        self, stored: StoredBlock, block: MsgBlock, logical: bytes, compress: bool, wipe: bool
+    ) -> tuple[int, UnsyncedRename | None]:
+        """The size of the new file, which is there now; and what kept its name from the disk, for
+        `_check_synced`, once the new file is the block's. Blocks."""
+        data = self._blocks.sealed_bytes(logical, block, compress=compress)
+        try:
+            self._blocks.replace_file(stored.path, data, wipe=wipe)
+        except UnsyncedRename as error:
+            return len(data), error
+        return len(data), None
+
+    def _check_synced(self, error: OSError | None) -> None:
+        """If a sync failed, the store is read-only from now on. Raises StoreReadOnly."""
+        if error is not None:
+            self._volume.committer.refuse(self.commits, error)
+            raise StoreReadOnly(str(error))
 
     # Erasing
 
@@ -270,7 +290,7 @@ class BlockCare:
             if stored.is_wrapped:
                 await self._replace(stored, block.durable_bytes(), wipe=True)
             else:
-                await self._volume.read(self._overwrite, stored, records)
+                self._check_synced(await self._volume.read(self._overwrite, stored, records))
         finally:
             self.commits.resume()
 
@@ -278,15 +298,16 @@ class BlockCare:
         noise = self._blocks.random_bytes(block.record_bytes(sequence) - OVERHEAD_BYTES)
         return block.erase_record(sequence, noise)
 
-    def _overwrite(self, stored: StoredBlock, records: list[tuple[int, bytes]]) -> None:
-        """Blocks."""
-        file = self._blocks.disk.open(stored.path)
-        try:
+    def _overwrite(self, stored: StoredBlock, records: list[tuple[int, bytes]]) -> OSError | None:
+        """How the sync failed, if it did, for `_check_synced`. Blocks."""
+        with contextlib.closing(self._blocks.disk.open(stored.path)) as file:
             for offset, record in records:
                 file.pwrite(record, offset)
-            file.fdatasync()
-        finally:
-            file.close()
+            try:
+                file.fdatasync()
+            except OSError as error:
+                return error
+        return None
 
     # Rewriting
 
@@ -366,7 +387,9 @@ class BlockCare:
         await self._volume.committer.forget(stored.path)
         new = MsgBlock.from_scan(scan, old.max_bytes)
         new.seal()
-        size = await self._volume.read(self._write_new, stored, new, logical, compress)
+        size, unsynced = await self._volume.read(
+            self._write_file, stored, new, logical, compress, False
+        )
         if self._blocks.find(old.block_id) is not stored or stored.block is not old:
             return  # it went meanwhile, and so will the file
         if not self._lives(old):
@@ -381,12 +404,7 @@ class BlockCare:
         stored.block, stored.is_wrapped = new, bool(flags)
         stored.physical_end = stored.allocated = size
         self._cache.held(new)
-
-    def _write_new(self, stored: StoredBlock, new: MsgBlock, logical: bytes, compress: bool) -> int:
-        """Blocks."""
-        data = self._blocks.sealed_bytes(logical, new, compress=compress)
-        self._blocks.replace_file(stored.path, data)
-        return len(data)
+        self._check_synced(unsynced)
 
     # The end of the stream
 

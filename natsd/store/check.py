@@ -31,7 +31,7 @@ from natsd.store.consumer_files import (
 )
 from natsd.store.consumer_state import AckPolicy
 from natsd.store.consumer_tracker import ConsumerTracker
-from natsd.store.disk import Disk
+from natsd.store.disk import Disk, is_removed
 from natsd.store.doubled_file import UNFINISHED_SUFFIX, read_file
 from natsd.store.errors import ConsumerStateDamaged, EncryptionError
 from natsd.store.found_damage import FoundDamage
@@ -124,10 +124,11 @@ def check_unlocked(disk: Disk, root: Path, operator: OperatorKeys, random: Rando
 
 
 def directories_below(disk: Disk, root: Path) -> Iterator[Path]:
-    """`root` and every directory in it, sorted, but for what was set aside or never finished."""
+    """`root` and every directory in it, sorted, but for what was set aside, never finished, or
+    being removed."""
     yield root
     for name in disk.listdir(root):
-        is_unfinished = name.endswith(UNFINISHED_SUFFIX)
+        is_unfinished = name.endswith(UNFINISHED_SUFFIX) or is_removed(name)
         if disk.is_directory(root / name) and name != DAMAGED_DIRECTORY and not is_unfinished:
             yield from directories_below(disk, root / name)
 

@@ -16,8 +16,9 @@ Promise
   `PROBE_S` is looked whether there is some. Anything else, or a failed sync: StoreReadOnly, once and
   for all; no sync is repeated as if the one before had not failed.
 - A failed journal fails nobody: the files it would have stood for are synced instead.
-- Before a file that was committed is closed: `settle`; before it is removed, replaced, cut or
-  overwritten in place: `forget`.
+- Before a file that was committed is closed: `settle`, or `release` if it is removed; before it is
+  replaced, cut or overwritten in place: `forget`; before another gets its path: `forget_removed`.
+- A file whose sync failed is not synced again: whoever asks for that is told StoreReadOnly.
 - One thread calls all of this: the loop's, or any without a loop (`commit_now`).
 
 Why a journal: 1,000 dirty files of 200 B each, two cores, ext4 on a virtual disk, per round: a
@@ -97,6 +98,7 @@ class Committer:
         self._threads_until_ns = 0  # by the clock: until then nothing is written here
         self._workers = disk.commit_workers(threads)
         self._syncing: set[DiskFile] = set()  # by commits; passes keep away from these
+        self._failed: set[DiskFile] = set()  # a sync of these failed, and they are still open
         self._threads = threads
         self._journal = (
             JournalDriver(self._workers, journal, self._syncing.__contains__, self._file_failed)
@@ -452,8 +454,8 @@ class Committer:
     def _fail(self, attached: Attached, extent: Extent, error: OSError, failed_sync: bool) -> None:
         if not is_passing(error) or failed_sync:
             self._kill(attached, error)
-            if self._journal is not None and failed_sync:
-                self._journal.keep(extent.file)
+            if failed_sync:
+                self._sync_failed(extent.file)
             return
         self._start_cut(attached, extent, error)
 
@@ -503,14 +505,18 @@ class Committer:
 
     def _file_failed(self, file: DiskFile, error: OSError) -> None:
         """A sync in the background failed: what was acknowledged may be in the journal only."""
-        if self._journal is not None:
-            self._journal.keep(file)
+        self._sync_failed(file)
         attached = self._owners.get(file.path)
         for unsynced in (self._unsynced, self._passing):
             if file.path in unsynced:
                 attached = unsynced[file.path][1]
         if attached is not None:
             self._kill(attached, error)
+
+    def _sync_failed(self, file: DiskFile) -> None:
+        self._failed.add(file)
+        if self._journal is not None:
+            self._journal.keep(file)
 
     def _kill(self, attached: Attached, error: Exception) -> None:
         if attached.state == State.DEAD:
@@ -531,6 +537,11 @@ class Committer:
         """
         await self._finished(partial(self._settle, file))
 
+    async def release(self, file: DiskFile) -> None:
+        """Have nobody sync the file any more, so that it can be closed: it is being removed. No
+        extent of it may be out."""
+        await self._finished(partial(self._release, file))
+
     async def forget(self, *paths: Path) -> None:
         """Have the journal say nothing more of these files, which are synced for that.
 
@@ -542,6 +553,23 @@ class Committer:
     async def forget_below(self, directory: Path) -> None:
         """The same for all files in that directory, at any depth."""
         await self.forget(*self._paths_below(directory))
+
+    async def forget_removed(self, directory: Path) -> None:
+        """Have the journal say nothing more of what was in this directory, which is gone for good.
+
+        Raises StoreReadOnly: nothing may be put in its place.
+        """
+        if self._journal is not None:
+            await asyncio.gather(
+                *(
+                    self._finished(partial(self._journal.forget_removed, path))
+                    for path in self._journal.paths_below(directory)
+                )
+            )
+
+    def refuse(self, source: CommitSource, error: Exception) -> None:
+        """Write nothing of this source any more: what its files hold is unknown."""
+        self._kill(self._attached[source], error)
 
     async def wipe_journal(self) -> None:
         """Overwrite what the journal held, after a checkpoint: of what was erased, no copy stays.
@@ -593,8 +621,22 @@ class Committer:
             paths += self._journal.paths_below(directory)
         return list(dict.fromkeys(paths))
 
-    def _settle(self, file: DiskFile, then: Outcome) -> None:
+    def _release(self, file: DiskFile, then: Outcome) -> None:
+        """`_unsynced` and `_passing` know the latest file of a path, which may be another."""
         if self._file_to_sync(file.path) is file:
+            self._unsynced.pop(file.path, None)
+            self._passing.pop(file.path, None)
+            self._owners.pop(file.path, None)
+            if self._journal is not None:
+                self._journal.settle(file.path)
+        self._failed.discard(file)
+        self._when_free(file, partial(then, None))
+
+    def _settle(self, file: DiskFile, then: Outcome) -> None:
+        if file in self._failed:
+            text = f"{file.path}: a sync failed, and is not tried again"
+            self._when_free(file, partial(then, StoreReadOnly(text)))
+        elif self._file_to_sync(file.path) is file:
             self._submit_sync(file, self._workers.job(partial(self._settled, file, then)))
         else:
             self._owners.pop(file.path, None)

@@ -226,9 +226,3 @@ def remove_log(disk: Disk, log: OpenLog) -> None:
     with contextlib.suppress(OSError):
         log.file.close()
         disk.unlink(log.generation.path)
-
-
-def remove_directory(disk: Disk, directory: Path) -> None:
-    """The consumer with all its files; on disk on return."""
-    disk.rmtree(directory)
-    disk.sync_dir(directory.parent)

@@ -33,7 +33,6 @@ from natsd.store.consumer_files import (
     Recovery,
     create,
     recover,
-    remove_directory,
     remove_log,
     write_generation,
 )
@@ -215,12 +214,9 @@ class ConsumerStore(CommitSource):
         finally:
             await self._shut()
 
-    async def delete(self) -> None:
-        """Remove the consumer from disk, whatever state it is in."""
+    async def abandon(self) -> None:
+        """Let go of the files, whatever was written: somebody else removes them."""
         await self._shut()
-        with contextlib.suppress(StoreReadOnly):  # what a broken disk keeps is not ours any more
-            await self._volume.committer.forget_below(self.directory)
-        await self._volume.read(remove_directory, self._volume.disk, self.directory)
 
     async def _reached(self, change_count: int) -> None:
         future = asyncio.get_running_loop().create_future()
@@ -236,6 +232,7 @@ class ConsumerStore(CommitSource):
             return
         self._fail(StoreClosed())
         await self._until_quiet()
+        await self._volume.committer.release(self._log.file)
         self._volume.committer.detach(self)
         await self._volume.read(self._log.file.close)
 
@@ -267,7 +264,7 @@ class ConsumerStore(CommitSource):
         allocate_to = 0
         if end > self._allocated:
             allocate_to = self._allocated = grown_allocation(end, self._log_bytes_max)
-        return Extent(self._log.file, self._end, extent, allocate_to)
+        return Extent(self._log.file, self._end, extent, allocate_to, identity=seed)
 
     def committed(self) -> None:
         """See CommitSource."""
@@ -316,9 +313,15 @@ class ConsumerStore(CommitSource):
         await self._drop(replaced)
 
     async def _drop(self, log: OpenLog) -> None:
-        """Remove a log that no checkpoint names any more."""
-        await self._volume.committer.forget(log.generation.path)
-        await self._volume.read(remove_log, self._volume.disk, log)
+        """Remove a log that no checkpoint names any more. If the journal cannot forget it, it stays
+        until the next start, which removes it."""
+        try:
+            await self._volume.committer.forget(log.generation.path)
+        except StoreReadOnly:
+            await self._volume.committer.release(log.file)
+            await self._volume.read(log.file.close)
+        else:
+            await self._volume.read(remove_log, self._volume.disk, log)
 
     def _fail(self, error: StoreError) -> None:
         """Tell those who wait; the state in memory goes on, unlogged."""

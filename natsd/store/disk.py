@@ -44,6 +44,7 @@ SIDE_BY_SIDE_MIN = 64  # directories; fewer are synced one after the other
 SYNCS_AT_ONCE = 8
 AGAIN_BYTES = 1 << 20
 PAGE_BYTES = 4096
+REMOVED_SUFFIX = ".removed"
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 # The process or the system has no descriptor or no memory left: the disk is as it was.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN})
@@ -56,6 +57,15 @@ class ShortWrite(OSError):
         super().__init__(errno.ENOSPC, f"short write ({written} of {wanted} bytes)", str(path))
         self.wanted = wanted
         self.written = written
+
+
+class UnsyncedRename(OSError):
+    """A file was renamed, and it is not known whether the disk has its new name: after a power cut
+    either of the two may stand there. Never counts as no space."""
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        super().__init__(errno.EIO, f"renamed, and the directory was not synced: {cause}")
+        self.path = path
 
 
 class DirectoryLocked(StoreInUse):
@@ -285,6 +295,41 @@ def write_again(file: DiskFile, start: int, end: int, *, unit: int = AGAIN_BYTES
                 raise
             if unit > PAGE_BYTES:
                 write_again(file, at, at + size, unit=PAGE_BYTES)
+
+
+def rename_synced(disk: Disk, source: Path, target: Path) -> None:
+    """Rename, on disk on return. Raises UnsyncedRename if the name changed, and any other `OSError`
+    if it did not."""
+    disk.rename(source, target)
+    try:
+        for directory in {source.parent, target.parent}:
+            disk.sync_dir(directory)
+    except OSError as error:
+        raise UnsyncedRename(target, error) from error
+
+
+def rename_removed(disk: Disk, directory: Path) -> Path:
+    """Give a directory that is to be removed another name, its own with REMOVED_SUFFIX: on return
+    it is gone, also after a crash.
+
+    Raises `OSError`: then it is there as before. After UnsyncedRename it may be gone after a power
+    cut nevertheless: nothing that is to last may be written there any more.
+    """
+    target, number = directory.with_name(directory.name + REMOVED_SUFFIX), 0
+    while disk.exists(target):
+        number += 1
+        target = directory.with_name(f"{directory.name}{REMOVED_SUFFIX}.{number}")
+    try:
+        rename_synced(disk, directory, target)
+    except UnsyncedRename as error:
+        rename_synced(disk, target, directory)
+        raise OSError(errno.EIO, str(error), str(directory)) from error
+    return target
+
+
+def is_removed(name: str) -> bool:
+    """Whether this is the name of a directory that was being removed: the rest of it goes too."""
+    return REMOVED_SUFFIX in name
 
 
 def _full_sync() -> Callable[[int], object]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from natsd.store.disk import Disk
+from natsd.store.disk import Disk, rename_synced
 from natsd.store.holes import Contents, read_all
 from natsd.store.record import checksum
 
@@ -105,10 +105,9 @@ def write_unfinished(disk: Disk, path: Path, data: bytes) -> Path:
 
 
 def replace_file(disk: Disk, path: Path, data: bytes) -> None:
-    """Give `path` this content, at once and on disk. Errors are `OSError`s; the old file is
-    left."""
-    disk.rename(write_unfinished(disk, path, data), path)
-    disk.sync_dir(path.parent)
+    """Give `path` this content, at once and on disk. Raises UnsyncedRename if the new file is there
+    and may be gone after a power cut, and any other `OSError` if the old file is left."""
+    rename_synced(disk, write_unfinished(disk, path, data), path)
 
 
 def read_file(disk: Disk, path: Path) -> bytes:

@@ -1,6 +1,6 @@
 """See extent.pyx."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 
 cdef class Extent:
@@ -10,6 +10,7 @@ cdef class Extent:
     cdef readonly int64_t offset
     cdef readonly int64_t allocate_to
     cdef readonly int64_t size
+    cdef readonly uint64_t identity
 
 
 # Add the steps that write it to a CommitJob.

@@ -12,6 +12,7 @@ class Extent:
     allocate_to: int
     new_in: Path | None
     size: int
+    identity: int
 
     def __init__(
         self,
@@ -20,6 +21,7 @@ class Extent:
         data: Buffer | BlockExtent,
         allocate_to: int = 0,
         new_in: Path | None = None,
+        identity: int = 0,
     ) -> None: ...
 
 class CommitSource(Protocol):

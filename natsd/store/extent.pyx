@@ -24,7 +24,7 @@ Promise
 """
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from typing import Protocol
 
@@ -39,16 +39,20 @@ cdef class Extent:
 
     `allocate_to`: the size up to which the file is to be reserved first, 0 for no reservation.
     `new_in`: the directory to be synced along, where the file has just been created or renamed.
+    `identity`: the random number in the file's header (journal.file_identity); 0: it has none.
     A store that begins a new block writes the last bytes of the old one in a commit before.
     """
 
-    def __init__(self, file, int64_t offset, data, int64_t allocate_to=0, new_in=None):
+    def __init__(
+        self, file, int64_t offset, data, int64_t allocate_to=0, new_in=None, uint64_t identity=0
+    ):
         self.file = file
         self.offset = offset
         self.data = data
         self.size = len(data)
         self.allocate_to = allocate_to
         self.new_in = new_in
+        self.identity = identity
 
 
 cdef int add_writing(object job, Extent extent) except -1:

@@ -85,6 +85,7 @@ cdef class FileCommits:
     cdef readonly uint64_t durable_sequence
     cdef readonly uint64_t number           # of the last commit that is written
     cdef readonly object error              # StoreError, or None
+    cdef readonly uint64_t failures         # so often was taken back what was not written
     cdef readonly int pauses                # no extent is taken while there are any
     cdef readonly set erasing               # commits whose erasures are not finished
     # Called once with the number, as one is taken; what it returns, as that one is written.
@@ -204,6 +205,14 @@ cdef class FileCommits:
             if stored.file is not None:
                 await self._committer.settle(stored.file)
 
+    def give_up(self, error) -> None:
+        """Nothing is written any more, and nothing is out: tell those who wait."""
+        if self.error is None:
+            self.error = error
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters.values():
+            waiter.set_exception(self.error)
+
     async def pause(self):
         """Take no extent until `resume`; none is out on return."""
         self.pauses += 1
@@ -241,6 +250,7 @@ cdef class FileCommits:
         cdef Extent extent = Extent(
             stored.file, stored.physical_end,
             self.blocks.wrapped(stored, part.logical) if stored.is_wrapped else part.logical,
+            identity=(<MsgBlock> stored.block).seed,
         )
         cdef int64_t end = extent.offset + extent.size
         if end > stored.allocated:
@@ -351,6 +361,7 @@ cdef class FileCommits:
         cdef Commit commit = self._commit
         self._commit = None
         begun = self.log.rolled_back()
+        self.failures += 1
         self.error = error
         self.log.refuse_changes(lambda: error)
         self._orphans += [self.blocks[block] for block in begun]

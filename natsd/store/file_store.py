@@ -31,7 +31,7 @@ from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.block_care import BlockCare
 from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX, Sync
-from natsd.store.disk import is_passing
+from natsd.store.disk import UnsyncedRename, is_passing
 from natsd.store.doubled_file import read_file
 from natsd.store.encrypting import encrypt_plain
 from natsd.store.errors import (
@@ -98,7 +98,7 @@ def block_bytes_for(limits: Limits, options: FileOptions) -> int:
 
 
 class FileStore(LogStore):
-    """Made by `open`; ended by `close` or `destroy`."""
+    """Made by `open`; ended by `close`, `abandon` or `destroy`."""
 
     def __init__(
         self,
@@ -213,6 +213,11 @@ class FileStore(LogStore):
         return self._commits.error
 
     @property
+    def failures(self) -> int:
+        """See LogStore."""
+        return self._commits.failures
+
+    @property
     def is_over_limit(self) -> bool:
         """See Store."""
         return self._volume.committer.is_over_limit(self._commits)
@@ -311,24 +316,51 @@ class FileStore(LogStore):
             if stored.file is not None:
                 with contextlib.suppress(StoreError):
                     await self._volume.committer.settle(stored.file)
+                await self._volume.committer.release(stored.file)
                 stored.close()
         self._volume.committer.detach(self._commits)
 
-    async def destroy(self) -> None:
-        """See Store."""
+    async def rename_removed(self, directory: Path) -> Path:
+        """Volume.rename_removed of the directory that holds this store, while none of its files is
+        written or replaced. The store goes on, until `abandon`."""
+        renamed: list[Path] = []
+
+        async def rename() -> None:
+            await self._commits.pause()
+            try:
+                renamed.append(await self._volume.rename_removed(directory))
+            except UnsyncedRename as error:
+                self._volume.committer.refuse(self._commits, error)
+                raise
+            finally:
+                self._commits.resume()
+
+        await self._care.in_turn(rename)
+        return renamed[0]
+
+    async def abandon(self) -> None:
+        """See LogStore."""
+        if self._closed:
+            return
         self._closed = True
         self._log.refuse_changes(StoreClosed)
         if self._settling is not None:
             await self._settling
         with contextlib.suppress(StoreError):
             await self._commits.pause()
+        self._commits.give_up(StoreClosed())
         await self._care.finished()
         await self._cache.close()
-        await self._volume.committer.forget_below(self._blocks.directory)
         for stored in self._blocks.all:
-            stored.close()
+            if stored.file is not None:
+                await self._volume.committer.release(stored.file)
+                stored.close()
         self._volume.committer.detach(self._commits)
-        await self._volume.read(_destroy, self._volume, self._blocks.directory)
+
+    async def destroy(self) -> None:
+        """See Store."""
+        await self.abandon()
+        await self._volume.remove_tree(self._blocks.directory)
 
 
 def _open_files(
@@ -399,9 +431,3 @@ def _adopt(log: JournaledLog, found: Recovered) -> None:
         msgs=found.msgs,
         live_bytes=found.live_bytes,
     )
-
-
-def _destroy(volume: Volume, directory: Path) -> None:
-    """Blocks. The name goes first, so that what is left after a crash is no store."""
-    volume.disk.rmtree(directory)
-    volume.disk.sync_dir(directory.parent)

@@ -20,19 +20,22 @@ any store opens them.
       0       4                 8        16      20  24                     32
     entry, one after another in a batch
       +-------------+----------+------+---+--------+------------+------------+------+------+
-      | data length | path len | kind | 0 | offset | XXH64 of   | XXH64 of   | path | data |
-      |             |          |      |   |        | path, data | bytes 0..24|      |      |
+      | data length | name len | kind | 0 | offset | XXH64 of   | XXH64 of   | name | data |
+      |             |          |      |   |        | name, data | bytes 0..24|      |      |
       +-------------+----------+------+---+--------+------------+------------+------+------+
       0             4          6      7   8        16           24           32
+    name: the path below the volume's directory; of a WRITE, the file's identity u64 follows it
 
 Promise
 - All checksums are seeded with the segment's random seed, so neither a batch of an earlier epoch
   nor a batch inside a message's payload is taken for one.
 - Batch numbers count on across segments and epochs: what is missing in between is damage, reported
   with file and offset; what is missing at the end was torn, and never acknowledged.
-- A FORGET entry ends what the journal says about a path: it is on disk before the file is removed,
-  replaced, cut or overwritten in place. So replay writes only what the files hold anyway, or would
-  hold had the power stayed.
+- A FORGET entry ends what the journal says about a path: it is on disk before the file is replaced,
+  cut or overwritten in place, or another file gets its path. So replay writes only what the files
+  hold anyway, or would hold had the power stayed.
+- A WRITE names the file's identity, the random number in its header (`file_identity`), beside its
+  path: what was meant for a file is never written into another that came to its path.
 - An epoch ends, durably, before its paths count as free; a checkpoint that fails ends none.
 
 Source: measured before it was chosen; see `Committer`. The layout is our own.
@@ -59,18 +62,21 @@ HEADER_BYTES = 2 * SECTOR_BYTES
 
 HEADER = struct.Struct("<8sHHIQQ")
 HEADER_MAGIC = b"NATSDJNL"
-VERSION = 1
+VERSION = 2
 BATCH = struct.Struct("<4sIQII")
 BATCH_MAGIC = b"JBAT"
 ENTRY = struct.Struct("<IHBBQQ")
 CHECKSUM = struct.Struct("<Q")
 BATCH_HEADER_BYTES = BATCH.size + CHECKSUM.size
 ENTRY_HEADER_BYTES = ENTRY.size + CHECKSUM.size
-WRITE = 1
 FORGET = 2
+WRITE = 3
+WRITE_ANY = 1  # of version 1: without an identity
+IDENTITY = struct.Struct("<Q")
+FILE_HEADER_BYTES = 64
 ZEROS = bytes(1 << 20)
 
-Entry = tuple[int, bytes, int, Buffer]  # kind, path below the volume's directory, offset, data
+Entry = tuple[int, bytes, int, Buffer]  # kind, name, offset, data
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,19 @@ class _LastWrite:
     end: int
     is_new: bool
     number: int
+
+
+def file_identity(header: bytes) -> int:
+    """Return the identity of a file that begins with these bytes; 0: they are no whole header.
+
+    The headers of blocks (record.pxd) and of consumers' logs (consumer_log.pxd) are alike: 64
+    bytes, the file's random seed at 16, and at 56 the XXH64 of all before.
+    """
+    covered = header[: FILE_HEADER_BYTES - CHECKSUM.size]
+    checksum = header[FILE_HEADER_BYTES - CHECKSUM.size : FILE_HEADER_BYTES]
+    if checksum != CHECKSUM.pack(xxhash.xxh64_intdigest(covered)):
+        return 0
+    return int(IDENTITY.unpack_from(header, 16)[0])
 
 
 def encode_header(epoch: int, seed: int) -> bytes:
@@ -142,9 +161,10 @@ class Journal:
         self._segments: list[Segment] = []
         self._next_epoch = 1
         self._next_number = 1
-        self._names: dict[Path, bytes] = {}  # of the paths in the segments
+        self._names: dict[Path, tuple[int, bytes]] = {}  # identities and names of written files
         self._last_write: _LastWrite | None = None
-        self.is_usable = True
+        self.is_usable = True  # takes writes
+        self.is_broken = False  # takes nothing
         self.checkpointing: Sequence[Segment] = ()  # set by who syncs their files
 
     @property
@@ -174,9 +194,11 @@ class Journal:
 
     def add_writes(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
         """Add the steps that put these extents on disk; False if there is no room for them now."""
-        entries = [(WRITE, self._name(e.file.path), e.offset, e.data) for e in extents]
+        entries = [(WRITE, self._name(e.file.path, e.identity), e.offset, e.data) for e in extents]
         size = sum(len(name) + len(data) for _, name, _, data in entries)
-        segment = self._segment_with_room(self._batch_bytes(len(entries), size))
+        segment = None
+        if self.is_usable:
+            segment = self._segment_with_room(self._batch_bytes(len(entries), size))
         if segment is None:
             return False
         self._last_write = _LastWrite(segment, segment.end, segment.is_new, self._next_number)
@@ -197,9 +219,10 @@ class Journal:
     def add_forgets(self, job: CommitJob, paths: Sequence[Path]) -> bool:
         """Add the steps that make replay forget these paths; False if there is no room now.
 
-        They are said in two batches, so that a damaged one brings nothing back to life.
+        They are said in two batches, so that a damaged one brings nothing back to life. A journal
+        that takes no more writes takes these, beyond its size if need be.
         """
-        names = [self._name(path) for path in paths]
+        names = [self._path_name(path) for path in paths]
         size = 2 * self._batch_bytes(len(names), sum(map(len, names)))
         segment = self._segment_with_room(size)
         if segment is None:
@@ -235,11 +258,13 @@ class Journal:
         segment.end = end
 
     def _segment_with_room(self, size: int) -> Segment | None:
-        if not self.is_usable or HEADER_BYTES + size > self._segment_bytes_max:
+        if self.is_broken or HEADER_BYTES + size > self._segment_bytes_max:
             return None
         current = self._segments[-1] if self._segments else None
         if current is not None and current in self.checkpointing:
             return None
+        if current is not None and not self.is_usable:
+            return current if current.end + size <= 2 * self._segment_bytes_max else None
         if current is not None and current.end + size <= self._segment_bytes_max:
             return current
         if len(self._segments) < len(SEGMENT_NAMES):
@@ -261,13 +286,17 @@ class Journal:
     def _new_seed(self) -> int:
         return int.from_bytes(self._random_bytes(8), "little")
 
-    def _name(self, path: Path) -> bytes:
-        name = self._names.get(path)
-        if name is None:
-            whole = os.fsencode(path)
-            assert whole.startswith(self._prefix), f"{path} is not in the volume"
-            name = self._names[path] = whole[len(self._prefix) :]
-        return name
+    def _name(self, path: Path, identity: int) -> bytes:
+        known = self._names.get(path)
+        if known is None or known[0] != identity:
+            name = self._path_name(path) + IDENTITY.pack(identity)
+            known = self._names[path] = (identity, name)
+        return known[1]
+
+    def _path_name(self, path: Path) -> bytes:
+        whole = os.fsencode(path)
+        assert whole.startswith(self._prefix), f"{path} is not in the volume"
+        return whole[len(self._prefix) :]
 
     # ---- what ends an entry
 
@@ -326,9 +355,14 @@ class Journal:
                 job.write(segment.file, ZEROS[: segment.file.size() - offset], offset)
             job.datasync(segment.file)
 
+    def take_no_writes(self) -> None:
+        """What the journal says is kept: from now on it only forgets, until it is removed."""
+        self.is_usable = False
+
     def give_up(self) -> None:
         """A write or sync of the journal failed: it takes nothing until it is removed."""
         self.is_usable = False
+        self.is_broken = True
 
     def remove(self) -> None:
         """Remove the files; all they speak of must be synced. Raises `OSError`; blocks.
@@ -342,3 +376,4 @@ class Journal:
             segment.file.close()
             del self._segments[0]
         self.is_usable = True
+        self.is_broken = False

@@ -11,8 +11,9 @@ Promise
 - A journal that failed takes nothing more. Once all it speaks of is synced it is removed. If only
   space, a descriptor or memory was missing it begins anew, `RETURN_NS` after it failed at the
   earliest; that is logged once, until the journal has worked again.
-- A journal that speaks of a file whose sync failed stays as it is until the volume is opened again,
-  since it may hold the only copy of what was acknowledged.
+- A journal that speaks of a file whose sync failed is kept until the volume is opened again, since
+  it may hold the only copy of what was acknowledged. It takes no more writes, and still forgets
+  files that were synced and files that were removed.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class JournalDriver:
         self._is_busy = is_busy
         self._file_failed = file_failed
         self._forgets: list[tuple[Path, Outcome]] = []
+        self._failed_paths: set[Path] = set()  # a sync of these files failed
         self._checkpoint: SyncPass | None = None
         self._checkpoint_all_waiters: list[Outcome] = []
         self._can_return = True
@@ -117,8 +119,9 @@ class JournalDriver:
     def keep(self, file: DiskFile) -> None:
         """A sync of this file failed: what the journal says of it may be the only copy."""
         if self._journal.speaks_of(file.path):
+            self._failed_paths.add(file.path)
             self._is_kept = True
-            self._journal.give_up()
+            self._journal.take_no_writes()
 
     def go_on(self) -> None:
         """Start what is due and can be started."""
@@ -160,15 +163,22 @@ class JournalDriver:
         self._forgets.append((path, then))
         self.go_on()
 
+    def forget_removed(self, path: Path, then: Outcome) -> None:
+        """The same of a path whose file is gone for good, synced or not."""
+        self._failed_paths.discard(path)
+        self.forget(path, then)
+
     def _write_forgets(self) -> None:
         waiting, self._forgets = self._forgets, []
         due = []
         for path, then in waiting:
             if not self._journal.speaks_of(path):
                 then(None)
-            elif self._is_kept:
+            elif path in self._failed_paths:
                 text = f"the journal may hold the only copy of what was written to {path}"
                 then(StoreReadOnly(text))
+            elif self._is_kept and self._journal.is_broken:
+                then(StoreReadOnly(f"the journal is kept, and cannot forget {path}"))
             else:
                 due.append((path, then))
         if not due:
@@ -178,8 +188,11 @@ class JournalDriver:
         if self._add_steps(partial(self._journal.add_forgets, job, paths)):
             self.is_writing = True
             self._workers.submit(job)
+        elif self._is_kept and self._checkpoint is None:
+            for path, then in due:
+                then(StoreReadOnly(f"the journal is kept, and has no room to forget {path}"))
         else:  # they wait for a checkpoint, which makes room or makes them needless
-            self._forgets = due
+            self._forgets += due
             if self._checkpoint is None:
                 self._start_checkpoint(self._journal.used_segments)
 

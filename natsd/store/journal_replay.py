@@ -29,14 +29,18 @@ from natsd.store.journal import (
     CHECKSUM,
     ENTRY,
     ENTRY_HEADER_BYTES,
+    FILE_HEADER_BYTES,
     FORGET,
     HEADER,
     HEADER_BYTES,
     HEADER_MAGIC,
+    IDENTITY,
     SECTOR_BYTES,
     SEGMENT_NAMES,
     VERSION,
+    WRITE,
     JournalDamage,
+    file_identity,
 )
 
 SET_ASIDE = ".damaged"
@@ -44,10 +48,12 @@ SET_ASIDE = ".damaged"
 
 @dataclass(slots=True)
 class Replayed:
-    """What was written, and what could not be."""
+    """What was written, and what could not be. `foreign`: files of which some entries were not
+    written, since they are of an earlier file at the same path."""
 
     files: list[Path] = field(default_factory=list)
     bytes: int = 0
+    foreign: list[Path] = field(default_factory=list)
     damage: list[JournalDamage] = field(default_factory=list)
 
 
@@ -72,7 +78,8 @@ class ReadSegment:
     end: int
 
 
-Writes = dict[Path, list[tuple[int, bytes]]]
+Pieces = list[tuple[int, int, bytes]]  # identity of the file, 0: unknown; offset, data
+Writes = dict[Path, Pieces]
 
 
 def replay(disk: Disk, root: Path) -> Replayed:
@@ -132,7 +139,7 @@ def read_header(sector: bytes) -> tuple[int, int] | None:
     if checksum != CHECKSUM.pack(xxhash.xxh64_intdigest(fields)):
         return None
     magic, version, _, _, epoch, seed = HEADER.unpack(fields)
-    return (epoch, seed) if (magic, version) == (HEADER_MAGIC, VERSION) else None
+    return (epoch, seed) if magic == HEADER_MAGIC and version <= VERSION else None
 
 
 def find_batches(
@@ -179,11 +186,15 @@ def collect(segment: ReadSegment, batch: Batch, root: Path, writes: Writes) -> b
     found = 0
     for kind, name, offset, data in entries_of(segment, batch):
         found += 1
+        identity = 0
+        if kind == WRITE and len(name) >= IDENTITY.size:
+            (identity,) = IDENTITY.unpack_from(name, len(name) - IDENTITY.size)
+            name = name[: -IDENTITY.size]
         path = root / os.fsdecode(name)
         if kind == FORGET:
             writes.pop(path, None)
         else:
-            writes.setdefault(path, []).append((offset, data))
+            writes.setdefault(path, []).append((identity, offset, data))
     return found == batch.count
 
 
@@ -214,17 +225,28 @@ def write_files(disk: Disk, writes: Writes, result: Replayed) -> None:
             made_in.add(path.parent)
         file = disk.open(path, create=True)
         try:
-            write_pieces(file, pieces, result)
+            write_pieces(file, own_pieces(file, pieces, result), result)
         finally:
             file.close()
-        result.files.append(path)
     for directory in made_in:
         disk.sync_dir(directory)
 
 
-def write_pieces(file: DiskFile, pieces: list[tuple[int, bytes]], result: Replayed) -> None:
+def own_pieces(file: DiskFile, pieces: Pieces, result: Replayed) -> Pieces:
+    """The pieces that are meant for this file, not for an earlier one at its path. A file whose
+    header never reached the disk, or is damaged, is the one that was written last."""
+    identity = file_identity(file.pread(FILE_HEADER_BYTES, 0)) or pieces[-1][0]
+    own = [piece for piece in pieces if piece[0] in (0, identity)]
+    if len(own) < len(pieces):
+        result.foreign.append(file.path)
+    return own
+
+
+def write_pieces(file: DiskFile, pieces: Pieces, result: Replayed) -> None:
     """Write a file's pieces where they belong, and sync it."""
-    for offset, data in pieces:
+    for _, offset, data in pieces:
         file.pwrite(data, offset)
         result.bytes += len(data)
-    file.fdatasync()
+    if pieces:
+        file.fdatasync()
+        result.files.append(file.path)

@@ -19,6 +19,7 @@ from natsd.store.errors import (
     StoreClosed,
     StoreEOF,
     StoreError,
+    StoreFull,
     StoreUnavailable,
 )
 from natsd.store.filter import Filter
@@ -87,6 +88,11 @@ class LogStore(Store):
         """Why nothing can be written at the moment, or until the store is opened again."""
         return None
 
+    @property
+    def failures(self) -> int:
+        """How often changes that were not durable were taken back."""
+        return 0
+
     async def fetch(self, block: MsgBlock) -> None:
         """Returns once the block's arrays and bytes are in memory."""
         raise NotImplementedError
@@ -100,6 +106,10 @@ class LogStore(Store):
 
     async def synced(self) -> None:
         """Returns once all that was done before the call is durable."""
+
+    async def abandon(self) -> None:
+        """Let go of everything, written or not: what there is on disk, somebody else removes."""
+        raise NotImplementedError
 
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
         """After `truncate`: forget the blocks beyond, rewrite the one that was cut."""
@@ -176,7 +186,7 @@ class LogStore(Store):
 
     async def truncate(self, sequence: int) -> None:
         """See Store."""
-        self._check_open()
+        self._check_writable(self.failures)
         if sequence >= self._log.last_sequence:
             return
         if sequence == 0:
@@ -318,8 +328,11 @@ class LogStore(Store):
             await asyncio.sleep(0)
 
     async def _run_change(self, operation: Operation) -> None:
+        """Raises StoreError as soon as nothing can be written, or what it did was taken back: then
+        nothing of it remains."""
+        failures = self.failures
         while True:
-            self._check_open()
+            self._check_writable(failures)
             try:
                 done = operation.step(SLICE)
             except ColdBlock as cold:
@@ -333,6 +346,14 @@ class LogStore(Store):
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed
+
+    def _check_writable(self, failures: int) -> None:
+        """As of `failures` failures, changes can be made, and none has been taken back since."""
+        self._check_open()
+        if self.write_error is not None:
+            raise self.write_error
+        if self.failures != failures:
+            raise StoreFull("what was done was taken back: there was no space")
 
     # Reading
 

@@ -118,6 +118,10 @@ class MemStore(LogStore):
         self._log.clear(self._log.last_sequence + 1)
         self._log.refuse_changes(StoreClosed)
 
+    async def abandon(self) -> None:
+        """Let go of everything."""
+        await self.close()
+
     async def destroy(self) -> None:
         """Let go of everything."""
         await self.close()

@@ -68,6 +68,6 @@ class MemoryConsumerStore:
         """Nothing can be waited for any more."""
         self._closed = True
 
-    async def delete(self) -> None:
+    async def abandon(self) -> None:
         """The same as `close`."""
         self._closed = True

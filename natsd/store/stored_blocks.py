@@ -15,6 +15,7 @@ Promise
 """
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Final
 from natsd.store.block import MsgBlock
 from natsd.store.block_extent import BlockExtent
 from natsd.store.damage import Damage
-from natsd.store.disk import Disk, DiskFile
+from natsd.store.disk import Disk, DiskFile, rename_synced
 from natsd.store.envelope import (
     Seal,
     Unwrapped,
@@ -51,6 +52,8 @@ _CHECKED = slice(0, 56)
 _SEED = slice(16, 24)
 
 RandomBytes = Callable[[int], bytes]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -273,7 +276,9 @@ class StoredBlocks:
     def replace_file(self, path: Path, data: bytes, *, wipe: bool = False) -> None:
         """Have these bytes stand under that name, now or after a crash the old ones.
 
-        `wipe`: overwrite those that stood there once nothing refers to them. Blocks.
+        `wipe`: overwrite those that stood there once nothing refers to them; if that fails, it is
+        logged. Raises UnsyncedRename if the new bytes stand there now, and the old ones may after a
+        power cut; any other `OSError` if nothing has changed. Blocks.
         """
         new = path.with_name(path.name + NEW_SUFFIX)
         with contextlib.closing(self.disk.open(new, create=True)) as file:
@@ -283,11 +288,17 @@ class StoredBlocks:
         with contextlib.ExitStack() as stack:
             if wipe:
                 old = stack.enter_context(contextlib.closing(self.disk.open(path)))
-            self.disk.rename(new, path)
-            self.disk.sync_dir(self.directory)
+            rename_synced(self.disk, new, path)
             if wipe:
-                old.pwrite(self.random_bytes(old.size()), 0)
-                old.fdatasync()
+                self._wipe(old)
+
+    def _wipe(self, old: DiskFile) -> None:
+        """Overwrite a file that has no name any more."""
+        try:
+            old.pwrite(self.random_bytes(old.size()), 0)
+            old.fdatasync()
+        except OSError as error:
+            _logger.error("%s: what was erased may be found on the disk: %s", old.path, error)
 
     def remove_files(self, paths: list[Path]) -> None:
         """Unlink; on disk on return. Blocks."""

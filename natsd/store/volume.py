@@ -11,8 +11,8 @@ Promise
   back is in `replayed.damage`.
 - All names in the volume, and its own, are on disk before that: those that the process before left,
   too. New directories are on disk when `make_directory` returns.
-- What is removed or replaced through the volume, the journal forgets first: its replay never writes
-  into a file that came later under the same name.
+- A directory that is removed gets another name first: it is there as a whole, or gone as a whole.
+- What comes to the path of a removed directory is not touched by what the journal still said.
 - Reads that may wait for the disk run in at most `READERS` threads; writes in at most
   `committer.THREADS`, which need no GIL.
 - `close` leaves everything committed on disk and no journal.
@@ -21,6 +21,7 @@ Promise
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,7 +31,8 @@ from natsd.core.reactor import Reactor
 from natsd.store.block_extent import give_back_large_buffers
 from natsd.store.cache_budget import CacheBudget
 from natsd.store.committer import THREADS, Committer
-from natsd.store.disk import Disk, Lock, make_directories, sync_names
+from natsd.store.disk import Disk, Lock, make_directories, rename_removed, sync_names
+from natsd.store.errors import StoreReadOnly
 from natsd.store.journal import SEGMENT_BYTES_MAX, Journal
 from natsd.store.journal_replay import Replayed, replay
 
@@ -41,6 +43,8 @@ ARRAYS_BYTES = 64 << 20
 FREE_BYTES_MIN = 16 << 20
 
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 
 class Volume:
@@ -107,41 +111,39 @@ class Volume:
         """Make a directory with its missing parents, all of it on disk. Blocks."""
         make_directories(self.disk, path)
 
-    async def unlink(self, *paths: Path) -> None:
-        """Remove files, on disk when this returns. Raises StoreReadOnly, with all of them there.
-
-        No extent of them may be out, and what replaces them must be durable (extent.py, `on_disk`).
-        """
-        await self.committer.forget(*paths)
-        await self.read(self._unlink, paths)
-
-    def _unlink(self, paths: tuple[Path, ...]) -> None:
-        for path in paths:
-            self.disk.unlink(path)
-        for directory in {path.parent for path in paths}:
-            self.disk.sync_dir(directory)
-
-    async def replace(self, new: Path, path: Path) -> None:
-        """Put `new`, a synced file, in the place of `path`; on disk when this returns.
-
-        Raises as `unlink`; the same holds for extents of `path`.
-        """
-        await self.committer.forget(new, path)
-        await self.read(self._replace, new, path)
-
-    def _replace(self, new: Path, path: Path) -> None:
-        self.disk.rename(new, path)
-        for directory in {new.parent, path.parent}:
-            self.disk.sync_dir(directory)
-
     async def remove_tree(self, directory: Path) -> None:
-        """Remove a directory with all that is in it; on disk when this returns. Raises the same."""
-        await self.committer.forget_below(directory)
-        await self.read(self._remove_tree, directory)
+        """Remove a directory with all that is in it, or nothing if it is not there; another may
+        come to its path. Nothing in it is open any more. Raises `OSError` or StoreReadOnly: it is
+        there still, or its path cannot be used again before the next start."""
+        removed = None
+        if await self.read(self.disk.exists, directory):
+            removed = await self.rename_removed(directory)
+        await self.committer.forget_removed(directory)
+        if removed is not None:
+            await self._remove_renamed(removed)
 
-    def _remove_tree(self, directory: Path) -> None:
-        self.disk.rmtree(directory)
-        self.disk.sync_dir(directory.parent)
+    async def rename_removed(self, directory: Path) -> Path:
+        """Give a directory another name, so that it is gone as a whole (disk.rename_removed). What
+        is open in it may go on for a while; then call `finish_removal`."""
+        return await self.read(rename_removed, self.disk, directory)
+
+    async def finish_removal(self, directory: Path, removed: Path) -> None:
+        """Remove what was renamed, once nothing in it is open; what fails is logged.
+
+        What the journal says of it goes too. If that fails, nothing takes its place before the
+        next start: `remove_tree` comes before that, and fails as well.
+        """
+        try:
+            await self.committer.forget_removed(directory)
+        except StoreReadOnly as error:
+            _logger.error("%s is removed, and cannot be made again yet: %s", directory, error)
+        await self._remove_renamed(removed)
+
+    async def _remove_renamed(self, removed: Path) -> None:
+        try:
+            await self.read(self.disk.rmtree, removed)
+        except OSError as error:
+            _logger.error("%s cannot be removed: %s", removed, error)
 
     def place_of(self, path: Path) -> str:
         """Where in the volume a file or directory is."""

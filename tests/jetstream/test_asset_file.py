@@ -8,12 +8,9 @@ import pytest
 
 from natsd.jetstream.asset_file import (
     ASSET_FILE,
-    DELETED_FILE,
     MAGIC,
     AssetDamaged,
     AssetUnknown,
-    has_asset,
-    mark_deleted,
     read_asset,
     write_asset,
 )
@@ -71,34 +68,3 @@ def test_a_later_versions_setting_is_not_ignored(tmp_path: Path) -> None:
     vault(tmp_path).write(tmp_path / ASSET_FILE, MAGIC, body)
     with pytest.raises(AssetUnknown, match='unknown field "quantum"'):
         read_asset(vault(tmp_path), tmp_path, StreamAsset)
-
-
-@pytest.mark.parametrize("lost", [(), (ASSET_FILE,), (COPY,), (ASSET_FILE, COPY)])
-def test_a_deleted_asset_has_no_meta_file(tmp_path: Path, lost: tuple[str, ...]) -> None:
-    write_asset(vault(tmp_path), tmp_path, ASSET)
-    for name in lost:
-        (tmp_path / name).unlink()
-    mark_deleted(disk, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [DELETED_FILE]
-
-
-@pytest.mark.parametrize("call", ["rename", "unlink", "sync_dir"])
-def test_a_delete_that_fails_changes_nothing(call: str) -> None:
-    faulty = FaultyDisk(seed=1)
-    store = Vault(faulty, Path("/"), os.urandom)
-    write_asset(store, Path("/"), ASSET)
-    faulty.fail(call, errno.EIO)
-    with pytest.raises(OSError):
-        mark_deleted(faulty, Path("/"))
-    assert DELETED_FILE not in faulty.listdir(Path("/"))
-    assert read_asset(store, Path("/"), StreamAsset) == ASSET
-
-
-def test_a_deleted_asset_never_comes_back_without_its_mark() -> None:
-    """Whatever of its directory's changes a power cut keeps."""
-    for seed in range(40):
-        faulty = FaultyDisk(seed)
-        write_asset(Vault(faulty, Path("/"), os.urandom), Path("/"), ASSET)
-        mark_deleted(faulty, Path("/"))
-        faulty.unlink(Path("/") / DELETED_FILE)  # the rest of the asset is being removed
-        assert not has_asset(faulty.crash(seed), Path("/"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.jetstream.asset_file import ASSET_FILE, MAGIC, mark_deleted, read_asset, write_asset
+from natsd.jetstream.asset_file import ASSET_FILE, MAGIC, read_asset, write_asset
 from natsd.jetstream.consumer.files import ConsumerAsset, consumer_directory
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.jetstream import JetStream
@@ -23,7 +23,7 @@ from natsd.jetstream.models.stream import Retention, Storage
 from natsd.jetstream.stream.duplicates_file import DUPLICATES_FILE
 from natsd.jetstream.stream.files import StreamAsset
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.disk import RealDisk
+from natsd.store.disk import REMOVED_SUFFIX, RealDisk
 from natsd.store.errors import KeyWrong
 from natsd.store.keys import KEY_FILE
 from natsd.store.twin_file import copy_of, remove_twins
@@ -144,10 +144,22 @@ async def test_a_delete_is_finished(tmp_path: Path) -> None:
         await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"x")
     directory = directory_of(tmp_path, "S")
-    mark_deleted(disk, directory)
+    directory.rename(directory.with_name(f"S{REMOVED_SUFFIX}"))
     async with serving(tmp_path) as jetstream:
         assert account_of(jetstream).streams == {}
-        assert not directory.exists()
+        assert list(directory.parent.iterdir()) == []
+
+
+async def test_a_delete_of_a_consumer_is_finished(tmp_path: Path) -> None:
+    async with serving(tmp_path) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"])
+        await stream.create_consumer(ConsumerConfig(durable_name="C"), "")
+        await stream.create_consumer(ConsumerConfig(durable_name="D"), "")
+    directory = consumer_directory(directory_of(tmp_path, "S"), "C")
+    directory.rename(directory.with_name(f"C{REMOVED_SUFFIX}"))
+    async with serving(tmp_path) as jetstream:
+        assert list(account_of(jetstream).stream("S").consumers) == ["D"]
+        assert [path.name for path in directory.parent.iterdir()] == ["D"]
 
 
 async def test_a_create_is_undone(tmp_path: Path) -> None:

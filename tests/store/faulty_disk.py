@@ -2,6 +2,7 @@
 
     disk = FaultyDisk(seed=7)              a Disk like any other; "/" is there
     disk.fail("fdatasync", errno.EIO)      the next such call fails (also: path=, after=, times=)
+    disk.fail(ANY_CALL, errno.EIO, after=7) … whichever it is
     disk.spoil(path, offset=4096)          that sector cannot be read until it is written again
     disk.capacity_bytes = 10_000           what does not fit is cut short, then ENOSPC
     disk.power_fails_at = 12               the 12th call from now raises PowerLoss, and all after it
@@ -36,6 +37,26 @@ SECTOR = 512
 VERSIONS_MAX = 4
 # A directory that is not opened for want of these was not synced in vain.
 NOT_OPENED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+# Every call that fails on a real disk now and then.
+ANY_CALL = frozenset(
+    {
+        "allocate",
+        "fdatasync",
+        "fsync",
+        "link",
+        "listdir",
+        "lock",
+        "mkdir",
+        "open",
+        "pread",
+        "pwrite",
+        "rename",
+        "rmtree",
+        "sync_dir",
+        "truncate",
+        "unlink",
+    }
+)
 
 
 class PowerLoss(Exception):

@@ -211,10 +211,10 @@ async def test_updates_of_whole_states(make: str) -> None:
     await store.close()
     with pytest.raises(StoreClosed):
         await store.synced()
-    await store.delete()
+    await store.abandon()
 
 
-async def test_a_clean_close_loses_nothing_and_a_deleted_consumer_is_gone() -> None:
+async def test_a_clean_close_loses_nothing() -> None:
     disk = new_disk()
     host = Host(disk)
     store = await create(host)
@@ -224,9 +224,27 @@ async def test_a_clean_close_loses_nothing_and_a_deleted_consumer_is_gone() -> N
     await store.close()
     store = await reopen(host)
     assert store.state() == expected
-    await store.delete()
-    assert not disk.exists(OBS)
-    assert not disk.crash().exists(OBS)
+    await store.close()
+
+
+async def test_an_abandoned_log_is_not_synced_any_more() -> None:
+    """Its consumer is being removed: nobody syncs a file that was closed, and takes that for a
+    failed disk."""
+    disk = new_disk()
+    host = Host(disk, with_journal=True)
+    stores = [await create(host, path=ROOT / f"{number}") for number in range(8)]
+    for store in stores:
+        deliver(store, 1, 2)
+    await asyncio.gather(*(store.synced() for store in stores))
+    assert disk.exists(ROOT / "journal.0")
+    await stores[0].abandon()
+    calls = disk.calls.count("fdatasync")
+    await host.committer.forget_removed(ROOT / "0")
+    assert disk.calls.count("fdatasync") == calls + 1, "the journal's, for what it forgets"
+    for store in stores[1:]:
+        await store.close()
+    await host.committer.close()
+    assert not disk.exists(ROOT / "journal.0"), "nothing failed: it is not kept"
 
 
 async def test_no_space_takes_nothing_back_and_piles_nothing_up(

@@ -5,27 +5,32 @@ from pathlib import Path
 
 import pytest
 
+from natsd.store.block import MsgBlock
 from natsd.store.disk import RealDisk
 from natsd.store.extent import Extent
 from natsd.store.journal import (
     FORGET,
     HEADER_BYTES,
+    IDENTITY,
     SECTOR_BYTES,
     WRITE,
+    WRITE_ANY,
     Journal,
     encode_batch,
     encode_header,
 )
 from natsd.store.journal_entries import encode_entries
 from natsd.store.journal_replay import Replayed, replay
+from natsd.store.record import checksum
 from tests.store.faulty_disk import FaultyDisk
 
 DISK = RealDisk()
 SEED = 0x1234
 
 
-def entry(name: str, offset: int, data: bytes, seed: int = SEED) -> bytes:
-    return encode_entries(seed, [(WRITE, name.encode(), offset, data)])
+def entry(name: str, offset: int, data: bytes, seed: int = SEED, identity: int = 0) -> bytes:
+    named = name.encode() + IDENTITY.pack(identity)
+    return encode_entries(seed, [(WRITE, named, offset, data)])
 
 
 def forget(name: str) -> bytes:
@@ -48,12 +53,13 @@ def test_layout() -> None:
     """As journal.py draws it."""
     header = encode_header(7, SEED)
     assert (len(header), header[:512]) == (HEADER_BYTES, header[512:])
-    assert (header[:8], header[8:10]) == (b"NATSDJNL", b"\1\0")
+    assert (header[:8], header[8:10]) == (b"NATSDJNL", b"\2\0")
     assert int.from_bytes(header[16:24], "little") == 7
     assert int.from_bytes(header[24:32], "little") == SEED
-    one = entry("a/1.blk", 64, b"data")
-    assert (len(one), one[:8]) == (32 + 7 + 4, b"\4\0\0\0\7\0\1\0")
-    assert (int.from_bytes(one[8:16], "little"), one[32:]) == (64, b"a/1.blkdata")
+    one = entry("a/1.blk", 64, b"data", identity=258)
+    assert (len(one), one[:8]) == (32 + 7 + 8 + 4, b"\4\0\0\0\x0f\0\3\0")
+    assert int.from_bytes(one[8:16], "little") == 64
+    assert one[32:] == b"a/1.blk\2\1\0\0\0\0\0\0data"
     whole = batch(3, one, one)
     assert len(whole) == SECTOR_BYTES
     assert (whole[:4], int.from_bytes(whole[4:8], "little")) == (b"JBAT", 2 * len(one))
@@ -107,6 +113,55 @@ def test_a_directory_that_is_gone_stays_gone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def block_header(seed: int) -> bytes:
+    extent = MsgBlock(1, seed, 1, 1000).take_extent(1, 1, force=True)
+    assert extent is not None
+    return bytes(extent)[:64]
+
+
+@pytest.mark.parametrize("others_first", [False, True])
+def test_what_was_written_to_an_earlier_file_is_not_written_to_a_later_one(
+    tmp_path: Path, others_first: bool
+) -> None:
+    """Though it has its path, and no FORGET stands between: a file is known by its header."""
+    (tmp_path / "f").write_bytes(block_header(7) + b"seven")
+    pieces = [entry("f", 64, b"eight", identity=8), entry("f", 69, b" seven", identity=7)]
+    write_journal(
+        tmp_path, *(batch(1 + i, p) for i, p in enumerate(pieces[:: 1 - 2 * others_first]))
+    )
+    replayed = replay(DISK, tmp_path)
+    assert (tmp_path / "f").read_bytes()[64:] == b"seven seven"
+    assert replayed == Replayed([tmp_path / "f"], 6, [tmp_path / "f"])
+
+
+@pytest.mark.parametrize("found", [b"", bytes(100), block_header(7)[:40], b"x" * 64])
+def test_a_file_whose_header_is_not_there_is_the_last_one(tmp_path: Path, found: bytes) -> None:
+    """After a power cut the journal may be the only one to hold the header."""
+    (tmp_path / "f").write_bytes(found)
+    header = block_header(8)
+    write_journal(
+        tmp_path,
+        batch(1, entry("f", 0, block_header(7) + b"seven and more", identity=7)),
+        batch(2, entry("f", 0, header, identity=8), entry("f", 64, b"eight", identity=8)),
+    )
+    assert replay(DISK, tmp_path).foreign == [tmp_path / "f"]
+    assert (tmp_path / "f").read_bytes()[:69] == header + b"eight"
+
+
+def test_a_journal_of_the_version_before_is_replayed(tmp_path: Path) -> None:
+    """Its entries tell no identity."""
+    old = encode_entries(SEED, [(WRITE_ANY, b"f", 64, b"data")])
+    path = write_journal(tmp_path, batch(1, old))
+    data = bytearray(path.read_bytes())
+    for at in (0, 512):
+        data[at + 8] = 1
+        data[at + 32 : at + 40] = checksum(bytes(data[at : at + 32])).to_bytes(8, "little")
+    path.write_bytes(data)
+    (tmp_path / "f").write_bytes(block_header(7))
+    assert replay(DISK, tmp_path) == Replayed([tmp_path / "f"], 4)
+    assert (tmp_path / "f").read_bytes()[64:] == b"data"
+
+
 def test_a_torn_end_is_no_damage(tmp_path: Path) -> None:
     """It was never acknowledged."""
     whole, torn = batch(1, entry("f", 0, b"a" * 600)), batch(2, entry("f", 600, b"b" * 600))
@@ -139,7 +194,7 @@ def test_every_flipped_bit_is_damage_to_one_batch_at_most(tmp_path: Path) -> Non
     path = write_journal(tmp_path, *batches)
     good = path.read_bytes()
     used = [
-        range(HEADER_BYTES + 512 * i, HEADER_BYTES + 512 * i + 32 + 32 + 2 + 10) for i in range(3)
+        range(HEADER_BYTES + 512 * i, HEADER_BYTES + 512 * i + 32 + 32 + 10 + 10) for i in range(3)
     ]
     for where in (range(40), range(512, 552), *used[:2]):
         for at in where:

@@ -9,13 +9,23 @@ from pathlib import Path
 import pytest
 
 from natsd.core.reactor import Reactor
-from natsd.store.disk import DirectoryLocked, RealDisk
+from natsd.store.disk import DirectoryLocked, RealDisk, UnsyncedRename
+from natsd.store.doubled_file import replace_file
+from natsd.store.errors import StoreReadOnly
 from natsd.store.volume import LOCK_NAME, Volume
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.sources import count_whole, open_pieces
+from tests.store.sources import Pieces, count_whole, open_pieces
 from tests.waiting import Eventually
 
 DISK = RealDisk()
+ROOT = Path("/store")
+
+
+def copy_of(disk: FaultyDisk) -> FaultyDisk:
+    """The disk as it is now; the first one goes on."""
+    copied = disk.kill()
+    disk.is_off = False
+    return copied
 
 
 def open_volume(directory: Path) -> Volume:
@@ -98,34 +108,119 @@ async def test_a_journal_left_behind_is_replayed(tmp_path: Path, eventually: Eve
     await volume.close()
 
 
-async def test_what_is_removed_does_not_come_back(eventually: Eventually) -> None:
-    """Not by the replay of a journal that spoke of it; and what came in its place is untouched."""
-    disk = FaultyDisk(1)
-    root = Path("/store")
-    volume = Volume.open(disk, root, lambda n: bytes(n), loop=asyncio.get_running_loop())
+async def open_busy(disk: FaultyDisk, eventually: Eventually) -> tuple[Volume, list[Pieces]]:
+    """A volume with directories a and b, whose journal speaks of six files in each."""
+    volume = Volume.open(disk, ROOT, lambda n: bytes(n), loop=asyncio.get_running_loop())
+    sources = []
     for name in ("a", "b"):
-        volume.make_directory(root / name)
-    sources = [
-        source
-        for name in ("a", "b")
-        for source in open_pieces(volume.committer, disk, root / name, 6)
-    ]
+        volume.make_directory(ROOT / name)
+        sources += open_pieces(volume.committer, disk, ROOT / name, 6)
     for source in sources:
         source.append(3)
         volume.committer.dirty(source)
     await eventually(lambda: all(source.acknowledged == 3 for source in sources))
-    await volume.unlink(root / "a" / "0000", root / "a" / "0001")
-    new = disk.open(root / "a" / "new", create=True)
-    new.pwrite(b"new", 0)
-    new.fsync()
-    await volume.replace(root / "a" / "new", root / "a" / "0002")
-    await volume.remove_tree(root / "b")
+    assert disk.exists(ROOT / "journal.0")
+    return volume, sources
+
+
+async def let_go(volume: Volume, sources: list[Pieces]) -> None:
+    for source in sources:
+        await volume.committer.release(source.file)
+        volume.committer.detach(source)
+        source.file.close()
+
+
+async def test_what_is_removed_does_not_come_back(eventually: Eventually) -> None:
+    """Not by the replay of a journal that spoke of it; and what came in its place is untouched."""
+    disk = FaultyDisk(1)
+    volume, _ = await open_busy(disk, eventually)
+    await volume.committer.forget(*(ROOT / "a" / f"000{number}" for number in range(3)))
+    disk.unlink(ROOT / "a" / "0000")
+    replace_file(disk, ROOT / "a" / "0001", b"new")
+    await volume.remove_tree(ROOT / "b")
+    volume.make_directory(ROOT / "b")
     after = disk.crash(1)
-    Volume.open(after, root, lambda n: bytes(n)).close_now()
-    assert after.listdir(root) == ["a"]
-    assert after.listdir(root / "a") == ["0002", "0003", "0004", "0005"]
-    assert after.open(root / "a" / "0002").pread(9, 0) == b"new"
-    assert count_whole(after, root / "a", 3) == 3
+    Volume.open(after, ROOT, lambda n: bytes(n)).close_now()
+    assert after.listdir(ROOT / "b") == []
+    assert after.listdir(ROOT / "a") == ["0001", "0002", "0003", "0004", "0005"]
+    assert after.open(ROOT / "a" / "0001").pread(9, 0) == b"new"
+    assert count_whole(after, ROOT / "a", 3) == 3
+
+
+@pytest.mark.parametrize("call", ["rename", "sync_dir"])
+async def test_a_removal_that_fails_changes_nothing(call: str, eventually: Eventually) -> None:
+    disk = FaultyDisk(1)
+    volume, _ = await open_busy(disk, eventually)
+    disk.fail(call, errno.EIO)
+    with pytest.raises(OSError, match=r"Input/output error|not synced") as caught:
+        await volume.rename_removed(ROOT / "a")
+    assert not isinstance(caught.value, UnsyncedRename)
+    for seed in range(5):
+        after = copy_of(disk).crash(seed)
+        Volume.open(after, ROOT, lambda n: bytes(n)).close_now()
+        assert after.listdir(ROOT) == ["a", "b"]
+        assert [count_whole(after, ROOT / "a", i) for i in range(6)] == [3] * 6
+
+
+async def test_a_removal_of_which_nobody_knows_is_told_apart(eventually: Eventually) -> None:
+    """The directory can be synced neither under its new name nor, again, under its own."""
+    disk = FaultyDisk(1)
+    volume, _ = await open_busy(disk, eventually)
+    disk.fail("sync_dir", errno.EIO, times=2)
+    with pytest.raises(UnsyncedRename):
+        await volume.rename_removed(ROOT / "a")
+    assert disk.exists(ROOT / "a" / "0000")
+
+
+async def test_a_kept_journal_lets_a_path_be_used_again(eventually: Eventually) -> None:
+    """A sync fails: the journal is kept for the one file, and goes on to forget what is removed.
+    What comes in its place is not overwritten by what the journal said of the old one."""
+    disk = FaultyDisk(1)
+    volume, sources = await open_busy(disk, eventually)
+    disk.fail("fdatasync", errno.EIO, path="a/0003")
+    sources[3].append(3)
+    volume.committer.dirty(sources[3])
+    await eventually(lambda: bool(sources[3].errors))
+    with pytest.raises(StoreReadOnly, match=r"only copy|not tried again"):
+        await volume.committer.forget(ROOT / "a" / "0003")
+    await volume.committer.forget(ROOT / "b" / "0001")
+    removed = await volume.rename_removed(ROOT / "a")
+    await let_go(volume, sources[:6])
+    await volume.finish_removal(ROOT / "a", removed)
+    assert disk.listdir(ROOT) == ["b", "journal.0"]
+    await volume.remove_tree(ROOT / "a")
+    volume.make_directory(ROOT / "a")
+    replace_file(disk, ROOT / "a" / "0003", b"new")
+    for seed in range(5):
+        after = copy_of(disk).crash(seed)
+        Volume.open(after, ROOT, lambda n: bytes(n)).close_now()
+        assert after.listdir(ROOT / "a") == ["0003"]
+        assert after.open(ROOT / "a" / "0003").pread(9, 0) == b"new"
+        assert [count_whole(after, ROOT / "b", i) for i in range(6)] == [3] * 6
+
+
+async def test_nothing_comes_to_a_path_that_the_journal_cannot_forget(
+    eventually: Eventually,
+) -> None:
+    """Until the next start, which finds no such directory."""
+    disk = FaultyDisk(1)
+    volume, sources = await open_busy(disk, eventually)
+    disk.fail("fdatasync", errno.EIO, path="a/0003")
+    sources[3].append(3)
+    volume.committer.dirty(sources[3])
+    await eventually(lambda: bool(sources[3].errors))
+    disk.fail("pwrite", errno.EIO, path="journal.0", times=-1)
+    removed = await volume.rename_removed(ROOT / "a")
+    await let_go(volume, sources[:6])
+    await volume.finish_removal(ROOT / "a", removed)
+    for _ in range(2):
+        with pytest.raises(StoreReadOnly, match="cannot forget"):
+            await volume.remove_tree(ROOT / "a")
+    after = disk.crash(1)
+    volume = Volume.open(after, ROOT, lambda n: bytes(n), loop=asyncio.get_running_loop())
+    assert not after.exists(ROOT / "a")
+    await volume.remove_tree(ROOT / "a")
+    await volume.close()
 
 
 def test_without_an_event_loop_on_any_disk() -> None:

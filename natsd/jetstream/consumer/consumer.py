@@ -24,7 +24,6 @@ from natsd.accounts.internal_client import INBOX_PREFIX
 from natsd.core.subscription import Sink, Subscription
 from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
-from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.changes import check_update, with_required_level
 from natsd.jetstream.consumer.config import filters_of, is_push
 from natsd.jetstream.consumer.dead_letters import DeadLetters
@@ -51,6 +50,7 @@ from natsd.jetstream.models.responses import ConsumerPauseResponse
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.scheduler import Alarm
 from natsd.store.consumer_store import ConsumerStore
+from natsd.store.disk import UnsyncedRename
 from natsd.store.errors import StoreError
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 
@@ -133,31 +133,32 @@ class Consumer:
             self._watch()
 
     async def delete(self) -> None:
-        """It is gone, on disk too; waiting requests are told. Raises ApiError."""
+        """It is gone, on disk too; waiting requests are told. Raises ApiError: then it is there as
+        before."""
         if self._is_ended:
             return
-        self._end(CONSUMER_DELETED)
+        directory, volume = self.directory, self.stream.jetstream.volume
+        removed = await self._rename_removed(directory) if directory is not None else None
+        await self.abandon()
+        if directory is not None and removed is not None:
+            await volume.finish_removal(directory, removed)
+
+    async def _rename_removed(self, directory: Path) -> Path:
+        volume = self.stream.jetstream.volume
         try:
-            if self.directory is not None:
-                volume = self.stream.jetstream.volume
-                await volume.read(files.mark_removed, volume.disk, self.directory)
-            await self.store.delete()
-            if self.directory is not None:
-                await volume.remove_tree(self.directory)
-        except (StoreError, OSError) as error:
+            return await volume.rename_removed(directory)
+        except OSError as error:
             _logger.error("JetStream: %s is not removed: %s", self, error)
+            if isinstance(error, UnsyncedRename) and isinstance(self.store, ConsumerStore):
+                volume.committer.refuse(self.store, error)
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
-        self._tell_deleted()
 
     async def abandon(self) -> None:
-        """It is gone; its stream removes its files."""
+        """It is gone: nothing of it goes on, or is open. Somebody else removes its files."""
         if self._is_ended:
             return
         self._end(CONSUMER_DELETED)
-        try:
-            await self.store.delete()
-        except (StoreError, OSError) as error:
-            _logger.error("JetStream: %s: %s", self, error)
+        await self.store.abandon()
         self._tell_deleted()
 
     def _tell_deleted(self) -> None:

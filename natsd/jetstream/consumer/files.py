@@ -3,11 +3,11 @@
     <stream>/obs/<consumer>/  state/          what was delivered and acked (consumer_store.py)
                               state.damaged/  states that were found damaged, as they were found
                               meta.json       the consumer is; written last
-                              meta.deleted    it is deleted: what else is here is to be removed
+    <stream>/obs/<consumer>.removed/          the consumer is deleted: to be removed
 
 Promise
-- A consumer is there from the moment `meta.json` is on disk to the moment it is renamed; a crash
-  before or behind leaves a directory that the next start removes.
+- A consumer is there from the moment `meta.json` is on disk to the moment its directory is renamed;
+  a crash before or behind leaves a directory that the next start removes.
 - What is damaged, or of a later version, stays where it is, and keeps its name.
 
 Everything here blocks, and raises OSError.
@@ -24,13 +24,12 @@ from natsd.jetstream.asset_file import (
     AssetDamaged,
     AssetUnknown,
     has_asset,
-    mark_deleted,
     read_asset,
 )
 from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
-from natsd.store.disk import Disk, make_directories
+from natsd.store.disk import Disk, is_removed, make_directories, rename_synced
 from natsd.store.errors import EncryptionError
 from natsd.store.vault import Vault
 
@@ -98,9 +97,9 @@ def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
 
 def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     """What stands in a consumer's directory; None: nothing that counts, and it is removed."""
-    disk = vault.disk
-    if disk.exists(directory / DELETED_FILE) or not has_asset(disk, directory):
-        if disk.exists(directory / STATE) and not disk.exists(directory / DELETED_FILE):
+    disk, was_deleted = vault.disk, is_removed(directory.name)
+    if was_deleted or not has_asset(disk, directory):
+        if disk.exists(directory / STATE) and not was_deleted:
             _logger.warning("%s has no meta.json: its create never ended, it is removed", directory)
         remove(disk, directory)
         return None
@@ -113,12 +112,6 @@ def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
         return FoundConsumer(directory, None, f"{directory} says that it is {name!r}")
     why_not = why_unsupported(asset.config.metadata)
     return FoundConsumer(directory, asset, why_not, bool(why_not))
-
-
-def mark_removed(disk: Disk, directory: Path) -> None:
-    """The consumer is deleted, whatever is still there of it; on disk on return."""
-    if disk.exists(directory):
-        mark_deleted(disk, directory)
 
 
 def remove(disk: Disk, directory: Path) -> None:
@@ -136,7 +129,5 @@ def set_state_aside(disk: Disk, state: Path) -> Path:
     while disk.exists(target):
         number += 1
         target = into / f"{state.name}.{number}"
-    disk.rename(state, target)
-    disk.sync_dir(into)
-    disk.sync_dir(state.parent)
+    rename_synced(disk, state, target)
     return target

@@ -15,6 +15,7 @@ Promise
 Source: reference §6.2, §6.5; nats-server's addConsumerWithAssignment.
 """
 
+import contextlib
 import logging
 from dataclasses import dataclass
 from functools import partial
@@ -170,19 +171,22 @@ async def _create_files(
 ) -> ConsumerStore:
     """The state first, then the file that says that the consumer is there."""
     volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
-    if await volume.read(volume.disk.exists, directory):
-        await volume.remove_tree(directory)  # what a crash or a full disk left
-    store = await ConsumerStore.create(
-        volume,
-        directory / files.STATE,
-        store_options(asset.config),
-        random_bytes,
-        starting=start.sequence - 1,
-    )
+    await volume.remove_tree(directory)  # what a crash or a full disk left
+    store: ConsumerStore | None = None
     try:
+        store = await ConsumerStore.create(
+            volume,
+            directory / files.STATE,
+            store_options(asset.config),
+            random_bytes,
+            starting=start.sequence - 1,
+        )
         await volume.read(write_asset, stream.jetstream.vault, directory, asset)
     except BaseException:
-        await store.delete()
+        with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+            if store is not None:
+                await store.abandon()
+            await volume.remove_tree(directory)
         raise
     return store
 

@@ -152,11 +152,11 @@ class Delays:
         await self._end()
         await self._store.close()
 
-    async def destroy(self) -> None:
-        """Nothing waits any more, and nothing of it is on disk."""
+    async def abandon(self) -> None:
+        """Nothing waits any more; the stream's files are removed."""
         await self._end()
         self._usage.count(is_memory=self._is_memory, change=-self._counted_bytes)
-        await self._store.destroy()
+        await self._store.abandon()
 
     async def _end(self) -> None:
         was_open, self._is_open = self._is_open, False

@@ -69,10 +69,10 @@ class ScheduledMessages:
             jetstream, directory = self._jetstream, self._stream.directory
             await jetstream.volume.read(leave_schedules, jetstream.vault, directory, body)
 
-    async def destroy(self) -> None:
-        """Nothing happens any more, and nothing waits."""
+    async def abandon(self) -> None:
+        """Nothing happens any more, and nothing waits; the stream's files are removed."""
         self.schedules.close()
-        await self.delays.destroy()
+        await self.delays.abandon()
 
     async def purge(self, pattern: str) -> int:
         """Take back what waits to be published to subjects that match; empty: all of it."""

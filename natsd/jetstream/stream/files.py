@@ -2,15 +2,16 @@
 
     <store_dir>/jetstream/<account>/
         streams/<stream>/  meta.json     the stream is; its configuration (asset_file.py)
-                           meta.deleted  the stream is deleted: what else is here is to be removed
                            msgs/         its messages (store/file_store.py)
                            obs/          its consumers
                            delayed/      messages that wait (schedules/delays.py)
+        streams/<stream>.removed/        the stream is deleted: to be removed
         snapshots.new/     what is being snapshotted or restored; it goes at a start
 
 Promise
-- `meta.json` is on disk before anything else of a stream is, and renamed before anything of it is
-  removed: a crash in the middle of a create or a delete leaves one that the next start finishes.
+- `meta.json` is on disk before anything else of a stream is, and the directory is renamed before
+  anything in it is removed: a crash in the middle of a create or a delete leaves one that the next
+  start finishes.
 - What was never created (a directory without any file of a stream) is removed at a start; what is
   damaged stays where it is.
 
@@ -22,10 +23,10 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from natsd.jetstream.asset_file import DELETED_FILE, has_asset, write_asset
+from natsd.jetstream.asset_file import has_asset, write_asset
 from natsd.jetstream.models.base import Model, TimeNs
 from natsd.jetstream.models.stream import StreamConfig
-from natsd.store.disk import Disk, make_directories
+from natsd.store.disk import Disk, is_removed, make_directories, rename_synced
 from natsd.store.doubled_file import UNFINISHED_SUFFIX
 from natsd.store.vault import Vault
 
@@ -46,7 +47,6 @@ class Found(Enum):
     """What a directory among an account's streams is."""
 
     STREAM = auto()
-    DELETED = auto()
     UNFINISHED = auto()
     UNKNOWN = auto()
 
@@ -72,6 +72,13 @@ class AccountFiles:
 
     def list_streams(self, disk: Disk) -> list[str]:
         """Names of the directories that may be streams."""
+        return [name for name in self._directories(disk) if not is_removed(name)]
+
+    def list_removed(self, disk: Disk) -> list[Path]:
+        """What is left of streams that were deleted."""
+        return [self.streams / name for name in self._directories(disk) if is_removed(name)]
+
+    def _directories(self, disk: Disk) -> list[str]:
         if not disk.exists(self.streams):
             return []
         return [
@@ -82,8 +89,6 @@ class AccountFiles:
 def look_at(disk: Disk, directory: Path) -> Found:
     """What is there, by the names of the files in it."""
     names = disk.listdir(directory)
-    if DELETED_FILE in names:
-        return Found.DELETED
     if has_asset(disk, directory):
         return Found.STREAM
     if all(name.endswith(UNFINISHED_SUFFIX) for name in names):
@@ -91,26 +96,20 @@ def look_at(disk: Disk, directory: Path) -> Found:
     return Found.UNKNOWN
 
 
+def check_free(disk: Disk, directory: Path) -> None:
+    """What is there, if anything, is no stream, and may be removed. Raises FileExistsError."""
+    if disk.exists(directory) and look_at(disk, directory) is not Found.UNFINISHED:
+        raise FileExistsError(f"{directory} exists, and is no stream of this account")
+
+
 def create_stream(vault: Vault, directory: Path, asset: StreamAsset) -> None:
-    """A stream of that name is on disk on return, without messages; what was left of one that is
-    deleted is gone."""
-    disk = vault.disk
-    if disk.exists(directory):
-        if look_at(disk, directory) not in (Found.DELETED, Found.UNFINISHED):
-            raise FileExistsError(f"{directory} exists, and is no stream of this account")
-        disk.rmtree(directory)
-    make_directories(disk, directory)
+    """A stream of that name, of which nothing is there, is on disk on return, without messages."""
+    make_directories(vault.disk, directory)
     write_asset(vault, directory, asset)
 
 
 def install_stream(disk: Disk, built: Path, directory: Path) -> None:
-    """What was built elsewhere becomes the stream of that directory; on disk on return. What was
-    left of one that is deleted is gone."""
-    if disk.exists(directory):
-        if look_at(disk, directory) not in (Found.DELETED, Found.UNFINISHED):
-            raise FileExistsError(f"{directory} exists, and is no stream of this account")
-        disk.rmtree(directory)
+    """What was built elsewhere becomes the stream of that directory, which is not there; on disk on
+    return."""
     make_directories(disk, directory.parent)
-    disk.rename(built, directory)
-    disk.sync_dir(directory.parent)
-    disk.sync_dir(built.parent)
+    rename_synced(disk, built, directory)

@@ -4,7 +4,7 @@
                                         └────▶ direct get, MSG.GET, info
 
 Promise
-- Nothing is received before `begin`, and nothing after `close` or `destroy` has begun.
+- Nothing is received before `begin`, and nothing after `close` or `abandon` has begun.
 - `config` is what is on disk; it changes as a whole, in `reconfigure`.
 - What is shown is durable: info, messages and counts end at `core.visible`.
 - Replies to purges, deletions and changes wait until these are on disk.
@@ -45,7 +45,7 @@ from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.duplicates_file import leave_duplicates, take_duplicates
 from natsd.jetstream.stream.expiry import Expiry
-from natsd.jetstream.stream.files import StreamAsset, create_stream
+from natsd.jetstream.stream.files import StreamAsset, check_free, create_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
 from natsd.jetstream.stream.markers import replace_expired
@@ -147,18 +147,20 @@ class Stream:
         if await volume.read(lambda: volume.is_low_on_space):
             raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
-        await volume.read(create_stream, account.jetstream.vault, directory, asset)
+        await volume.read(check_free, volume.disk, directory)
+        await volume.remove_tree(directory)
         store: LogStore | None = None
         try:
+            await volume.read(create_stream, account.jetstream.vault, directory, asset)
             store = await open_store(account, config)
             stream = cls(account, config, created_ns, store)
             await stream.open_scheduled(config)
             return stream
         except BaseException:
-            if store is not None:
-                with contextlib.suppress(StoreError, OSError):  # what failed already is raised
-                    await store.destroy()
-            await volume.remove_tree(directory)
+            with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+                if store is not None:
+                    await store.abandon()
+                await volume.remove_tree(directory)
             raise
 
     @classmethod
@@ -282,8 +284,16 @@ class Stream:
             return self.ingest.message_ids.encode()
         return b""
 
-    async def destroy(self) -> None:
-        """Its consumers, messages and files are gone; its account has marked it deleted."""
+    async def rename_removed(self) -> Path | None:
+        """Give its directory another name, which is returned, if it has files: from here on it is
+        deleted, also after a crash. Raises StoreError, OSError: then it is there as before."""
+        if not self.is_filed:
+            return None
+        assert isinstance(self.store, FileStore)
+        return await self.store.rename_removed(self.directory)
+
+    async def abandon(self) -> None:
+        """It is gone: nothing of it goes on, or is open. Its account removes the files."""
         await self._end(is_gone=True)
         await self._end_transfers()
         async with self._changing(self.name):  # no consumer is being made
@@ -291,13 +301,11 @@ class Stream:
                 await consumer.abandon()
         await self.sourcing.ended()
         if self.scheduled is not None:
-            await self.scheduled.destroy()
+            await self.scheduled.abandon()
         self.ingest.release_usage()
         self.ingest.close()
         self.core.close()
-        await self.store.destroy()
-        if self.is_filed:
-            await self.jetstream.volume.remove_tree(self.directory)
+        await self.store.abandon()
 
     # Changes: decided and applied
 

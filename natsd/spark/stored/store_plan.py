@@ -50,7 +50,7 @@ from natsd.store.check import (
     is_stream,
     read_image,
 )
-from natsd.store.disk import RealDisk
+from natsd.store.disk import RealDisk, is_removed
 from natsd.store.file_store import recover_files
 from natsd.store.found_damage import FoundDamage
 from natsd.store.index_db import INDEX_NAME, DamagedIndex
@@ -113,7 +113,7 @@ class StoreDirectory:
         return [
             name
             for name in self._disk.listdir(directory)
-            if twins_exist(self._disk, directory / name / ASSET_FILE)
+            if twins_exist(self._disk, directory / name / ASSET_FILE) and not is_removed(name)
         ]
 
     def config(self, stream: str, account: str = GLOBAL_ACCOUNT) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from natsd.spark.stored.stored_ranges import (
     StoreNotReadable,
     cut,
 )
+from natsd.store.disk import REMOVED_SUFFIX
 from natsd.store.errors import KeyMissing, KeyWrong
 from natsd.store.index_db import INDEX_NAME
 from natsd.store.keys import OperatorKeys
@@ -165,8 +166,8 @@ def test_streams_of_an_account_are_listed(tmp_path: Path) -> None:
     for stream in ("ORDERS", "BILLS"):
         with Stored(tmp_path, stream) as stored:
             stored.publish(3)
-    (tmp_path / "$G/streams/GONE").mkdir()
-    (tmp_path / "$G/streams/GONE/meta.deleted").touch()
+    (tmp_path / f"$G/streams/GONE{REMOVED_SUFFIX}").mkdir()
+    (tmp_path / f"$G/streams/GONE{REMOVED_SUFFIX}/meta.json").touch()
     with StoreDirectory(tmp_path) as directory:
         assert directory.streams() == ["BILLS", "ORDERS"]
         assert directory.streams("OTHER") == []

@@ -1,0 +1,39 @@
+"""One call of the disk fails while an operator deletes, recreates, purges, updates or erases: what
+was acknowledged stays, what was removed stays gone (tests/jetstream/faults.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+
+import pytest
+
+from tests.jetstream.faults import KINDS, OPERATIONS, AtOnce, fail_one_call
+from tests.store.crash import TORTURE
+
+pytestmark = pytest.mark.torture
+
+STEP = 7
+"""So many calls are left out between two that fail, but under NATSD_TORTURE."""
+CALLS_MAX = 400
+
+
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("natsd.store.volume.ThreadPoolExecutor", lambda *_, **__: AtOnce())
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_call_fails(kind: str, operation: str, caplog: pytest.LogCaptureFixture) -> None:
+    step = STEP if TORTURE == 1 else 1
+    first = 1 + (list(KINDS).index(kind) + OPERATIONS.index(operation)) % step
+    with caplog.at_level(logging.CRITICAL):  # faults are logged as the failures that they are
+        for place in range(first, CALLS_MAX, step):
+            outcomes = [
+                asyncio.run(fail_one_call(kind, operation, place, number))
+                for number in (errno.EIO, errno.ENOSPC)
+            ]
+            if not any(outcome.was_reached for outcome in outcomes):
+                break
