@@ -250,10 +250,10 @@ class JetStreamAccount:
             await stream.begin()
         except BaseException:
             del self.streams[name]
-            if stream.is_filed:
-                volume, directory = self.jetstream.volume, self.files.stream(name)
-                await volume.read(mark_deleted, volume.disk, directory)
-            await stream.destroy()
+            with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+                await stream.abandon()
+                if stream.is_filed:
+                    await self.jetstream.volume.remove_tree(self.files.stream(name))
             raise
 
     async def _install(self, change: RestoreStream) -> None:

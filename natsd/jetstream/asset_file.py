@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import InvalidJson, decode, encode
 from natsd.store.disk import Disk
-from natsd.store.twin_file import copy_of, twins_exist
+from natsd.store.twin_file import twins_exist
 from natsd.store.vault import Vault
 
 ASSET_FILE: Final = "meta.json"

@@ -232,7 +232,7 @@ class BlockCare:
         stored.close()
         stored.is_wrapped = compress or encrypt
         stored.physical_end = stored.allocated = size
-        self._check_synced(unsynced)
+        await self._check_synced(unsynced)
 
     def _write_file(
         self, stored: StoredBlock, block: MsgBlock, logical: bytes, compress: bool, wipe: bool
@@ -246,11 +246,25 @@ class BlockCare:
             return len(data), error
         return len(data), None
 
-    def _check_synced(self, error: OSError | None) -> None:
-        """If a sync failed, the store is read-only from now on. Raises StoreReadOnly."""
+    async def _check_synced(self, error: OSError | None) -> None:
+        """If a sync failed, the store is read-only from now on. Raises StoreReadOnly.
+
+        A directory's sync that was never begun, for want of a descriptor, is tried again.
+        """
+        while isinstance(error, UnsyncedRename) and not (error.was_tried or self._is_closing):
+            await asyncio.sleep(RETRY_S)
+            error = await self._volume.read(self._sync_directory)
         if error is not None:
             self._volume.committer.refuse(self.commits, error)
             raise StoreReadOnly(str(error))
+
+    def _sync_directory(self) -> UnsyncedRename | None:
+        """Blocks."""
+        try:
+            self._blocks.disk.sync_dir(self._blocks.directory)
+        except OSError as error:
+            return UnsyncedRename(self._blocks.directory, error)
+        return None
 
     # Erasing
 
@@ -290,7 +304,7 @@ class BlockCare:
             if stored.is_wrapped:
                 await self._replace(stored, block.durable_bytes(), wipe=True)
             else:
-                self._check_synced(await self._volume.read(self._overwrite, stored, records))
+                await self._check_synced(await self._volume.read(self._overwrite, stored, records))
         finally:
             self.commits.resume()
 
@@ -404,7 +418,7 @@ class BlockCare:
         stored.block, stored.is_wrapped = new, bool(flags)
         stored.physical_end = stored.allocated = size
         self._cache.held(new)
-        self._check_synced(unsynced)
+        await self._check_synced(unsynced)
 
     # The end of the stream
 

@@ -66,6 +66,7 @@ class UnsyncedRename(OSError):
     def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(errno.EIO, f"renamed, and the directory was not synced: {cause}")
         self.path = path
+        self.was_tried = cause.errno not in EXHAUSTED  # else the sync may be tried again
 
 
 class DirectoryLocked(StoreInUse):
@@ -315,6 +316,7 @@ def rename_removed(disk: Disk, directory: Path) -> Path:
     Raises `OSError`: then it is there as before. After UnsyncedRename it may be gone after a power
     cut nevertheless: nothing that is to last may be written there any more.
     """
+    disk.sync_dir(directory.parent)  # what keeps this from working shows before anything changed
     target, number = directory.with_name(directory.name + REMOVED_SUFFIX), 0
     while disk.exists(target):
         number += 1

@@ -17,7 +17,7 @@ Everything here blocks, and raises OSError. Source: what nats-server does with a
 from pathlib import Path
 
 from natsd.store.block import MsgBlock
-from natsd.store.disk import Disk, rename_synced
+from natsd.store.disk import Disk
 from natsd.store.doubled_file import read_file
 from natsd.store.envelope import begins_encrypted
 from natsd.store.errors import KeyUnexpected

@@ -214,10 +214,15 @@ cdef class FileCommits:
             waiter.set_exception(self.error)
 
     async def pause(self):
-        """Take no extent until `resume`; none is out on return."""
+        """Take no extent until `resume`; none is out on return. Raises StoreError if the one that
+        was out failed; then nothing is paused."""
         self.pauses += 1
-        while self._commit is not None and self.error is None:
-            await self._until_written(self._commit.number)
+        try:
+            while self._commit is not None and self.error is None:
+                await self._until_written(self._commit.number)
+        except BaseException:
+            self.resume()
+            raise
 
     def resume(self) -> None:
         self.pauses -= 1

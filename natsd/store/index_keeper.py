@@ -15,7 +15,7 @@ Promise
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from natsd.store.disk import DiskFile, rename_synced
+from natsd.store.disk import DiskFile
 from natsd.store.file_commits import FileCommits
 from natsd.store.found_damage import FoundDamage, encode_damage
 from natsd.store.index_db import INDEX_NAME, NEW_SUFFIX, IndexWriter, StoreImage
@@ -139,4 +139,5 @@ class IndexKeeper:
 
     def _rename(self) -> None:
         """After a failed sync of the directory either index.db may be found, and both are true."""
-        rename_synced(self._blocks.disk, self._new_path, self._blocks.directory / INDEX_NAME)
+        self._blocks.disk.rename(self._new_path, self._blocks.directory / INDEX_NAME)
+        self._blocks.disk.sync_dir(self._blocks.directory)

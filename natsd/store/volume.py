@@ -111,6 +111,20 @@ class Volume:
         """Make a directory with its missing parents, all of it on disk. Blocks."""
         make_directories(self.disk, path)
 
+    async def unlink(self, *paths: Path) -> None:
+        """Remove files, on disk when this returns. Raises StoreReadOnly, with all of them there.
+
+        No extent of them may be out, and what replaces them must be durable (extent.py, `on_disk`).
+        """
+        await self.committer.forget(*paths)
+        await self.read(self._unlink, paths)
+
+    def _unlink(self, paths: tuple[Path, ...]) -> None:
+        for path in paths:
+            self.disk.unlink(path)
+        for directory in {path.parent for path in paths}:
+            self.disk.sync_dir(directory)
+
     async def remove_tree(self, directory: Path) -> None:
         """Remove a directory with all that is in it, or nothing if it is not there; another may
         come to its path. Nothing in it is open any more. Raises `OSError` or StoreReadOnly: it is

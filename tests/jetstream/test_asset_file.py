@@ -1,6 +1,5 @@
 """`meta.json`: two files, the old content or the new one (reference §11.1)."""
 
-import errno
 import os
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from natsd.store.disk import RealDisk
 from natsd.store.doubled_file import decode_doubled
 from natsd.store.twin_file import COPY_SUFFIX, copy_of
 from natsd.store.vault import Vault
-from tests.store.faulty_disk import FaultyDisk
 
 ASSET = StreamAsset(
     config=StreamConfig(name="S", subjects=["<ö>"], metadata={"a": "b"}), created=17

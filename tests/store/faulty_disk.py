@@ -2,7 +2,7 @@
 
     disk = FaultyDisk(seed=7)              a Disk like any other; "/" is there
     disk.fail("fdatasync", errno.EIO)      the next such call fails (also: path=, after=, times=)
-    disk.fail(ANY_CALL, errno.EIO, after=7) … whichever it is
+    disk.fail(ANY_CALL, errno.EIO)         the next call, whichever it is
     disk.spoil(path, offset=4096)          that sector cannot be read until it is written again
     disk.capacity_bytes = 10_000           what does not fit is cut short, then ENOSPC
     disk.power_fails_at = 12               the 12th call from now raises PowerLoss, and all after it

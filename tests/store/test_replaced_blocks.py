@@ -21,7 +21,7 @@ from natsd.store.errors import StoreError, StoreReadOnly
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
-from tests.store.faulty_disk import FaultyDisk
+from tests.store.faulty_disk import ANY_CALL, FaultyDisk
 from tests.store.test_file_store_crashes import Machine
 from tests.store.test_file_store_model import KEYS, end_other_tasks, everything
 
@@ -115,11 +115,11 @@ async def run(kind: str, operation: str, place: int, number: int) -> bool:
     machine, kept = Machine(FaultyDisk(place), Limits(), options), Kept()
     store = await machine.open()
     await kept.append(store, 30)
-    machine.disk.fail_call(place, number)
+    machine.disk.fail(ANY_CALL, number, after=place - 1)
     with contextlib.suppress(StoreError, OSError):
         await operate(store, kept)
     await store._care.in_turn(nothing)
-    was_reached = machine.disk.has_failed
+    was_reached = machine.disk.has_failed_one
     await kept.append(store, 10)
     drop_from_memory(store)
     await kept.check(store, f"{kind}, {operation}, call {place}, before the restart")

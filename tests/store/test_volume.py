@@ -147,11 +147,13 @@ async def test_what_is_removed_does_not_come_back(eventually: Eventually) -> Non
     assert count_whole(after, ROOT / "a", 3) == 3
 
 
-@pytest.mark.parametrize("call", ["rename", "sync_dir"])
-async def test_a_removal_that_fails_changes_nothing(call: str, eventually: Eventually) -> None:
+@pytest.mark.parametrize(("call", "after"), [("rename", 0), ("sync_dir", 0), ("sync_dir", 1)])
+async def test_a_removal_that_fails_changes_nothing(
+    call: str, after: int, eventually: Eventually
+) -> None:
     disk = FaultyDisk(1)
     volume, _ = await open_busy(disk, eventually)
-    disk.fail(call, errno.EIO)
+    disk.fail(call, errno.EIO, after=after)
     with pytest.raises(OSError, match=r"Input/output error|not synced") as caught:
         await volume.rename_removed(ROOT / "a")
     assert not isinstance(caught.value, UnsyncedRename)
@@ -166,7 +168,7 @@ async def test_a_removal_of_which_nobody_knows_is_told_apart(eventually: Eventua
     """The directory can be synced neither under its new name nor, again, under its own."""
     disk = FaultyDisk(1)
     volume, _ = await open_busy(disk, eventually)
-    disk.fail("sync_dir", errno.EIO, times=2)
+    disk.fail("sync_dir", errno.EIO, after=1, times=2)
     with pytest.raises(UnsyncedRename):
         await volume.rename_removed(ROOT / "a")
     assert disk.exists(ROOT / "a" / "0000")

@@ -20,7 +20,6 @@ from typing import Final
 
 from natsd.core.quoting import quoted
 from natsd.jetstream.asset_file import (
-    DELETED_FILE,
     AssetDamaged,
     AssetUnknown,
     has_asset,

@@ -331,12 +331,12 @@ async def delete_offline(stream: "Stream", name: str) -> None:
     Raises ApiError."""
     directory, volume = files.consumer_directory(stream.directory, name), stream.jetstream.volume
     try:
-        await volume.read(files.mark_removed, volume.disk, directory)
-        stream.offline_consumers.remove(name)
-        await volume.remove_tree(directory)
-    except (StoreError, OSError) as error:
+        removed = await volume.rename_removed(directory)
+    except OSError as error:
         _logger.error("JetStream: %s is not removed: %s", directory, error)
         raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
+    stream.offline_consumers.remove(name)
+    await volume.finish_removal(directory, removed)
     consumer_deleted(stream.account, stream.config.name, name)
 
 
