@@ -15,7 +15,7 @@ Source: nats-server 2.14 reference 6.2, 6.15.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +85,7 @@ class JetStreamAccount:
         self._claiming = asyncio.Lock()
         self.changing = Changing()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots and restores under way
+        self._returning: set[asyncio.Task[None]] = set()  # streams that are tried again
         self.fills_streams = False
 
     @property
@@ -127,11 +128,18 @@ class JetStreamAccount:
         for stream in self.streams.values():
             stream.ingest.count_usage()
 
+    def keep(self, work: Coroutine[object, object, None]) -> None:
+        """Have this done while the account is served: a stream that was offline comes back."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+
     async def end_transfers(self) -> None:
-        """No snapshot or restore goes on."""
-        for transfer in self.transfers:
-            transfer.cancel()
-        await asyncio.gather(*self.transfers, return_exceptions=True)
+        """No snapshot or restore goes on, and no stream comes back any more."""
+        tasks = [*self.transfers, *self._returning]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def info(self) -> AccountInfo:
         """Use, limits and requests: `$JS.API.INFO`."""
@@ -283,6 +291,7 @@ class JetStreamAccount:
             removed = await volume.rename_removed(directory)
             del self.offline[name]
             self.offline_consumers.pop(name, None)
+            await in_turns(self.claims.claim(name, ()))
             await volume.finish_removal(directory, removed)
             return
         removed_files = await stream.rename_removed()

@@ -11,13 +11,15 @@
 Promise
 - At most `AT_ONCE` streams are recovered at a time, and the loop has its turns in between.
 - A stream that cannot be recovered, whatever its start raises, is offline: it costs one line in the
-  log and no other stream, and its files stay as they are.
+  log and no other stream, and its files stay as they are. If what it lacked was space, a descriptor
+  or memory, it is tried again every `RETRY_S` until it is served; its subjects are taken meanwhile.
 - A key that opens no stream at all stops the start (`check_keys`): to go on would hide every one.
 - A stream receives only once all of it is there; until the start is over, nobody publishes.
 
 Source: nats-server 2.14 reference 11.1, and what nats-server does with each of these.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
@@ -34,12 +36,14 @@ from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.files import AccountFiles, Found, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
+from natsd.store.disk import is_passing
 from natsd.store.errors import EncryptionError, StoreError
 from natsd.store.vault import Vault
 
 _logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8
+RETRY_S: Final = 1.0
 
 
 def check_keys(vault: Vault, accounts: Iterable[AccountFiles]) -> bool:
@@ -80,9 +84,31 @@ async def _remove_rest(account: JetStreamAccount, directory: Path) -> None:
 
 
 async def _recover_directory(account: JetStreamAccount, name: str) -> None:
+    lacking = await _try_to_recover(account, name)
+    if lacking is not None:
+        _take_offline(account, name, f"{lacking}; it is tried again")
+        account.keep(_recover_later(account, name))
+
+
+async def _recover_later(account: JetStreamAccount, name: str) -> None:
+    """Try again until the stream is served, deleted, or cannot be served for another reason."""
+    while name in account.offline:
+        await asyncio.sleep(RETRY_S)
+        async with account.changing(name):
+            if name in account.offline and await _try_to_recover(account, name) is None:
+                if name in account.streams:
+                    _logger.info("JetStream: stream '%s > %s' is served", account.name, name)
+                return
+
+
+async def _try_to_recover(account: JetStreamAccount, name: str) -> Exception | None:
+    """Serve the stream of that directory, if it is one. Return what was lacking, if it may come:
+    space, a descriptor or memory."""
     try:
         await _recover(account, name)
     except (AssetDamaged, StoreError, OSError) as error:
+        if is_passing(error):
+            return error
         _take_offline(account, name, str(error))
     except ApiError as error:  # no limits are there for it
         _take_offline(account, name, error.description)
@@ -91,18 +117,23 @@ async def _recover_directory(account: JetStreamAccount, name: str) -> None:
         _take_offline(account, name, str(error))
     except Exception as error:
         _take_offline(account, name, f"it does not start: {error!r}", error)
+    if name not in account.streams:
+        await in_turns(account.claims.claim(name, ()))
+    return None
 
 
 async def _recover(account: JetStreamAccount, name: str) -> None:
     volume, directory = account.jetstream.volume, account.files.stream(name)
     asset = await volume.read(_settle, account.jetstream.vault, directory)
     if asset is None:
+        account.offline.pop(name, None)
         return
     reason = _why_not_served(asset, name)
     if reason:
         _take_offline(account, name, reason)
-    else:
-        await _recover_stream(account, asset)
+        return
+    await in_turns(account.claims.claim(name, asset.config.subjects))
+    await _recover_stream(account, asset)
 
 
 def _settle(vault: Vault, directory: Path) -> StreamAsset | None:
@@ -146,12 +177,11 @@ async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None
     usage = account.tiers.of(config.num_replicas).usage
     reserve(usage, config)
     try:
-        await in_turns(account.claims.claim(config.name, config.subjects))
+        account.offline.pop(config.name, None)
         account.streams[config.name] = stream
         await stream.begin()
     except BaseException:
         account.streams.pop(config.name, None)
-        await in_turns(account.claims.claim(config.name, ()))
         release(usage, config)
         stream.ingest.release_usage()
         await stream.close()

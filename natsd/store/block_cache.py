@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from natsd.store.block import MsgBlock
-from natsd.store.errors import StoreUnavailable
+from natsd.store.disk import is_passing
+from natsd.store.errors import BlockUnreadable, StoreError, StoreUnavailable
 from natsd.store.journaled_log import JournaledLog
 from natsd.store.rebuild import look_up_slots
 from natsd.store.stored_blocks import Read, StoredBlock, StoredBlocks
@@ -48,7 +49,8 @@ class BlockCache:
         self._pause_s = 0.0  # before the next read: those before failed
 
     async def warm(self, block: MsgBlock) -> None:
-        """Have all of the block in memory: its bytes and its arrays. Raises StoreUnavailable."""
+        """Have all of the block in memory: its bytes and its arrays. Raises StoreUnavailable,
+        BlockUnreadable."""
         task = self._load(block)
         if 0 < block.block_id - self._warmed_last <= AHEAD + 1:
             for following in self._following(block):
@@ -127,11 +129,12 @@ class BlockCache:
             self._lost(stored, read, lost)
         self.held(block)
 
-    def _failed(self, stored: StoredBlock, error: OSError | MemoryError) -> StoreUnavailable:
+    def _failed(self, stored: StoredBlock, error: OSError | MemoryError) -> StoreError:
         if not self._pause_s:
             _logger.error("%s cannot be read, and is tried again: %s", stored.path, error)
         self._pause_s = min(max(2 * self._pause_s, PAUSE_MIN_S), PAUSE_MAX_S)
-        return StoreUnavailable(f"{stored.path}: {error}")
+        kind = StoreUnavailable if is_passing(error) else BlockUnreadable
+        return kind(f"{stored.path}: {error}")
 
     def _worked(self) -> None:
         if self._pause_s:

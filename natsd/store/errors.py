@@ -58,7 +58,7 @@ class StoreFull(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """A block cannot be read now: the read failed, and is tried again a while later."""
+    """A block cannot be read now, for want of a descriptor or memory; the next try may pass."""
 
     text = "store cannot be read at the moment"
 
@@ -225,6 +225,7 @@ class BlockSealed(StoreError):
 
 
 class BlockUnreadable(StoreError):
-    """Neither the header of a block file nor a commit mark in it verifies: it is left as it is."""
+    """Neither the header of a block file nor a commit mark in it verifies, or nothing of it can be
+    read: it is left as it is."""
 
     text = "not a block file, or damaged beyond reading"

@@ -43,6 +43,7 @@ from natsd.jetstream.models.go_json import (
 )
 from natsd.jetstream.models.response import ErrorBody
 from natsd.jetstream.names import API_LEVEL, API_PREFIX, domain_api_prefix
+from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsd.jetstream.jetstream import JetStream
@@ -210,6 +211,9 @@ class Router:
             return await encode_answer(await route.handler(request)), False
         except ApiError as error:
             return encode(route.response(error=ErrorBody.of(error))), True
+        except StoreError as error:  # which the store has told, or the client is to know
+            failure = api_error(ErrorId.JSStreamGeneralErrorF, err=error.text)
+            return encode(route.response(error=ErrorBody.of(failure))), True
         except Exception:
             _logger.exception("JetStream: request on %s failed", quoted(received.subject))
             failure = api_error(ErrorId.JSStreamGeneralErrorF, err="internal error")

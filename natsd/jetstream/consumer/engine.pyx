@@ -631,8 +631,7 @@ cdef class ConsumerEngine(Intake):
     async def _fetch(self, block) -> None:
         try:
             await self.core.store.fetch(block)
-        except StoreError:
-            self.core.scheduler.reactor.log_failure("a consumer cannot read its stream")
+        except StoreError:      # the store has told it
             self.hold_until_ns = self.core.scheduler.now() + FETCH_AGAIN_NS
         finally:
             self.fetching = None
@@ -641,10 +640,12 @@ cdef class ConsumerEngine(Intake):
     # What can be asked
 
     async def counted(self) -> None:
-        """Returns once `num_pending` is exact."""
+        """Returns once `num_pending` is exact, or a block cannot be read for it now."""
         while self.backlog.is_counting and not self.is_stopped:
             if self.fetching is not None:
                 await asyncio.wait([self.fetching])
+                if self.core.scheduler.now() < self.hold_until_ns < NEVER:
+                    return
             elif not self.count_some():
                 await asyncio.sleep(0)
 

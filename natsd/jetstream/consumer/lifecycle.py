@@ -55,7 +55,7 @@ from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import is_out_of_space
+from natsd.store.disk import is_out_of_space, is_passing
 from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
 from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.reconcile import cut_back
@@ -211,13 +211,16 @@ async def recover_all(stream: "Stream") -> None:
 
 async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
     """The consumer as it was, delivering; None: it cannot be served, which is reported. It is
-    offline then: its files stay as they are, and the stream holds its messages (offline.py)."""
+    offline then: its files stay as they are, and the stream holds its messages (offline.py). Raises
+    StoreError, OSError for want of space, of a descriptor or of memory, which may come."""
     if found.asset is None:
         _take_offline(stream, found.name, found.why_not)
         return None
     try:
         return await _bring_back(stream, found, found.asset)
     except (StoreError, OSError) as error:
+        if is_passing(error):
+            raise
         _take_offline(stream, found.name, str(error))
     except ApiError as error:
         _take_offline(stream, found.name, error.description)

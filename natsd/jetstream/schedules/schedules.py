@@ -21,6 +21,7 @@ Source: reference §6.7 (scheduled messages); nats-server 2.14, tried.
 """
 
 import asyncio
+import contextlib
 import heapq
 import logging
 from collections import deque
@@ -46,7 +47,7 @@ from natsd.jetstream.steps import Steps, slices
 from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.publish import Ingest
-from natsd.store.errors import ColdBlock, MessageNotFound, StoreError
+from natsd.store.errors import ColdBlock, MessageNotFound, StoreError, StoreUnavailable
 from natsd.store.record import StoredMessage
 
 PAUSE_NS: Final = 250_000_000
@@ -330,7 +331,8 @@ class Schedules:
                 try:
                     sequence, count = find_messages(log, sequence, upto, OF_SCHEDULES, found)
                 except ColdBlock as cold:
-                    await self._core.store.fetch(cold.block)
+                    with contextlib.suppress(StoreUnavailable):  # the next try waits for it
+                        await self._core.store.fetch(cold.block)
                     continue
                 seen += count
                 for each in found:

@@ -36,7 +36,7 @@ from natsd.store.observer cimport LogObserver
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 
-from natsd.store.errors import StoreError
+from natsd.store.errors import StoreError, StoreUnavailable
 
 cdef enum:
     RECHECKED_PER_SLICE = 512
@@ -412,7 +412,10 @@ cdef class StreamCore(Actor):
             while self.unsettled and self.may_remove and self.log.refusal is None:
                 block = self.cold_block()
                 if block is not None:
-                    await self.store.fetch(block)
+                    try:
+                        await self.store.fetch(block)
+                    except StoreUnavailable:
+                        continue        # the next try waits for the one that failed
                 self.settle_first()
                 left -= 1
                 if left == 0:

@@ -11,6 +11,7 @@ Source: nats-server 2.14 reference 6.7 (Nats-Msg-Id, Nats-Expected-Last-Msg-Id).
 """
 
 import asyncio
+import contextlib
 import secrets
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -27,7 +28,7 @@ from natsd.jetstream.stream.headers cimport (
 from natsd.store.block cimport COLD, FOUND, Found
 from natsd.store.record cimport RecordView
 
-from natsd.store.errors import ColdBlock, DamagedEncoding, StoreError
+from natsd.store.errors import ColdBlock, DamagedEncoding, StoreError, StoreUnavailable
 
 cdef enum:
     EXPIRED_PER_ID = 2
@@ -193,7 +194,8 @@ cdef class MessageIds(Actor):
                 try:
                     sequence = self.recollect(sequence, upto)
                 except ColdBlock as cold:
-                    await store.fetch(cold.block)
+                    with contextlib.suppress(StoreUnavailable):     # the next try waits for it
+                        await store.fetch(cold.block)
                 await asyncio.sleep(0)
         except StoreError as error:
             self.stream.scheduler.reactor.log_failure(f"message ids cannot be read: {error}")

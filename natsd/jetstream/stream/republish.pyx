@@ -22,7 +22,7 @@ from natsd.store.block cimport COLD, FOUND, Found, MsgBlock
 from natsd.store.record cimport RecordView
 
 from natsd.jetstream.models.times import format_time
-from natsd.store.errors import StoreError
+from natsd.store.errors import StoreError, StoreUnavailable
 
 cdef enum:
     RING_MIN = 64
@@ -109,6 +109,8 @@ cdef class Republisher(Actor):
     async def _fetch(self, block) -> None:
         try:
             await self.stream.store.fetch(block)
+        except StoreUnavailable:
+            pass                # the next try waits for the one that failed
         except StoreError:
             self.head += 1      # it cannot be read
         finally:
