@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-Kind = Literal["text", "int", "switch", "action"]
+Kind = Literal["text", "int", "size", "switch", "action"]
 
+WITH_VALUE: Final = ("text", "int", "size")
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
@@ -102,6 +103,20 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
     "JetStream": (
         _flag("js jetstream", "switch", "jetstream", "Enable JetStream functionality"),
         _flag("sd store_dir", "text", "store_dir", "Set the storage directory", "dir"),
+        _flag(
+            "js_max_file_store",
+            "size",
+            "jetstream.max_file_store",
+            "Bytes that file streams may take, as 10G (default: 75% of what is free or in use)",
+            "size",
+        ),
+        _flag(
+            "js_max_memory_store",
+            "size",
+            "jetstream.max_memory_store",
+            "Bytes that memory streams may take, as 512M (default: 75% of the memory)",
+            "size",
+        ),
     ),
     "Authorization": (
         _flag("user", "text", "user", "User required for connections", "user"),
@@ -152,11 +167,11 @@ def read_command_line(arguments: Sequence[str]) -> CommandLine:
             break
         name, equals, value = _name_of(argument).partition("=")
         flag = _find(name)
-        if not equals and flag.kind in ("text", "int"):
+        if not equals and flag.kind in WITH_VALUE:
             if not rest:
                 raise FlagError(f"flag needs an argument: -{name}")
             value = rest.pop(0)
-        _apply(line, flag, name, value if equals or flag.kind in ("text", "int") else "true")
+        _apply(line, flag, name, value if equals or flag.kind in WITH_VALUE else "true")
     line.words = rest
     return line
 
@@ -179,7 +194,7 @@ def _find(name: str) -> Flag:
 def _apply(line: CommandLine, flag: Flag, name: str, text: str) -> None:
     """Put the flag's value where it belongs; the last one given wins."""
     value: str | int | bool = text
-    if flag.kind == "int":
+    if flag.kind == "int" or (flag.kind == "size" and text.lstrip("+-").isdecimal()):
         value = _whole(name, text)
     elif flag.kind in ("switch", "action"):
         value = _truth(name, text)

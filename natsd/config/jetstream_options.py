@@ -99,7 +99,7 @@ class JetStreamOptions:
         -1, -1, "bytes that memory streams may take; 0: none, -1: 75 % of this machine's memory"
     )
     max_file_store: int = size(
-        -1, -1, "bytes that file streams may take; 0: none, -1: 75 % of what is free on the disk"
+        -1, -1, "bytes that file streams may take; 0: none, -1: 75 % of what is free or held"
     )
     domain: str = text("", "name of this JetStream where several are connected")
     strict: bool = flag(True, "refuse unknown fields in API requests")

@@ -40,6 +40,9 @@ PORT_MAX: Final = 65535
 PAYLOAD_WARN_BYTES: Final = 8 * MIB
 
 
+_OF_JETSTREAM: Final = "jetstream."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The server's settings. Durations are `timedelta`; seconds or `"2m"` are accepted."""
@@ -156,7 +159,11 @@ class Options:
 
 
 def make_options(base: Options | None = None, /, **settings: Any) -> Options:
-    """Options from settings by name, on top of `base`; a wrong name is an `OptionsError` too."""
+    """Options from settings by name, on top of `base`; a wrong name is an `OptionsError` too.
+
+    `jetstream.max_file_store` is that setting of the section, whose others stay as they are.
+    """
+    _fold_jetstream(settings, JetStreamOptions() if base is None else base.jetstream)
     known = [setting.name for setting in fields(Options)]
     for name in settings:
         if name not in known:
@@ -169,6 +176,24 @@ def make_options(base: Options | None = None, /, **settings: Any) -> Options:
         settings.setdefault("jetstream", base.jetstream)
         settings["jetstream"] = replace(settings["jetstream"], store_dir=None)
     return replace(base, **settings)
+
+
+def _fold_jetstream(settings: dict[str, Any], base: JetStreamOptions) -> None:
+    """Put settings of the section by themselves into it."""
+    names = [name for name in settings if name.startswith(_OF_JETSTREAM)]
+    if not names:
+        return
+    given = {name.removeprefix(_OF_JETSTREAM): settings.pop(name) for name in names}
+    known = [setting.name for setting in fields(JetStreamOptions)]
+    for name in given:
+        if name not in known:
+            raise unknown_setting(name, known)
+    section = settings.get("jetstream", base)
+    if isinstance(section, bool):
+        section = replace(base, enabled=section)
+    elif not isinstance(section, JetStreamOptions):
+        section = read_jetstream(section)
+    settings["jetstream"] = replace(section, **given)
 
 
 def _check_together(options: Options) -> None:

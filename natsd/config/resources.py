@@ -1,8 +1,11 @@
 """What this machine gives JetStream where the settings leave it open.
 
-Source: nats-server 2.14 reference 2.8: three quarters of memory and of what is free on the disk.
+Source: nats-server 2.14 reference 2.8: three quarters of memory and of what is free on the disk. What
+JetStream holds itself counts as free here: a restart leaves the limit as it was, and never lowers it
+below what is stored only because the disk is full.
 """
 
+import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,7 @@ from natsd.config.jetstream_options import JetStreamOptions
 
 MEMORY_BYTES_GUESS: Final = 256 << 20
 DISK_BYTES_GUESS: Final = 1 << 40
+BLOCK_BYTES: Final = 512  # of `st_blocks`, on every system
 
 
 def default_store_dir() -> Path:
@@ -41,7 +45,7 @@ def memory_bytes() -> int:
 
 
 def disk_bytes(directory: Path) -> int:
-    """Three quarters of what is free where the directory is, or will be."""
+    """Three quarters of what is free where the directory is, or will be, and of what it holds."""
     for place in (directory, *directory.absolute().parents):
         try:
             system = os.statvfs(place)
@@ -49,5 +53,25 @@ def disk_bytes(directory: Path) -> int:
             continue
         except OSError:
             break
-        return system.f_bavail * system.f_frsize // 4 * 3
+        return three_quarters(system.f_bavail * system.f_frsize, held_bytes(directory))
     return DISK_BYTES_GUESS
+
+
+def three_quarters(free: int, held: int) -> int:
+    """What file streams may take of a disk on which so much is free and JetStream holds so much."""
+    return (free + held) // 4 * 3
+
+
+def held_bytes(directory: Path) -> int:
+    """What the files below the directory take of the disk; those that vanish meanwhile, nothing."""
+    total = 0
+    directories = [str(directory)]
+    while directories:
+        with contextlib.suppress(OSError), os.scandir(directories.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.path)
+                else:
+                    with contextlib.suppress(OSError):
+                        total += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
+    return total

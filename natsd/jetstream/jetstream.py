@@ -8,13 +8,15 @@ Promise
 - What cannot be served is reported in one line, and keeps nothing else from being served. Only what
   would lose everything at once stops the start: a directory in use, a key that opens nothing.
 - What streams use is counted again every second, since what is removed tells nobody: a limit that
-  was reached holds no longer than that once there is room.
+  was reached holds no longer than that once there is room. A limit that nobody has set grows with
+  the room on the disk, which is looked at every `ROOM_EVERY_S`.
 - `stop` returns when all that was acknowledged is on disk, and every file is closed.
 
 Source: nats-server 2.14 reference 2.8, 6.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -25,6 +27,7 @@ from typing import Final
 
 from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.config.jetstream_options import JetStreamOptions
+from natsd.config.resources import three_quarters
 from natsd.core.reactor import Reactor
 from natsd.core.wire import Wire
 from natsd.jetstream.account import ApiCounters, JetStreamAccount
@@ -52,6 +55,9 @@ _logger = logging.getLogger(__name__)
 CLOSED_AT_ONCE: Final = 16
 """Streams that are closed side by side."""
 COUNTED_EVERY_NS: Final = 1_000_000_000
+ROOM_EVERY_S: Final = 10.0
+GROWS_BY_MIN: Final = 1.01
+"""A limit that would grow by less stays as it is."""
 _CIPHERS: Final = {"chachapoly": Cipher.CHACHA20_POLY1305, "aes": Cipher.AES_256_GCM}
 
 
@@ -73,7 +79,9 @@ class JetStream:
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
+        has_default_room: bool = False,
     ) -> None:
+        """`has_default_room`: nobody has set `max_file_store`, it was chosen by what was free."""
         self.options = options
         self.server_name = server_name
         self.server_id = server_id
@@ -103,6 +111,8 @@ class JetStream:
         self.volume: Volume
         self.vault: Vault
         self._disk = disk or RealDisk()
+        self._has_default_room = has_default_room
+        self._looking_for_room: asyncio.Task[None] | None = None
 
     async def start(self, accounts: Iterable[Account]) -> None:
         """Serve these accounts, with what is stored.
@@ -126,6 +136,8 @@ class JetStream:
         for damage in self.volume.replayed.damage:
             _logger.error("JetStream: %s", damage)
         self._count_again(self.scheduler.now_ns())
+        if self._has_default_room:
+            self._looking_for_room = self.loop.create_task(self._look_for_room())
         try:
             accounts = list(accounts)
             files = [AccountFiles(self.directory / account.name) for account in accounts]
@@ -159,6 +171,9 @@ class JetStream:
     async def stop(self) -> None:
         """Answer no more, and close everything. Raises StoreError, OSError."""
         await self.api.close()
+        if self._looking_for_room is not None:
+            self._looking_for_room.cancel()
+            await asyncio.gather(self._looking_for_room, return_exceptions=True)
         for account in self.accounts.values():
             await account.end_transfers()
         streams = [s for account in self.accounts.values() for s in account.streams.values()]
@@ -180,6 +195,17 @@ class JetStream:
     def _count_again(self, now_ns: int) -> None:
         self.count_usage()
         self._counting.set(now_ns + COUNTED_EVERY_NS)
+
+    async def _look_for_room(self) -> None:
+        """Let the limit grow when there is more room than when it was chosen."""
+        while True:
+            await asyncio.sleep(ROOM_EVERY_S)
+            with contextlib.suppress(OSError):
+                free = await self.volume.read(lambda: self.volume.free_bytes)
+                room = three_quarters(free, self.usage.file_used)
+                if room > self.usage.file_limit * GROWS_BY_MIN:
+                    _logger.info("JetStream: max_file_store is %s bytes now", f"{room:,}")
+                    self.usage.file_limit = room
 
     async def _apply(self, change: Change) -> None:
         await self.accounts[change.account].apply(change)

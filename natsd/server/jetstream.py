@@ -90,6 +90,7 @@ class JetStreamPart:
             server_name=self._server_name,
             server_id=self._server_id,
             limits=account_tiers(self._options.accounts),
+            has_default_room=self._options.jetstream.max_file_store < 0,
         )
         try:
             await self.engine.start(accounts)

@@ -21,6 +21,8 @@ ALIASES = {
     "token": ["auth"],
     "jetstream": ["js", "jetstream"],
     "store_dir": ["sd", "store_dir"],
+    "jetstream.max_file_store": ["js_max_file_store"],
+    "jetstream.max_memory_store": ["js_max_memory_store"],
 }
 
 READ = {
@@ -46,6 +48,8 @@ READ = {
     "-logtime_utc": {"logtime_utc": True},
     "-js": {"jetstream": True},
     "-js=false -sd x": {"jetstream": False, "store_dir": "x"},
+    "-js_max_file_store 10G": {"jetstream.max_file_store": "10G"},
+    "--js_max_memory_store=1024": {"jetstream.max_memory_store": 1024},
     "": {},
 }
 

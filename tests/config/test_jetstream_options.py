@@ -1,5 +1,6 @@
 """JetStream's settings: defaults, names and spellings of the reference (section 2.8)."""
 
+import os
 from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,14 @@ from natsd.config.jetstream_options import (
     JetStreamLimits,
     JetStreamOptions,
 )
-from natsd.config.resources import default_store_dir, disk_bytes, memory_bytes, resolved
+from natsd.config.resources import (
+    default_store_dir,
+    disk_bytes,
+    held_bytes,
+    memory_bytes,
+    resolved,
+    three_quarters,
+)
 
 DEFAULTS = {
     "enabled": False,
@@ -163,3 +171,33 @@ def test_a_disk_that_cannot_be_asked_is_guessed(tmp_path: Path) -> None:
 def test_where_its_files_are() -> None:
     assert JetStreamOptions(store_dir="/x").directory == Path("/x/jetstream")
     assert default_store_dir().name == "nats"
+
+
+def test_what_jetstream_holds_counts_as_free(tmp_path: Path) -> None:
+    """A restart on a disk that JetStream has filled leaves the limit as it was."""
+    directory = tmp_path / "jetstream"
+    (directory / "deep" / "down").mkdir(parents=True)
+    held = 64 << 20
+    file = directory / "deep" / "down" / "file"
+    with file.open("wb") as opened:
+        os.posix_fallocate(opened.fileno(), 0, held)
+    (directory / "link").symlink_to(file)
+
+    assert held <= held_bytes(directory) < held + (1 << 20)
+    assert held_bytes(directory / "missing") == 0
+    free = disk_bytes(tmp_path / "elsewhere")
+    assert abs(disk_bytes(directory) - free - held // 4 * 3) < held // 4  # others write as well
+    assert three_quarters(0, 100 << 20) == 75 << 20
+
+
+def test_a_setting_of_the_section_by_itself() -> None:
+    options = make_options(jetstream=True, **{"jetstream.max_file_store": "10G"})
+    assert options.jetstream == JetStreamOptions(enabled=True, max_file_store=10 << 30)
+    options = make_options(options, **{"jetstream.max_memory_store": 1 << 20})
+    assert (options.jetstream.enabled, options.jetstream.max_file_store) == (True, 10 << 30)
+    assert options.jetstream.max_memory_store == 1 << 20
+    assert not make_options(**{"jetstream.max_file_store": 1}).jetstream.enabled
+    with pytest.raises(OptionsError, match="max_file_store"):
+        make_options(**{"jetstream.max_file_store": "much"})
+    with pytest.raises(OptionsError, match="max_files"):
+        make_options(**{"jetstream.max_files": 1})

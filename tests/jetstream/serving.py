@@ -68,6 +68,7 @@ def build(
     *,
     disk: Disk | None = None,
     clock: Callable[[], int] = time.time_ns,
+    has_default_room: bool = False,
     **options: Any,
 ) -> JetStream:
     """Not started yet."""
@@ -83,6 +84,7 @@ def build(
         loop,
         clock=clock,
         disk=disk,
+        has_default_room=has_default_room,
     )
 
 

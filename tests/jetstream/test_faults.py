@@ -240,3 +240,18 @@ async def taken(jetstream: JetStream, subject: str) -> int:
             if "error" not in answer:
                 return int(answer["seq"])
             await asyncio.sleep(0.005)
+
+
+async def test_a_default_limit_grows_with_the_room_on_the_disk() -> None:
+    """The disk was full at the start, and somebody else gives space back."""
+    disk = await stored(FaultyDisk())
+    disk.capacity_bytes = 400_000
+    with mock.patch("natsd.jetstream.jetstream.ROOM_EVERY_S", 0.01):
+        async with serving(
+            ROOT, disk=disk, has_default_room=True, max_file_store=10_000
+        ) as jetstream:
+            assert jetstream.usage.file_limit == 10_000
+            assert "error" in await publish(jetstream, "s.1", b"x")
+            disk.capacity_bytes = 1 << 30
+            await eventually_within(lambda: jetstream.usage.file_limit > 1 << 28)
+            await taken(jetstream, "s.1")
