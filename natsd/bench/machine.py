@@ -3,9 +3,10 @@
 import datetime
 import os
 import platform
-import resource
 from dataclasses import dataclass
 from pathlib import Path
+
+from natsd.config.resources import raise_open_files_limit
 
 SPARE_DESCRIPTORS = 200
 
@@ -57,21 +58,6 @@ def processor_name() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or "unknown processor"
-
-
-def raise_open_files_limit() -> int:
-    """Raise the soft limit of open files as far as allowed; children inherit it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 1 << 20 if hard == resource.RLIM_INFINITY else hard
-    for limit in (wanted, 65_536, 10_240):
-        if limit <= soft:
-            break
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-        except (ValueError, OSError):
-            continue
-        return limit
-    return soft
 
 
 def clients_max() -> int:

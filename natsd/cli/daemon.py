@@ -6,6 +6,7 @@
   terminal shows it too.
 - JetStream without a directory of its own works where nats-server's does, below the system's
   directory for temporary files.
+- It may open as many files as its hard limit allows, whatever the soft one says.
 - It runs on uvloop where that is installed, else on asyncio's own loop.
 """
 
@@ -21,7 +22,7 @@ from typing import Final
 
 from natsd.clients.listener import ListenError
 from natsd.config import Options
-from natsd.config.resources import default_store_dir
+from natsd.config.resources import default_store_dir, raise_open_files_limit
 from natsd.server import Server
 from natsd.server.files import FileError
 from natsd.server.jetstream import JetStreamError
@@ -51,6 +52,7 @@ def run(options: Options) -> int:
         reason = (error.strerror or str(error)).lower()
         print(f"natsd: error opening log file: open {options.log_file}: {reason}", file=sys.stderr)
         return 1
+    raise_open_files_limit()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_serve(options, log))

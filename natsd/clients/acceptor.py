@@ -1,13 +1,21 @@
-"""Accepts connections: a batch per turn of the loop, with a pause when the system has no
-descriptors left.
+"""Accepts connections: a batch per turn of the loop, as long as the system has descriptors left.
 
-Source: the pause doubles from 10 ms to 1 s, as in nats-server.
+    descriptor   0 ──────── clients, files ──────── descriptors_max ── kept for files ── limit
+    a connection            accepted               refused             a pause, then again
+
+Promise
+- Connections do not take the last descriptors: from `descriptors_max` on a new one is refused, so
+  that the store can open its files.
+- Where there is none at all, nothing is accepted for a pause that doubles from 10 ms to 1 s, as in
+  nats-server. Nothing spins, and accepting begins again by itself.
+- Either is logged once a minute at most, with what helps against it.
 """
 
 import asyncio
-import errno
 import logging
+import os
 import socket
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -16,23 +24,32 @@ logger = logging.getLogger("natsd.server")
 BATCH: Final = 64
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0
-_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+TOLD_EVERY_S: Final = 60.0
+ADVICE: Final = "raise the limit of open files (ulimit -n, LimitNOFILE=) or lower max_connections"
+
+Accepted = Callable[[int, str, int], None]
 
 
 class Acceptor:
-    """Calls `accepted(descriptor, ip, port)` for each connection; owns the listener."""
+    """Calls `accepted(descriptor, ip, port)` for each connection, or `refused` with the same; owns
+    the listener. Whoever is called owns the descriptor."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         listener: socket.socket,
-        accepted: Callable[[int, str, int], None],
+        accepted: Accepted,
+        refused: Accepted,
+        descriptors_max: int = sys.maxsize,
     ) -> None:
         self._loop = loop
         self._listener = listener
         self._accepted = accepted
+        self._refused = refused
+        self._descriptors_max = descriptors_max
         self._pause_s = PAUSE_MIN_S
         self._timer: asyncio.TimerHandle | None = None
+        self._told_at_s = -TOLD_EVERY_S
         # Accepted sockets inherit it.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.add_reader(listener.fileno(), self._accept)
@@ -52,25 +69,49 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno in _EXHAUSTED:
-                    self._pause(error)
-                    return
-                raise
+                self._pause(error)
+                return
             self._pause_s = PAUSE_MIN_S
-            self._accepted(descriptor, plain_ip(address[0]), address[1])
+            self._give(descriptor, plain_ip(address[0]), address[1])
+
+    def _give(self, descriptor: int, ip: str, port: int) -> None:
+        if descriptor >= self._descriptors_max:
+            self._tell(f"Client connections are refused: {descriptor} descriptors are in use")
+            self._refused(descriptor, ip, port)
+            return
+        try:
+            self._accepted(descriptor, ip, port)
+        except OSError as error:  # the system cannot watch another socket
+            self._tell(f"Client connections are refused: {error}")
 
     def _pause(self, error: OSError) -> None:
         """No descriptor left: let others close theirs first."""
-        logger.error(
-            "Temporary Client Accept Error (%s), sleeping %dms", error, self._pause_s * 1000
-        )
+        pause_ms = round(self._pause_s * 1000)
+        self._tell(f"Temporary Client Accept Error ({error}), sleeping {pause_ms}ms")
         self._loop.remove_reader(self._listener.fileno())
         self._timer = self._loop.call_later(self._pause_s, self._resume)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
+    def _tell(self, what: str) -> None:
+        now_s = self._loop.time()
+        if now_s - self._told_at_s >= TOLD_EVERY_S:
+            self._told_at_s = now_s
+            logger.error("%s; %s", what, ADVICE)
+
     def _resume(self) -> None:
         self._timer = None
         self._loop.add_reader(self._listener.fileno(), self._accept)
+
+
+def refuse(descriptor: int, words: bytes) -> None:
+    """Send a connection its last words, as far as it takes them at once, and close it."""
+    try:
+        os.set_blocking(descriptor, False)
+        os.write(descriptor, words)
+    except OSError:
+        logger.debug("A refused connection did not wait for the reason")
+    finally:
+        os.close(descriptor)
 
 
 def plain_ip(ip: str) -> str:

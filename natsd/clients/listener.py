@@ -19,7 +19,10 @@ def listen(host: str, port: int, *, backlog: int = 128) -> socket.socket:
         )[0]
     except socket.gaierror as error:
         raise ListenError(f"listen tcp: lookup {host}: {_reason(error)}") from None
-    listener = socket.socket(family, kind, protocol)
+    try:
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ListenError(f"listen tcp {host_port(host, port)}: {_reason(error)}") from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -7,6 +7,8 @@ below what is stored only because the disk is full.
 
 import contextlib
 import os
+import resource
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,6 +17,7 @@ from natsd.config.jetstream_options import JetStreamOptions
 
 MEMORY_BYTES_GUESS: Final = 256 << 20
 DISK_BYTES_GUESS: Final = 1 << 40
+RESERVED_DESCRIPTORS_MAX: Final = 1024
 BLOCK_BYTES: Final = 512  # of `st_blocks`, on every system
 
 
@@ -75,3 +78,27 @@ def held_bytes(directory: Path) -> int:
                     with contextlib.suppress(OSError):
                         total += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
     return total
+
+
+def raise_open_files_limit() -> int:
+    """Raise the soft limit of open files as far as allowed; children inherit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1 << 20 if hard == resource.RLIM_INFINITY else hard
+    for limit in (wanted, 65_536, 10_240):
+        if soft == resource.RLIM_INFINITY or limit <= soft:
+            break
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (ValueError, OSError):
+            continue
+        return limit
+    return soft
+
+
+def descriptors_for_clients() -> int:
+    """Descriptors from this number on are not given to clients: the store has them left when it
+    opens a file. Systems give out the lowest number that is free."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return soft - min(soft // 4, RESERVED_DESCRIPTORS_MAX)

@@ -2,6 +2,7 @@
 
 - `start` binds the port and returns at once: the kernel queues connections while aiohttp, which
   takes longer to import than the whole server takes to start, is imported in a thread.
+- What it lacks of descriptors and memory it waits for: monitoring then begins later.
 - Monitoring reads the server through `natsd.monitor.observed` and changes nothing.
 """
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
+from natsd.store.disk import is_passing
 
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("natsd.monitor")
 
 SHUTDOWN_S = 1.0
+RETRY_S = 1.0
 
 
 class Monitor:
@@ -32,7 +35,7 @@ class Monitor:
         self._runner: AppRunner | None = None
         self.host = server.options.http_address
         self.port = bound_port(listener)
-        self._serving = asyncio.create_task(self._serve(), name="natsd-monitor")
+        self._serving = asyncio.create_task(self._begin(), name="natsd-monitor")
 
     async def stop(self) -> None:
         """Close the port, and the connections on it."""
@@ -46,21 +49,43 @@ class Monitor:
         """Return once requests are answered, not only queued."""
         await asyncio.shield(self._serving)
 
+    async def _begin(self) -> None:
+        """Serve as soon as there are descriptors and memory for it."""
+        is_told = False
+        while True:
+            try:
+                return await self._serve()
+            except Exception as error:
+                where = host_port(self.host, self.port)
+                if not _may_pass(error):
+                    return _logger.exception("Error starting monitor on %s", where)
+                if not is_told:
+                    _logger.error("Monitoring on %s starts later: %s", where, error)
+                is_told = True
+            if self._runner:
+                await self._runner.cleanup()
+                self._runner = None
+            await asyncio.sleep(RETRY_S)
+
     async def _serve(self) -> None:
-        try:
-            await asyncio.to_thread(importlib.import_module, "natsd.monitor.endpoints")
-            from aiohttp import web
+        await asyncio.to_thread(importlib.import_module, "natsd.monitor.endpoints")
+        from aiohttp import web
 
-            from natsd.monitor.endpoints import Endpoints
+        from natsd.monitor.endpoints import Endpoints
 
-            application = Endpoints(self._server, self.port, Clock()).application()
-            self._runner = web.AppRunner(
-                application, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
-            )
-            await self._runner.setup()
-            await web.SockSite(self._runner, self._listener).start()
-        except Exception:
-            _logger.exception("Error starting monitor on %s", host_port(self.host, self.port))
+        application = Endpoints(self._server, self.port, Clock()).application()
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
+        )
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._listener).start()
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a descriptor or memory was missing. Of a compiled module that cannot be opened for
+    want of one, the system says no more than that it cannot be loaded."""
+    is_missing = isinstance(error, ModuleNotFoundError)
+    return is_passing(error) or (isinstance(error, ImportError) and not is_missing)
 
 
 def start(server: ObservedServer) -> Monitor:

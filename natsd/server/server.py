@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from natsd.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from natsd.clients import Client, ClosedClient
-from natsd.clients.acceptor import Acceptor
+from natsd.clients.acceptor import Acceptor, refuse
 from natsd.clients.connect import ConnectOptions
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.transport import TransportLink, Transports
 from natsd.config import Options, make_options
+from natsd.config.resources import descriptors_for_clients
 from natsd.core.reactor import Counters, Reactor, has_poller
-from natsd.core.reasons import ClosedReason
+from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.wire import Settings
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id
@@ -181,7 +182,9 @@ class Server:
         self.client_port = bound_port(listener)
         self._info = InfoLine(self.options, self.id, self.name, self.client_port)
         self._transports = None if has_poller() else Transports(loop)
-        self._acceptor = Acceptor(loop, listener, self._accepted)
+        self._acceptor = Acceptor(
+            loop, listener, self._accepted, self._refused, descriptors_for_clients()
+        )
 
     async def stop_here(self) -> None:
         """Stop on the loop it was started on; who cancels this stops waiting, not the stopping.
@@ -311,11 +314,22 @@ class Server:
         self._last_cid += 1
         self.total_connections += 1
         if self._transports is None:
-            Client(self, self._last_cid, descriptor, ip, port).welcome()
+            client = Client(self, self._last_cid, descriptor, ip, port)
+            try:
+                client.welcome()
+            except OSError:  # the system watches no more sockets
+                client.close(ClosedReason.READ_ERROR)
+                raise
         else:
             self._transports.add(
                 socket.socket(fileno=descriptor), partial(self._connected, self._last_cid, ip, port)
             )
+
+    def _refused(self, descriptor: int, ip: str, port: int) -> None:
+        """There is no descriptor for this client."""
+        self._last_cid += 1
+        reason = f"-ERR '{ErrorText.MAXIMUM_CONNECTIONS}'\r\n"
+        refuse(descriptor, self.info(self._last_cid, ip) + reason.encode())
 
     def _connected(self, cid: int, ip: str, port: int, link: TransportLink) -> Client:
         client = Client(self, cid, -1, ip, port, link)
