@@ -30,7 +30,7 @@ from natsd.store.twin_file import copy_of, remove_twins
 from natsd.store.vault import Vault
 from tests.jetstream.serving import ACCOUNT, account_of, ask, create, publish, serving, update
 from tests.store.faulty_disk import FaultyDisk
-from tests.waiting import DEADLINE_S, Eventually
+from tests.waiting import DEADLINE_S, Eventually, eventually_within
 
 ROOT = Path("/store")
 disk = RealDisk()
@@ -50,6 +50,13 @@ def contents(root: Path) -> dict[Path, bytes]:
     """Of the streams B and C."""
     found = [path for name in "BC" for path in directory_of(root, name).rglob("*")]
     return {path: path.read_bytes() for path in found if path.is_file()}
+
+
+def power_cut(disk: FaultyDisk) -> FaultyDisk:
+    """What would be found if the power failed now; the server goes on, to be stopped in order."""
+    after = disk.kill().crash(1)
+    disk.is_off = False
+    return after
 
 
 def vault_of(root: Path) -> Vault:
@@ -105,9 +112,43 @@ async def test_ids_of_removed_messages_are_remembered_after_a_clean_stop(tmp_pat
     left = directory_of(tmp_path, "S") / DUPLICATES_FILE
     assert left.exists()
     async with serving(tmp_path) as jetstream:
-        assert not left.exists()  # believed once
         answer = await publish(jetstream, "s", b"x", headers)
         assert answer == {"stream": "S", "seq": 1, "duplicate": True}
+
+
+async def test_kept_ids_and_those_of_later_messages_are_known_after_a_crash(tmp_path: Path) -> None:
+    """What was kept at a close speaks of that moment, also after a later crash."""
+
+    def headers(number: int) -> bytes:
+        return b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number
+
+    disk = FaultyDisk(seed=1)
+    async with serving(ROOT, disk=disk) as jetstream:
+        stream = await create(jetstream, "S", subjects=["s"])
+        await publish(jetstream, "s", b"x", headers(1))
+        await stream.purge()
+    async with serving(ROOT, disk=disk) as jetstream:
+        await publish(jetstream, "s", b"x", headers(2))
+        after = power_cut(disk)
+    async with serving(ROOT, disk=after) as jetstream:
+        for number in (1, 2):
+            answer = await publish(jetstream, "s", b"x", headers(number))
+            assert answer == {"stream": "S", "seq": number, "duplicate": True}
+        assert (await publish(jetstream, "s", b"x", headers(3)))["seq"] == 3
+
+
+async def test_that_no_ids_are_left_is_kept_too(tmp_path: Path) -> None:
+    """The kept file is of the last close, not of the last one at which there were any."""
+    headers = b"NATS/1.0\r\nNats-Msg-Id: 17\r\n\r\n"
+    window = 100_000_000
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "S", subjects=["s"], duplicate_window=window)
+        await publish(jetstream, "s", b"x", headers)
+    async with serving(tmp_path) as jetstream:
+        ids = account_of(jetstream).stream("S").ingest.message_ids
+        await eventually_within(lambda: len(ids) == 0)
+    async with serving(tmp_path) as jetstream:
+        assert (await publish(jetstream, "s", b"x", headers))["seq"] == 2
 
 
 async def test_damaged_ids_are_no_obstacle(
@@ -266,7 +307,7 @@ async def test_an_update_that_fails_is_not_in_force_after_a_restart(tmp_path: Pa
         with pytest.raises(ApiError):
             await update(stream, description="refused")
         assert stream.config.description == "before"
-        after = faulty.kill().crash(1)
+        after = power_cut(faulty)
     async with serving(ROOT, disk=after) as jetstream:
         assert account_of(jetstream).stream("S").config.description == "before"
 

@@ -42,7 +42,7 @@ from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length, is_valid_asset_name
-from natsd.jetstream.stream.duplicates_file import leave_duplicates
+from natsd.jetstream.stream.duplicates_file import keep_duplicates
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed
 from natsd.store import consumer_files
@@ -255,7 +255,7 @@ class StreamBuilder:
     def _write_rest(self) -> None:
         vault, place = self._vault, self._place
         if self._message_ids:
-            leave_duplicates(vault, self.directory, self._message_ids, place=place)
+            keep_duplicates(vault, self.directory, self._message_ids, place=place)
         write_asset(vault, self.directory, self.asset, place=place)
 
 

@@ -29,7 +29,7 @@ from natsd.jetstream.asset_file import read_asset
 from natsd.jetstream.consumer.files import STATE, UnsupportedConsumers, find_consumers
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.names import is_valid_asset_name
-from natsd.jetstream.stream.duplicates_file import take_duplicates
+from natsd.jetstream.stream.duplicates_file import read_duplicates
 from natsd.jetstream.stream.files import (
     DELAYED,
     MESSAGES,
@@ -137,7 +137,7 @@ class _Taking:
     def _image(self) -> StreamImage:
         asset = read_asset(self._vault, self._directory, StreamAsset)
         consumers = tuple(self._consumers())
-        ids = take_duplicates(self._vault, self._directory)  # from the copy in memory
+        ids = read_duplicates(self._vault, self._directory)
         self._done.stream, self._done.consumers = asset.config.name, len(consumers)
         return StreamImage(asset, consumers, ids or b"")
 

@@ -43,7 +43,11 @@ from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
-from natsd.jetstream.stream.duplicates_file import leave_duplicates, take_duplicates
+from natsd.jetstream.stream.duplicates_file import (
+    has_duplicates,
+    keep_duplicates,
+    read_duplicates,
+)
 from natsd.jetstream.stream.expiry import Expiry
 from natsd.jetstream.stream.files import StreamAsset, check_free, create_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
@@ -189,7 +193,7 @@ class Stream:
         """Know again which message ids were published lately. Raises StoreError, OSError."""
         if self.is_filed:
             volume = self.jetstream.volume
-            left = await volume.read(take_duplicates, self.jetstream.vault, self.directory)
+            left = await volume.read(read_duplicates, self.jetstream.vault, self.directory)
             if left is not None:
                 try:
                     self.ingest.message_ids.restore(left, now_ns)
@@ -248,18 +252,23 @@ class Stream:
                 await self.scheduled.close()
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: what waits: %s", self.name, error)
-        duplicates = self.encode_message_ids() if self.is_filed else b""
+        duplicates, count = b"", len(self.ingest.message_ids)
+        if self.is_filed and self._knows_few_ids:
+            duplicates = self.ingest.message_ids.encode()
         self.ingest.close()
         self.core.close()
         try:
             await self.store.close()
             if duplicates:
-                volume = self.jetstream.volume
-                await volume.read(
-                    leave_duplicates, self.jetstream.vault, self.directory, duplicates
-                )
+                await self.jetstream.volume.read(self._keep_duplicates, duplicates, count > 0)
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
+
+    def _keep_duplicates(self, encoded: bytes, is_any: bool) -> None:
+        """Blocks. That there are none is kept where some were."""
+        vault, directory = self.jetstream.vault, self.directory
+        if is_any or has_duplicates(vault, directory):
+            keep_duplicates(vault, directory, encoded)
 
     def _commit_failed(self, error: StoreError) -> None:
         if isinstance(error, StoreFull):
@@ -280,9 +289,15 @@ class Stream:
 
     def encode_message_ids(self) -> bytes:
         """Those within the duplicate window, unless it is as fast to find them in the messages."""
-        if 0 < len(self.ingest.message_ids) <= DUPLICATES_LEFT_MAX:
+        if len(self.ingest.message_ids) and self._knows_few_ids:
             return self.ingest.message_ids.encode()
         return b""
+
+    @property
+    def _knows_few_ids(self) -> bool:
+        """All are known, and it is not as fast to find them in the messages."""
+        message_ids = self.ingest.message_ids
+        return not message_ids.is_recollecting and len(message_ids) <= DUPLICATES_LEFT_MAX
 
     async def rename_removed(self) -> Path | None:
         """Give its directory another name, which is returned, if it has files: from here on it is
