@@ -9,7 +9,8 @@
 Promise
 - The checkpoint decides: the one log that it names counts, every other is a leftover. A log is on
   disk before the checkpoint that names it.
-- `recover` cuts a torn tail. Damage is reported with file and offset, the damaged log is set aside,
+- `recover` cuts a torn tail, and has what it found on disk before anybody is shown it: a process
+  before may have ended after a sync that failed, so the log is written again and synced. Damage is reported with file and offset, the damaged log is set aside,
   and the state goes on in a new one: what parity gives back is kept, and behind a gap nothing
   counts but acks of what is known to be pending.
 - Without a checkpoint that verifies there is no state: nothing is changed then.
@@ -26,7 +27,7 @@ from typing import Final, TypeAlias
 
 from natsd.store.consumer_log import LogScan, encode_log_header, scan_log
 from natsd.store.consumer_tracker import ConsumerTracker
-from natsd.store.disk import Disk, DiskFile, make_directories
+from natsd.store.disk import Disk, DiskFile, make_directories, write_again
 from natsd.store.doubled_file import UNFINISHED_SUFFIX, read_contents
 from natsd.store.errors import ConsumerStateDamaged, DamagedEncoding
 from natsd.store.twin_file import read_twins, replace_twins, twins_exist
@@ -144,16 +145,29 @@ def recover(
         recovery.late_acks = tracker.replay_late(scan.late)
     if scan is None or recovery.damage:
         total = generation.total if scan is None else scan.total
-        recovery.set_aside = _set_aside(disk, generation)
-        return write_generation(
-            disk, generation.following(total, random), tracker.encode()
-        ), recovery
-    file = disk.open(generation.path)
+        recovery.set_aside = _keep_damaged(disk, generation)
+        log = write_generation(disk, generation.following(total, random), tracker.encode())
+        _remove_leftovers(disk, directory, log.generation)
+        return log, recovery
     if scan.torn:
         recovery.torn_at = scan.end
-        file.truncate(scan.end)
-        file.fsync()
+    file = disk.open(generation.path)
+    try:
+        _settle_log(file, generation, scan)
+    except BaseException:
+        file.close()
+        raise
     return OpenLog(generation, file, scan.end, scan.total), recovery
+
+
+def _settle_log(file: DiskFile, generation: Generation, scan: LogScan) -> None:
+    """Have the entries that were found on disk, and nothing behind the last mark."""
+    if scan.torn:
+        file.truncate(scan.end)
+    elif scan.total == generation.total:
+        return
+    write_again(file, LOG_HEADER_BYTES, scan.end)
+    file.fsync()
 
 
 def _read_checkpoint(
@@ -209,14 +223,16 @@ def _read_log(disk: Disk, generation: Generation, recovery: Recovery) -> LogScan
     return scan
 
 
-def _set_aside(disk: Disk, generation: Generation) -> Path | None:
-    """Keep a damaged log where no recovery looks; its place in the checkpoint is then empty."""
+def _keep_damaged(disk: Disk, generation: Generation) -> Path | None:
+    """Give a damaged log a second name where no recovery looks. It keeps its own until a checkpoint
+    holds what could be read of it."""
     if not disk.exists(generation.path):
         return None
     directory = generation.path.parent / DAMAGED_DIRECTORY
     make_directories(disk, directory)
     aside = directory / generation.path.name
-    disk.rename(generation.path, aside)
+    with contextlib.suppress(FileExistsError):  # the process before got as far as this
+        disk.link(generation.path, aside)
     disk.sync_dir(directory)
     return aside
 

@@ -198,21 +198,30 @@ class ConsumerStore(CommitSource):
         await self._reached(self._tracker.change_count)
 
     async def close(self) -> None:
-        """Write what is not on disk, and a mark that says so. Raises as `synced` does."""
+        """Write what is not on disk, a checkpoint if the log has entries, and a mark that says so.
+        Raises as `synced` does."""
         if isinstance(self._error, StoreClosed):
             return
-        committer = self._volume.committer
         try:
             await self.synced()
             await self._until_quiet()
-            await committer.settle(self._log.file)
-            self._is_closing = True
-            self._changed()
+            await self._volume.committer.settle(self._log.file)
             with contextlib.suppress(StoreFull):  # all is on disk, only the mark is not
-                await self._reached(self._tracker.change_count)
-            await committer.settle(self._log.file)
+                await self._mark_closed()
         finally:
             await self._shut()
+
+    async def _mark_closed(self) -> None:
+        """With all of the state in the checkpoint, a log that is cut short or stale costs nothing,
+        and is reported."""
+        if self._durable != self._log.generation.total:
+            self._begin_anew()
+            await self.synced()
+            await self._until_quiet()
+        self._is_closing = True
+        self._changed()
+        await self._reached(self._tracker.change_count)
+        await self._volume.committer.settle(self._log.file)
 
     async def abandon(self) -> None:
         """Let go of the files, whatever was written: somebody else removes them."""

@@ -99,6 +99,7 @@ cdef class FileCommits:
     cdef uint64_t _answers
     cdef object _waiting_for_disk           # deque of (answers, Durable)
     cdef dict _waiters
+    cdef object _preparing                  # the StoredBlock whose file is being made, or None
     cdef bint _is_closing
     cdef bint _wants_mark
     cdef set _tasks
@@ -243,7 +244,9 @@ cdef class FileCommits:
                 return None
         part = self._commit.next_part()
         if part.stored.file is None:
-            self._spawn(self._prepare(part.stored))
+            if self._preparing is not part.stored:
+                self._preparing = part.stored
+                self._spawn(self._prepare(part.stored))
             return None
         part.extent = self._extent(part)
         return part.extent
@@ -434,10 +437,14 @@ cdef class FileCommits:
     # A block's first extent
 
     async def _prepare(self, stored):
-        for other in self.blocks.all:
-            if other is not stored and other.file is not None:
-                await self._committer.settle(other.file)
-        file = await self._volume.read(self.blocks.open_file, stored)
+        """Once at a time: what is written through one open file is settled through the same."""
+        try:
+            for other in self.blocks.all:
+                if other is not stored and other.file is not None:
+                    await self._committer.settle(other.file)
+            file = await self._volume.read(self.blocks.open_file, stored)
+        finally:
+            self._preparing = None
         if self._commit is None or self._commit.next_part().stored is not stored:
             file.close()  # taken back meanwhile
             return

@@ -189,10 +189,8 @@ class Machine:
         task = asyncio.ensure_future(work)
         while not task.done() and not self.disk.is_off:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
-        task.cancel()
-        (result,) = await asyncio.gather(task, return_exceptions=True)
-        if not self.disk.is_off and result is not None:
-            raise result
+        if not self.disk.is_off:
+            await task
         await end_other_tasks()
 
 

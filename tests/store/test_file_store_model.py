@@ -45,11 +45,13 @@ async def everything(store: FileStore | MemStore) -> list[Any]:
 
 
 async def end_other_tasks() -> None:
-    """Those of a store whose disk is gone."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    """End the tasks of a store whose disk is gone. Some wait once more after they were cancelled,
+    for a disk that answers nothing."""
+    while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in tasks:
+            task.cancel()
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.sleep(0)
 
 
 class FileModel(StoreModel):
