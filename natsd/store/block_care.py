@@ -362,6 +362,10 @@ class BlockCare:
         for erased, encoded in needed:
             removals = self._log.erasures if erased else self._log.tombstones
             removals.union_update(SequenceSet.decode(encoded))
+        block, floor = stored.block, self._log.first_sequence
+        if max(block.base_sequence, floor) <= block.last_sequence:
+            # So that recovery can tell it from a block that was lost.
+            self._log.tombstones.add_range(max(block.base_sequence, floor), block.last_sequence)
         await self.commits.synced()
         await self.commits.until_on_disk()
         if stored.block.message_count == 0 and self._is_full(stored) and self._lives(stored.block):

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsd.store import recovery
+from natsd.store.block_identity import find_store_id
 from natsd.store.consumer_files import (
     CHECKPOINT_FILE,
     DAMAGED_DIRECTORY,
@@ -188,7 +189,12 @@ def recover_stream(
         except DamagedIndex as error:
             path = str(directory / INDEX_NAME)
             findings.append(Finding(path, error.offset, 0, str(error)))
-    return recovery.recover(stored_blocks(disk, directory, data_key, random), image)
+    blocks = stored_blocks(disk, directory, data_key, random)
+    blocks.store_id = find_store_id(blocks, image)
+    if image is not None and image.store_id not in (0, blocks.store_id):
+        findings.append(Finding(str(directory / INDEX_NAME), 0, 0, "of another stream"))
+        image = None
+    return recovery.recover(blocks, image)
 
 
 def stored_blocks(

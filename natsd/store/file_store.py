@@ -30,6 +30,7 @@ from typing import Self
 from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.block_care import BlockCare
+from natsd.store.block_identity import find_store_id
 from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX, Sync
 from natsd.store.disk import UnsyncedRename, is_passing
 from natsd.store.doubled_file import read_file
@@ -116,7 +117,13 @@ class FileStore(LogStore):
         self._care = BlockCare(volume, log, blocks, self._cache, compress=options.compress)
         self._commits = FileCommits(volume, log, blocks, self._care, number=recovered.commit_number)
         self._index = IndexKeeper(
-            volume, log, blocks, self._commits, self.damage, asyncio.get_running_loop().time
+            volume,
+            log,
+            blocks,
+            self._commits,
+            self.damage,
+            asyncio.get_running_loop().time,
+            is_there=recovered.used_index,
         )
         self._make_frozen = partial(FrozenStore, volume, log, blocks, self._commits, self._care)
         self._care.commits, self._care.index = self._commits, self._index
@@ -143,7 +150,7 @@ class FileStore(LogStore):
         )
         for damage in recovered.damage:
             _logger.error("%s", damage)
-        log = JournaledLog(limits, lambda base: blocks.create(base, log.last_time_ns))
+        log = JournaledLog(limits, lambda base: blocks.create(base, log.last_time_ns, log.last_sequence))
         if recovered.blocks or recovered.last_sequence:
             _adopt(log, recovered)
         store = cls(volume, log, blocks, recovered, chosen)
@@ -158,7 +165,7 @@ class FileStore(LogStore):
             number = self._commits.number
             self._commits.erasing.add(number)
             self._care.later(partial(self._care.erase, recovered.unfinished_erasures, number))
-        if len(recovered.blocks) > 1 and not recovered.used_index:
+        if recovered.blocks and not recovered.used_index:
             self._care.later(self._index.write)
         if self._log.is_behind:
             self._settle_soon()
@@ -393,16 +400,28 @@ def _open_files(
         block_bytes_max=block_bytes_for(limits, options),
         data_key=key,
     )
-    return blocks, recover_files(blocks, with_subjects=True)
+    recovered = recover_files(blocks, with_subjects=True)
+    blocks.store_id = blocks.store_id or int.from_bytes(random_bytes(8), "little")
+    return blocks, recovered
 
 
 def recover_files(blocks: StoredBlocks, *, with_subjects: bool = False) -> Recovered:
     """What the files hold, by index.db where that can be believed; without `with_subjects` the
     result's `subjects` mean nothing then. Blocks. Raises OSError."""
     image, subjects = _read_index(blocks)
+    image = believed(blocks, image)
     known = subjects if with_subjects else []
     by_index = recover_by_index(blocks, image, known) if image else None
     return by_index or recover(blocks, image)
+
+
+def believed(blocks: StoredBlocks, image: StoreImage | None) -> StoreImage | None:
+    """Find out which store the blocks are of; the image, unless it is of another. Blocks."""
+    blocks.store_id = find_store_id(blocks, image)
+    if image is None or image.store_id in (0, blocks.store_id):
+        return image
+    _logger.error("%s: of another stream; the blocks are scanned", blocks.directory / INDEX_NAME)
+    return None
 
 
 def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:

@@ -8,7 +8,9 @@ Promise
 - What is written is the stream as of one commit, and that commit is on disk, in the blocks, before
   index.db is, whatever `sync_interval` says: recovery trusts the bytes that index.db speaks of, and
   writes those behind them again.
-- It is due after INTERVAL_S or CHANGES_MAX messages; an idle store has no timer and is not due.
+- It is due after the first commit of a store that has none, so that a store that lost its only
+  block does not look new; then after INTERVAL_S or CHANGES_MAX messages. An idle store has no timer
+  and is not due.
 - If it cannot be written, the old one stays, and recovery reads more.
 """
 
@@ -49,6 +51,8 @@ class IndexKeeper:
         commits: FileCommits,
         damage: list[FoundDamage],
         clock_s: Callable[[], float],
+        *,
+        is_there: bool,
     ) -> None:
         self._volume = volume
         self._log = log
@@ -58,6 +62,7 @@ class IndexKeeper:
         self._clock_s = clock_s
         self._written_at_s = clock_s()
         self._written_sequence = log.last_sequence
+        self._is_there = is_there
         self._is_writing = False
         self._frozen: Frozen | None = None
         self._new_path = blocks.directory / (INDEX_NAME + NEW_SUFFIX)
@@ -67,6 +72,8 @@ class IndexKeeper:
         """Much has changed, or some and long ago. For a store that has just committed."""
         if self._is_writing:
             return False
+        if not self._is_there:
+            return True
         changes = self._log.last_sequence - self._written_sequence
         return changes >= CHANGES_MAX or self._clock_s() - self._written_at_s >= INTERVAL_S
 
@@ -74,7 +81,7 @@ class IndexKeeper:
         """Write what there is, as of the next commit or of now. Raises StoreError, `OSError`."""
         if self._is_writing:
             return
-        self._is_writing = True
+        self._is_writing = self._is_there = True
         self._written_at_s = self._clock_s()
         self._written_sequence = self._log.last_sequence
         try:
@@ -103,6 +110,7 @@ class IndexKeeper:
         subjects = SubjectSnapshot(log.subjects)
         state = log.state()
         image = StoreImage(
+            store_id=self._blocks.store_id,
             commit_number=number,
             first_sequence=log.first_sequence,
             last_sequence=log.last_sequence,

@@ -20,6 +20,7 @@ import contextlib
 from dataclasses import dataclass, field
 
 from natsd.store.block import MsgBlock
+from natsd.store.block_identity import why_refused
 from natsd.store.block_summary import BlockSummary
 from natsd.store.errors import DamagedEncoding
 from natsd.store.found_damage import decode_damage
@@ -117,6 +118,8 @@ class _ByIndex:
         scan = read.scan
         if not scan.readable or scan.damage or scan.torn_commit or not scan.commit_number:
             raise _Mismatch
+        if why_refused(scan, number, self._blocks.store_id):
+            raise _Mismatch
         if image is None:
             return read
         if scan.seed != image.seed or scan.end < image.size:
@@ -149,11 +152,13 @@ class _ByIndex:
             since.floor = image.first_sequence
 
     def _overlap(self, reads: list[tuple[int, Read]], images: dict[int, BlockImage]) -> bool:
-        """Is a sequence used twice, after a cut?"""
+        """Is a sequence used twice, after a cut; or is one missing between two blocks?"""
         last = 0
         for number, read in reads:
             base = read.scan.base_sequence
             if base <= last or (number not in images and base <= self._image.last_sequence):
+                return True
+            if number not in images and read.scan.follows > max(last, self._image.last_sequence):
                 return True
             last = read.scan.last_sequence
         return False

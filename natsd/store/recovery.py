@@ -8,6 +8,9 @@
 Promise
 - Only what verifies is taken. A removal counts if its commit does; the newest mark says where the
   stream begins. What follows the last mark of the newest block was never acknowledged, and is cut.
+- A file that holds another block than its name says, or another stream's, is not served
+  (block_identity.py). Where a block begins behind what its predecessor holds, what is missing in
+  between was removed, or lost: then it is damage too.
 - What a block with a successor, or index.db, proves to have been written and does not verify is
   damage: kept in `damage` with file, offset and sequences, and no message of it is served.
 - Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and shares run in threads
@@ -31,6 +34,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from natsd.store.block import MsgBlock
+from natsd.store.block_identity import why_refused
 from natsd.store.damage import Damage
 from natsd.store.disk import write_again
 from natsd.store.expiries import Expiries
@@ -59,6 +63,7 @@ TO_BE_CUT = -1  # what `allocated` says of a file with a torn end
 class Recovered:
     """What a MessageLog adopts, and what is left to do."""
 
+    store_id: int = 0  # block_identity.py
     blocks: list[StoredBlock] = field(default_factory=list)  # oldest first
     subjects: SubjectIndex = field(default_factory=SubjectIndex)
     dead: SequenceSet = field(default_factory=SequenceSet)
@@ -106,11 +111,14 @@ class _Recovery:
         self._erased = SequenceSet()
         self._floor = 0
         self._has_mark = False  # some newer block has one: this one was written to its end
+        self._follows = 0  # what the stream had come to when the block that was read before began
+        self._newer_id = 0  # that block's number
+        self._unread: set[Path] = set()  # files of which nothing is served
         self._upto = 0  # the first sequence of the block that was read before
         self._headless: Path | None = None  # that block, if its header does not tell its first one
         self._shares: deque[tuple[StoredBlock, int, Future[BlockShare]]] = deque()
         self._overwritten: list[tuple[Path, int, bytes]] = []  # what erasing is to leave
-        self._found = Recovered()
+        self._found = Recovered(store_id=blocks.store_id)
 
     def run(self, ids: list[int]) -> Recovered:
         found = self._found
@@ -120,6 +128,7 @@ class _Recovery:
                 self._merge()
         while self._shares:
             self._merge()
+        self._note_unexplained(0)
         if self._image is not None and self._image.commit_number >= found.commit_number:
             self._note_lost(self._image, ids)
         self._blocks.next_id = max([self._blocks.next_id, *(i + 1 for i in ids)])
@@ -150,6 +159,10 @@ class _Recovery:
     def _take(self, block_id: int, read: Read) -> None:
         scan = read.scan
         path = self._blocks.path_of(block_id)
+        refused = why_refused(scan, block_id, self._blocks.store_id)
+        if refused:
+            self._note_unread(block_id, path, read, refused)
+            return
         if not scan.readable or not (scan.commit_number or scan.end > 64):
             self._take_unreadable(block_id, path, read)
             return
@@ -171,9 +184,48 @@ class _Recovery:
         if image is None and not self._has_mark and not read.holes_end:
             self._found.empty.append(path)
             return
+        self._note_unread(block_id, path, read, "block unreadable")
+
+    def _note_unread(self, block_id: int, path: Path, read: Read, what: str) -> None:
+        image = self._images.get(block_id)
         first, last = (image.base_sequence, image.last_sequence) if image else (0, 0)
         size = len(read.scan.data)
-        self._found.damage.append(FoundDamage(path, 0, size, first, last, "block unreadable"))
+        self._unread.add(path)
+        self._found.damage.append(FoundDamage(path, 0, size, first, last, what))
+
+    def _note_end(self, first_sequence: int) -> None:
+        """Newer files than that of the newest block held messages from this one on, or none."""
+        damage = self._found.damage
+        for place, each in enumerate(damage):
+            if each.path in self._unread and not each.first_sequence:
+                damage[place] = replace(each, first_sequence=first_sequence)
+
+    def _note_unexplained(self, last_sequence: int, stored: StoredBlock | None = None) -> None:
+        """Sequences above `last_sequence`, where the next older block ends (None: there is none),
+        that came before the block that was read last, and that nothing tells of."""
+        found, first = self._found, max(last_sequence + 1, self._floor)
+        if first > self._follows:
+            return
+        lost = SequenceSet()
+        lost.add_range(first, self._follows)
+        lost.difference_update(self._removed)
+        lost.difference_update(self._erased)
+        for each in found.damage:
+            if each.first_sequence:
+                lost.discard_range(each.first_sequence, each.last_sequence or self._follows)
+        first, last = lost.first or 0, lost.last or 0
+        if not first:
+            return
+        for place, each in enumerate(found.damage):
+            number = block_id_of(each.path.name) or 0
+            if each.path in self._unread and number < self._newer_id and not each.first_sequence:
+                found.damage[place] = replace(each, first_sequence=first, last_sequence=last)
+                return
+        if stored is not None and stored.block.block_id == self._newer_id - 1:
+            path, end, what = stored.path, stored.physical_end, "end of the block missing"
+        else:
+            path, end, what = self._blocks.path_of(self._newer_id - 1), 0, "block missing"
+        found.damage.append(FoundDamage(path, end, 0, first, last, what))
 
     def _note_damage(self, path: Path, read: Read) -> list[Damage]:
         """Returns what is no damage, but an erasure that was cut short."""
@@ -203,7 +255,11 @@ class _Recovery:
             if found.msgs:
                 found.dead.add_range(found.last_sequence + 1, image.last_sequence)
             found.last_sequence = image.last_sequence
+            found.is_closed = False  # the next mark says how far the stream had come
+        lost = [each for each in found.damage if each.what == "block missing"]
         for block in image.blocks:
+            if any(each.covers(block.last_sequence) for each in lost):
+                continue
             if block.block_id not in ids and block.message_count:
                 self._note_missing(block.block_id, block)
 
@@ -225,6 +281,11 @@ class _Recovery:
         if self._headless is not None:
             self._narrow_damage(block.last_sequence + 1)
         self._headless = None if read.scan.base_sequence else path
+        if self._newer_id:
+            self._note_unexplained(block.last_sequence, stored)
+        else:
+            self._note_end(block.last_sequence + 1)
+        self._follows, self._newer_id = read.scan.follows, block.block_id
         self._blocks.add(stored)
         found.blocks.append(stored)
         self._finish_erasing(stored, half_erased)

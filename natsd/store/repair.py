@@ -22,6 +22,7 @@ from typing import Final
 
 from natsd.store import check
 from natsd.store.block import MsgBlock
+from natsd.store.block_identity import encode_identity, why_refused
 from natsd.store.check import Finding
 from natsd.store.consumer_files import (
     CHECKPOINT_FILE,
@@ -159,8 +160,9 @@ class _Repair:
         block_id = block_id_of(path.name)
         assert block_id is not None, "recovery reads blocks only"
         read = blocks.scan(data, block_id, proven=-1)
-        if read.scan.readable and read.scan.commit_number:
-            logical = self._rewritten(read)
+        refused = why_refused(read.scan, block_id, self.found.store_id)
+        if read.scan.readable and read.scan.commit_number and not refused:
+            logical = self._rewritten(read, damaged)
             what = f"written anew with {read.scan.message_count} messages"
         elif damaged[0].first_sequence and damaged[0].last_sequence:
             logical = self._placeholder(block_id, damaged[0])
@@ -175,8 +177,9 @@ class _Repair:
         replace_file(self.disk, path, blocks.sealed_bytes(logical, block, compress=compress))
         self._note(path.parent, f"{path}: {what}")
 
-    def _rewritten(self, read: Read) -> bytes:
+    def _rewritten(self, read: Read, damaged: list[FoundDamage]) -> bytes:
         scan = read.scan
+        last = max(scan.last_sequence, *(each.last_sequence for each in damaged))
         is_last = self.found.blocks and self.found.blocks[-1].block.block_id == scan.block_id
         return rewrite(
             scan,
@@ -184,7 +187,7 @@ class _Repair:
             seed=self._seed(),
             commit_number=max(scan.commit_number, self.found.commit_number if is_last else 0),
             first_sequence=scan.first_sequence,
-            last_sequence=self.found.last_sequence if is_last else scan.last_sequence,
+            last_sequence=self.found.last_sequence if is_last else last,
             tombstones=[(erased, encoded) for _, erased, encoded in scan.tombstones],
             created_ns=scan.created_ns,
         )
@@ -192,7 +195,8 @@ class _Repair:
     def _placeholder(self, block_id: int, damage: FoundDamage) -> bytes:
         """A block that reserves the sequences of the one that is lost."""
         first, last = damage.first_sequence, damage.last_sequence
-        block = MsgBlock(block_id, self._seed(), first, check.BLOCK_BYTES_MAX)
+        salt = encode_identity(self.found.store_id, first - 1)
+        block = MsgBlock(block_id, self._seed(), first, check.BLOCK_BYTES_MAX, salt=salt)
         block.skip(first, last - first + 1)
         extent = block.take_extent(
             self.found.commit_number, self.found.first_sequence, closing=True

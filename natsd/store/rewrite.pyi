@@ -13,6 +13,5 @@ def rewrite(
     last_sequence: int,
     tombstones: Collection[tuple[bool, bytes]] = (),
     created_ns: int = 0,
-    salt: bytes = b"",
     flags: int = 0,
 ) -> bytes: ...

@@ -100,7 +100,7 @@ cdef unsigned char* put_tombstones(
 def rewrite(
     Scan scan not None, SequenceSet dead not None, *, uint64_t seed, uint64_t commit_number,
     uint64_t first_sequence, uint64_t last_sequence, tombstones=(), int64_t created_ns=0,
-    bytes salt=b"", uint16_t flags=0,
+    uint16_t flags=0,
 ) -> bytes:
     """The bytes of a block file that holds what `scan` found, without `dead` and without what is
     above `last_sequence`, and then `tombstones`: pairs of (erased, encoded sequences).
@@ -132,7 +132,8 @@ def rewrite(
     header.first_sequence = scan.header.first_sequence or scan.index.base or 1
     header.created_ns = created_ns
     memset(header.salt, 0, 16)
-    memcpy(header.salt, PyBytes_AS_STRING(salt), min(16, PyBytes_GET_SIZE(salt)))
+    if scan.header_is_whole:
+        memcpy(header.salt, scan.header.salt, 16)
     written = PyBytes_FromStringAndSize(NULL, size)
     to = <unsigned char*> PyBytes_AS_STRING(written)
     encode_block_header(to, &header)

@@ -525,6 +525,16 @@ cdef class Scan:
         return self.header.created_ns
 
     @property
+    def store_id(self):
+        """Whose block it is (block_identity.py), as its header tells; 0: it does not."""
+        return read_u64(self.header.salt) if self.header_is_whole else 0
+
+    @property
+    def follows(self):
+        """What the stream had come to when the block began, as its header tells."""
+        return read_u64(self.header.salt + 8) if self.header_is_whole else 0
+
+    @property
     def base_sequence(self):
         """What the block began with, as far as its header tells."""
         return self.header.first_sequence

@@ -16,6 +16,7 @@ Promise
 
 import contextlib
 import logging
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +127,7 @@ class StoredBlocks:
         self.random_bytes = random_bytes
         self.block_bytes_max = block_bytes_max
         self.data_key = data_key
+        self.store_id = 0  # block_identity.py
         self._stored: dict[int, StoredBlock] = {}
         self.next_id = 1
 
@@ -155,8 +157,9 @@ class StoredBlocks:
 
     # What there is
 
-    def create(self, base_sequence: int, created_ns: int) -> MsgBlock:
-        """A new block, in memory; its file is made by `open_file`."""
+    def create(self, base_sequence: int, created_ns: int, follows: int) -> MsgBlock:
+        """A new block, in memory; its file is made by `open_file`. The stream had come to
+        `follows`."""
         flags = 0 if self.data_key is None else WRAPPED
         block = MsgBlock(
             self.next_id,
@@ -164,6 +167,7 @@ class StoredBlocks:
             base_sequence,
             self.block_bytes_max,
             created_ns=created_ns,
+            salt=struct.pack("<QQ", self.store_id, follows),  # block_identity.py
             flags=flags,
         )
         self.add(StoredBlock(block, self.path_of(block.block_id), bool(flags)))

@@ -192,7 +192,7 @@ async def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
     assert (await messages_of(made))[0] == made.messages
 
 
-@pytest.mark.parametrize("name", ["000001.log", "state.db", "state.db.copy"])
+@pytest.mark.parametrize("name", ["000002.log", "state.db", "state.db.copy"])
 async def test_a_damaged_consumer_is_written_anew(tmp_path: Path, name: str) -> None:
     made = await make_volume(tmp_path, options_for(CLEAR))
     path = tmp_path / CONSUMER / name
@@ -218,7 +218,7 @@ async def test_a_consumer_of_which_nothing_is_left_begins_anew(tmp_path: Path) -
     made.repair()
     assert made.check().is_clean
     names = sorted(os.listdir(tmp_path / CONSUMER / "damaged"))
-    assert names == ["000001.log", "repaired.log", "state.db", "state.db.copy"]
+    assert names == ["000002.log", "repaired.log", "state.db", "state.db.copy"]
 
 
 async def test_a_damaged_key_is_written_anew_and_a_wrong_one_told(tmp_path: Path) -> None:

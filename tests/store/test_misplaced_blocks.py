@@ -1,0 +1,139 @@
+"""Block files that are whole, and not where they belong: missing, of another stream, another block of
+the same stream, renamed, or an older copy. Nothing wrong is served, and each is reported."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from natsd.store.check import check_unlocked
+from natsd.store.doubled_file import read_file
+from natsd.store.file_store import FileStore
+from natsd.store.index_db import INDEX_NAME
+from natsd.store.store import Limits
+from natsd.store.stored_blocks import block_name
+from tests.store.faulty_disk import FaultyDisk
+from tests.store.plain_store import Plain
+from tests.store.test_file_store_crashes import OPTIONS, Machine
+from tests.store.test_file_store_model import DIRECTORY, end_other_tasks, everything
+from tests.store.test_store_model import plain
+
+ENDS = ["closed", "killed", "killed, without index.db"]
+
+
+@dataclass
+class Made:
+    """A stream's files, with older ones, and all of its messages."""
+
+    machine: Machine
+    files: dict[str, bytes]
+    older: dict[str, bytes]
+    messages: dict[int, Plain]
+
+    def disk(self, change: Callable[[dict[str, bytes]], object]) -> FaultyDisk:
+        """A disk with these files, changed."""
+        files = dict(self.files)
+        change(files)
+        disk = self.machine.disk.kill()
+        for name in disk.listdir(DIRECTORY):
+            disk.unlink(DIRECTORY / name)
+        for name, data in files.items():
+            disk.open(DIRECTORY / name, create=True).pwrite(data, 0)
+        return disk
+
+
+def files_of(disk: FaultyDisk) -> dict[str, bytes]:
+    return {name: read_file(disk, DIRECTORY / name) for name in disk.listdir(DIRECTORY)}
+
+
+async def fill(store: FileStore, first: int, upto: int, word: bytes) -> None:
+    for number in range(first, upto):
+        store.append(f"s.{number % 3}", None, word * 10, number)
+        await store.synced()
+
+
+async def make(kind: str, end: str, word: bytes, seed: int) -> Made:
+    machine = Machine(FaultyDisk(seed), Limits(), OPTIONS[kind])
+    machine.chance.seed(seed)
+    store = await machine.open()
+    await fill(store, 1, 7, word)
+    await store._care.finished()
+    older = files_of(machine.disk)
+    store._care._is_closing = False
+    await fill(store, 7, 25, word)
+    messages = {m.sequence: plain(m) for m in await everything(store)}
+    if end == "closed":
+        await store.close()
+    else:
+        await store._care.finished()
+    files = files_of(machine.disk)
+    if end.endswith(INDEX_NAME):
+        del files[INDEX_NAME]
+    await end_other_tasks()
+    return Made(machine, files, older, messages)
+
+
+def wounds(made: Made, other: Made) -> dict[str, Callable[[dict[str, bytes]], object]]:
+    names = sorted(name for name in made.files if name.endswith(".blk"))
+    assert len(names) >= 4
+    found: dict[str, Callable[[dict[str, bytes]], object]] = {}
+    for number, name in enumerate(names):
+        neighbour = names[number - 1]
+        last = block_name(90)
+        found[f"{name} missing"] = lambda files, n=name: files.pop(n)
+        found[f"{name} is {neighbour}"] = lambda files, n=name, m=neighbour: files.update(
+            {n: made.files[m]}
+        )
+        found[f"{name} renamed"] = lambda files, n=name: files.update({last: files.pop(n)})
+        if name in other.files:
+            found[f"{name} of another stream"] = lambda files, n=name: files.update(
+                {n: other.files[n]}
+            )
+        if name in made.older and made.older[name] != made.files[name]:
+            found[f"{name} older"] = lambda files, n=name: files.update({n: made.older[n]})
+    return found
+
+
+def is_hidden(name: str, end: str, newest: str) -> bool:
+    """Nothing tells that the newest block was there, or had gone on, since the last index.db."""
+    return end != "closed" and name in (f"{newest} missing", f"{newest} older")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", list(OPTIONS))
+def test_misplaced_blocks_are_reported_and_not_served(kind: str, end: str) -> None:
+    async def scenario() -> int:
+        made = await make(kind, end, b"right", 1)
+        other = await make(kind, "closed", b"wrong", 2)
+        newest = max(name for name in made.files if name.endswith(".blk"))
+        count = 0
+        for name, change in wounds(made, other).items():
+            count += 1
+            may_hide = is_hidden(name, end, newest)
+            look(made, made.disk(change), name, may_hide=may_hide)
+            await check(made, made.disk(change), name, may_hide=may_hide)
+        return count
+
+    assert asyncio.run(scenario()) > 12
+
+
+def look(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> None:
+    """As `natsd store check` does."""
+    if made.machine.options.keys.key is None:
+        operator, random_bytes = made.machine.options.keys, made.machine.chance.randbytes
+        report = check_unlocked(disk, Path("/store"), operator, random_bytes)
+        assert may_hide or report.findings, name
+
+
+async def check(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> None:
+    machine = Machine(disk, made.machine.limits, made.machine.options)
+    store = await machine.open()
+    found = {m.sequence: plain(m) for m in await everything(store)}
+    for sequence in made.messages.keys() - found.keys():  # what a block in memory did not show
+        assert may_hide or any(each.covers(sequence) for each in store.damage), (name, sequence)
+    for sequence, message in found.items():
+        assert message == made.messages[sequence], (name, sequence)
+    assert may_hide or store.damage, name
+    await end_other_tasks()
