@@ -6,6 +6,7 @@ from natsd.jetstream.consumer.ack_message cimport AckMessage
 from natsd.jetstream.consumer.confirmations cimport Confirmations
 from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.scheduler cimport Scheduler
+from natsd.jetstream.stream.core cimport StreamCore
 from natsd.store.consumer_tracker cimport ConsumerTracker
 from natsd.store.log cimport MessageLog
 
@@ -14,10 +15,10 @@ cdef class Acks:
     cdef ConsumerTracker tracker
     cdef Redelivery redelivery
     cdef Confirmations confirmations
+    cdef StreamCore stream
     cdef Scheduler scheduler
     cdef object events
     cdef int sample_percent
-    cdef bint releases          # what is acknowledged may go from the stream: keep `released`
     cdef uint64_t* released     # head .. tail: to be told to the stream
     cdef Py_ssize_t released_head
     cdef Py_ssize_t released_tail

@@ -20,7 +20,7 @@ from natsd.jetstream.consumer.ack_message cimport (
 )
 from natsd.jetstream.consumer.confirmations cimport Confirmations
 from natsd.jetstream.consumer.redelivery cimport Redelivery
-from natsd.jetstream.scheduler cimport Scheduler
+from natsd.jetstream.stream.core cimport LIMITS, StreamCore
 from natsd.store.consumer_tracker cimport ConsumerTracker
 from natsd.store.log cimport MessageLog
 
@@ -39,12 +39,13 @@ cdef str LOST = "Unacknowledged message was deleted"
 
 cdef class Acks:
     def __cinit__(
-        self, ConsumerTracker tracker not None, Redelivery redelivery not None,
-        Scheduler scheduler not None, Confirmations confirmations not None, events,
+        self, StreamCore stream not None, ConsumerTracker tracker not None,
+        Redelivery redelivery not None, Confirmations confirmations not None, events,
     ):
         self.tracker = tracker
         self.redelivery = redelivery
-        self.scheduler = scheduler
+        self.stream = stream
+        self.scheduler = stream.scheduler
         self.events = events
         self.confirmations = confirmations
 
@@ -97,7 +98,7 @@ cdef class Acks:
         cdef Py_ssize_t index = self.tracker.find(sequence), at
         if index < 0 or consumer_sequence > self.tracker.delivered_consumer:
             return True
-        if self.releases:
+        if self.stream.retention != LIMITS:
             for at in range(self.tracker.head, index + 1):
                 if self.tracker.items[at].consumer:
                     self.release(self.tracker.items[at].stream)
@@ -196,6 +197,7 @@ cdef class Acks:
         if self.tracker.ack_policy != POLICY_EXPLICIT and index != self.tracker.head:
             return self.redelivery.dequeue(sequence)
         consumer, count = self.tracker.items[index].consumer, self.deliveries(sequence)
+        self.was_acked = True
         self.tracker.acknowledge(consumer, sequence)
         self.redelivery.forget(sequence)
         try:
@@ -272,7 +274,7 @@ cdef class Acks:
     cdef int release(self, uint64_t sequence) except -1:
         cdef Py_ssize_t used = self.released_tail - self.released_head, capacity
         cdef uint64_t* grown
-        if not self.releases:
+        if self.stream.retention == LIMITS:
             return 0
         if self.released_tail == self.released_capacity:
             if self.released_head:

@@ -74,3 +74,5 @@ cdef class ConsumerEngine(Intake):
     cdef bint count_some(self) except? -1
     cdef int fetch(self, MsgBlock block) except -1
     cdef int keep_time(self, int64_t now_ns) except -1
+    cdef int lose_gone(self) except -1
+    cdef int note_acked(self, int64_t now_ns) except -1

@@ -48,7 +48,7 @@ from natsd.jetstream.consumer.redelivery cimport Redelivery
 from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
 from natsd.jetstream.consumer.waiting_request cimport Request
-from natsd.jetstream.stream.core cimport INTEREST, LIMITS, StreamCore
+from natsd.jetstream.stream.core cimport INTEREST, StreamCore
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
@@ -95,7 +95,7 @@ cdef class ConsumerEngine(Intake):
         self.redelivery = Redelivery(self.tracker, self._exceeded)
         self.confirmations = Confirmations(store, core.outlet, self._settled)
         self.acks = Acks(
-            self.tracker, self.redelivery, core.scheduler, self.confirmations, events
+            core, self.tracker, self.redelivery, self.confirmations, events
         )
         self.backlog = self.keyed = self._keyed_backlog(settings)
         if self.keyed is None:
@@ -313,10 +313,7 @@ cdef class ConsumerEngine(Intake):
         cdef bint more
         if self.is_stopped:
             return False
-        if self.acks.was_acked:
-            self.acks.was_acked = False
-            self.last_ack_ns = now_ns
-        self.acks.releases = self.core.retention != LIMITS
+        self.note_acked(now_ns)
         self.slice += 1
         self.requests.slice = self.slice
         more = self.tell_stream()
@@ -658,8 +655,29 @@ cdef class ConsumerEngine(Intake):
         return SequencePair(self.tracker.delivered_consumer, self.tracker.delivered_stream)
 
     def ack_floor(self) -> SequencePair:
+        self.lose_gone()
         self.tracker.settle_floor()
         return SequencePair(self.tracker.floor_consumer, self.tracker.floor_stream)
+
+    cdef int lose_gone(self) except -1:
+        """Notice now which pending messages the stream has removed."""
+        cdef Py_ssize_t before = self.tracker.pending_count
+        if self.is_stopped:
+            return 0
+        self.acks.lose_front(self.log, LOST_PER_SLICE)
+        if not self.is_filtered:
+            self.acks.lose_inside(self.log, LOST_PER_SLICE)
+        if self.tracker.pending_count < before:
+            self.note_acked(self.core.scheduler.now())
+            self.wake()
+        return 0
+
+    cdef int note_acked(self, int64_t now_ns) except -1:
+        """Know when something was acknowledged last."""
+        if self.acks.was_acked:
+            self.acks.was_acked = False
+            self.last_ack_ns = now_ns
+        return 0
 
     def is_needed(self, uint64_t sequence) -> bool:
         """`Reader.needs`."""
@@ -715,13 +733,7 @@ cdef class ConsumerEngine(Intake):
 
     @property
     def num_ack_pending(self) -> int:
-        cdef Py_ssize_t before = self.tracker.pending_count
-        if not self.is_stopped:
-            self.acks.lose_front(self.log, LOST_PER_SLICE)
-            if not self.is_filtered:
-                self.acks.lose_inside(self.log, LOST_PER_SLICE)
-            if self.tracker.pending_count < before:
-                self.wake()
+        self.lose_gone()
         return self.tracker.pending_count
 
     @property

@@ -14,7 +14,7 @@ def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
     """As of now; `num_pending` is exact unless the engine is counting (`Consumer.counted`)."""
     config, engine = consumer.config, consumer.engine
     engine.check_requests()
-    delivered, floor = engine.delivered(), engine.ack_floor()
+    floor, delivered = engine.ack_floor(), engine.delivered()
     pause_ns = max(config.pause_until - now_ns, 0)
     return ConsumerInfo(
         stream_name=consumer.stream.config.name,

@@ -73,6 +73,8 @@ cdef class StreamCore(Actor):
     cdef SequenceSet unsettled          # perhaps to be removed, in blocks that are not in memory
     cdef object settling                # the task that looks at them, or None
     cdef bint has_retention             # it was said which
+    # Interest: messages up to this one stay although no reader asks for them; 0: none do.
+    cdef readonly uint64_t kept_through
     cdef bint may_remove                # all readers are there
     cdef bint is_closed
 

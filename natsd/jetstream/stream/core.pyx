@@ -13,6 +13,9 @@ Promise
   it has to count anew (`recount`).
 - A message that nobody needs any more is removed; where that needs a block that is not in memory,
   one task fetches it. Looking at a whole stream again (a reader went away) goes in slices.
+- What a stream holds when it begins, or when its retention becomes interest, does not go because no
+  reader asks for it: one may come, or could not be read. It goes when all that asked for it need it
+  no more, or when any reader goes away for good (`kept_through`).
 - Nothing is removed before all readers are there, nor when they go because the stream ends
   (`allow_removals`): what is to go meanwhile is remembered.
 
@@ -172,6 +175,7 @@ cdef class StreamCore(Actor):
         else:
             del self.unfiltered[reader]
         if is_gone and self.retention == INTEREST:
+            self.kept_through = 0
             self.recheck_soon()
 
     def change_filters(self, Reader reader not None, filters) -> None:
@@ -183,14 +187,20 @@ cdef class StreamCore(Actor):
             self.scheduler.submit(reader)
 
     def set_retention(self, str retention not None) -> None:
-        """`limits`, `interest` or `workqueue`. A change to interest removes what nobody needs; what
-        the stream has when it begins is not looked at."""
+        """`limits`, `interest` or `workqueue`. A change to interest removes what all readers that
+        asked for it have acknowledged; the first call, for a stream that begins, removes nothing.
+        """
         cdef Retention before = self.retention
         cdef bint is_first = not self.has_retention
         self.retention = RETENTIONS[retention]
         self.has_retention = True
         if self.retention == INTEREST and before != INTEREST and not is_first:
+            self.keep_unclaimed()
             self.recheck_soon()
+
+    def keep_unclaimed(self) -> None:
+        """Keep the messages that are there although no reader asks for them."""
+        self.kept_through = self.log.edges.last
 
     def allow_removals(self, bint allowed) -> None:
         """All readers are there; or, from now on they go because the stream ends."""
@@ -359,8 +369,8 @@ cdef class StreamCore(Actor):
         return 0
 
     cdef Need need_of(self, uint64_t sequence, Reader but) except? UNKNOWN:
-        """Do readers, one excepted, need a message that is there? In a work queue, one that no
-        reader asked for is needed too."""
+        """Do readers, one excepted, need a message that is there? In a work queue, and up to
+        `kept_through`, one that no reader asked for is needed too."""
         cdef MsgBlock block
         cdef tuple readers = ()
         cdef Reader reader
@@ -375,8 +385,9 @@ cdef class StreamCore(Actor):
             for reader in readers:
                 if reader is not but and reader.needs(sequence):
                     return NEEDED
-        if self.retention == WORKQUEUE and but is None and not self.unfiltered and not readers:
-            return NEEDED
+        if but is None and not self.unfiltered and not readers:
+            if self.retention == WORKQUEUE or sequence <= self.kept_through:
+                return NEEDED
         return UNNEEDED
 
     cdef Need settle(self, uint64_t sequence, Reader but) except? UNKNOWN:

@@ -502,6 +502,7 @@ cdef class Ingest(Actor):
         if entry.scheduling & IS_DELAYED:
             self.is_rolling = self.scheduled.delay(entry)
         elif entry.is_skipped:
+            self.log.edges.last_time_ns = entry.time_ns
             self.log.skip_raw(1)
         else:
             if self.republisher is not None:

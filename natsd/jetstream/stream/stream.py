@@ -18,7 +18,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from natsd.core.subject import InvalidSubject, is_subset
+from natsd.core.subject import InvalidSubject, collide, is_subset
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.changing import Changing
@@ -95,6 +95,7 @@ class Stream:
         self.consumers: dict[str, Consumer] = {}
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         self.offline_consumers = OfflineConsumers(self.core)
+        self.core.set_retention(config.retention.value)
         settings = ingest_settings(config, jetstream.options)
         self.ingest: Ingest = Ingest(
             self.core, settings, account.tiers.of(config.num_replicas).usage
@@ -214,10 +215,10 @@ class Stream:
             self.scheduled = await ScheduledMessages.open(self)
 
     async def begin(self) -> None:
-        """Receive messages and requests; what all consumers that there are have acknowledged goes,
-        where the retention says so."""
-        self.core.set_retention(self.config.retention.value)
+        """Receive messages and requests; what all consumers that asked for it have acknowledged
+        goes, where the retention says so."""
         if self.config.retention is not Retention.LIMITS:
+            self.core.keep_unclaimed()
             self.core.recheck_soon()
         self._begin_expiry()
         if self.config.allow_direct:
@@ -383,18 +384,22 @@ class Stream:
             return 0
         except StoreError as error:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
-        if is_whole:
-            self._pass_over("", self.core.log.first_sequence - 1)
-        elif not (sequence or keep):
-            self._pass_over(filter_subject, last)
+        purged = EVERYTHING if is_whole else filter_subject
+        self._pass_over(purged, 0 if is_whole or sequence or keep else last)
         return removed
 
-    def _pass_over(self, purged: str, upto: int) -> None:
-        """Consumers that have nothing left up to there stand behind it, as nats-server has them."""
+    def _pass_over(self, purged: str, last: int) -> None:
+        """Let consumers begin behind what was purged, as nats-server does.
+
+        `last`: up to here nothing of the purged subjects is left; 0: some may be.
+        """
+        gone = self.core.log.first_sequence - 1
         for consumer in self.consumers.values():
-            wanted = filters_of(consumer.config)
-            if not purged or (wanted and all(is_subset(each, purged) for each in wanted)):
-                consumer.store.update_starting(upto)
+            wanted = filters_of(consumer.config) or (EVERYTHING,)
+            if last and all(is_subset(each, purged) for each in wanted):
+                consumer.store.update_starting(last)
+            elif any(collide(each, purged) for each in wanted):
+                consumer.store.update_starting(gone)
 
     async def get_message(self, request: StreamMsgGetRequest) -> StoredMessage:
         """The message asked for. Raises ApiError 10003, 10037."""
@@ -503,9 +508,9 @@ def names_one_message(request: StreamMsgGetRequest) -> bool:
     """Sequence, last of a subject, and start time exclude each other; a next-of-subject goes with
     either of the two that are a place to start at."""
     last, following = request.last_by_subj, request.next_by_subj
-    sequence, start = request.seq, request.start_time
+    sequence, has_start = request.seq, request.start_time is not None
     if request.batch > 0 or request.max_bytes > 0:
         return False
-    if not (sequence or last or following or start):
+    if not (sequence or last or following or has_start):
         return False
-    return not ((last and (sequence or start or following)) or (sequence and start))
+    return not ((last and (sequence or has_start or following)) or (sequence and has_start))

@@ -184,27 +184,41 @@ async def test_a_stream_that_begins_or_ends_loses_nothing(eventually: Eventually
         assert bench.contents() == {2: "s.a", 3: "s.a"}
 
 
-@pytest.mark.parametrize("change", ["remove", "filter", "retention"])
+@pytest.mark.parametrize("change", ["remove", "filter"])
 async def test_interest_that_ends_is_noticed(change: str, eventually: Eventually) -> None:
     async with memory_bench() as bench:
-        if change != "retention":
-            bench.core.set_retention("interest")
+        bench.core.set_retention("interest")
         keeper, leaver = Watcher(bench, "s.keep"), Watcher(bench, "s.>")
         for _ in range(700):
             bench.publish("s.leave")
         await bench.store_all("s.keep")
         if change == "remove":
             bench.core.remove_reader(leaver.reader)
-        elif change == "filter":
-            bench.core.change_filters(leaver.reader, ["s.keep"])
         else:
-            bench.core.remove_reader(leaver.reader)
-            bench.core.set_retention("limits")
-            assert len(bench.contents()) == 701
-            bench.core.set_retention("interest")
+            bench.core.change_filters(leaver.reader, ["s.keep"])
         await eventually(lambda: not bench.core.is_rechecking)
         assert bench.contents() == {701: "s.keep"}
         assert keeper.pending == {701}
+
+
+async def test_what_nobody_asked_for_stays_when_retention_becomes_interest(
+    eventually: Eventually,
+) -> None:
+    async with memory_bench() as bench:
+        bench.core.set_retention("limits")
+        reader, other = Watcher(bench, "s.a"), Watcher(bench, "s.b")
+        await bench.store_all("s.a", "s.b", "s.c", "s.a")
+        reader.ack(1)
+        bench.core.set_retention("interest")
+        await eventually(lambda: not bench.core.is_rechecking)
+        assert bench.contents() == {2: "s.b", 3: "s.c", 4: "s.a"}
+        other.ack(2)
+        bench.core.recheck_soon()
+        await eventually(lambda: not bench.core.is_rechecking)
+        assert bench.contents() == {3: "s.c", 4: "s.a"}
+        bench.core.remove_reader(other.reader)
+        await eventually(lambda: not bench.core.is_rechecking)
+        assert bench.contents() == {4: "s.a"}
 
 
 async def test_what_is_not_in_memory_is_fetched_to_be_removed(
@@ -220,8 +234,8 @@ async def test_what_is_not_in_memory_is_fetched_to_be_removed(
         watcher.recount = lambda: None  # type: ignore[method-assign]  # nothing is in memory
         watcher.reader = CallbackReader(watcher)
         bench.core.add_reader(watcher.reader, ["s.1"])
-        bench.core.set_retention("limits")
         bench.core.set_retention("interest")
+        bench.core.recheck_soon()
         await eventually(lambda: not bench.core.is_rechecking)
         left = range(2, 101, 3)
         log = bench.store.log
