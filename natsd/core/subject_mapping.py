@@ -84,10 +84,15 @@ def parse_mapping(source: str, destination: str) -> list[Piece]:
 
 def check_mapping(source: str, destination: str) -> None:
     """Raises InvalidMapping, for spaces too: they may stand in a function, but not on the wire."""
+    is_past_end = False
     for token in destination.split("."):
         is_function = token.startswith("{{") and token.endswith("}}")
+        if not token or is_past_end:
+            what = f" in {token}" if token else ""
+            raise InvalidMapping(f"invalid mapping destination: invalid transform{what}")
         if not is_function and not _SPACES.isdisjoint(token):
             raise InvalidMapping("invalid mapping destination: invalid transform")
+        is_past_end = token == ">"
     parse_mapping(source, destination)
 
 

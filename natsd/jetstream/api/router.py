@@ -54,7 +54,7 @@ AT_ONCE: Final = 16
 """Changes, and questions, that are carried out at once: as many as nats-server has workers."""
 
 _CLIENT_SPACES: Final = ("$KV.>", "$OBJ.>")
-_NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
+_NO_RESPONDERS: Final = "NATS/1.0 503\r\nNats-Subject: {subject}\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,8 @@ def _forward(
     """Publish it again with `served` in place of the prefix."""
     target = served + subject.removeprefix(prefix)
     if reply is not None and not account.sublist.has_interest(target):
-        _publish(account, reply, b"", _NO_RESPONDERS)
+        status = _NO_RESPONDERS.format(subject=target).encode("utf-8", "surrogateescape")
+        _publish(account, reply, b"", status)
         return
     with contextlib.suppress(InvalidSubject):
         account.internal_client.publish(target, data, reply=reply, headers=headers)

@@ -228,7 +228,7 @@ def _is_covered(subject: str, filters: Sequence[str]) -> bool:
 def _check_start(config: ConsumerConfig) -> None:
     """A start position belongs to its deliver policy."""
     policy, needed = _DELIVER[config.deliver_policy]
-    has_sequence, has_time = config.opt_start_seq > 0, config.opt_start_time != 0
+    has_sequence, has_time = config.opt_start_seq > 0, config.opt_start_time is not None
     if (needed == "sequence" and not has_sequence) or (needed == "time" and not has_time):
         raise _start_error(policy, f"start {needed} is not set")
     if has_sequence and needed != "sequence":

@@ -84,7 +84,7 @@ async def reset_sequence(
             if wanted < config.opt_start_seq:
                 raise _invalid_reset("below start seq")
         case DeliverPolicy.BY_START_TIME:
-            if wanted < await store.sequence_at(config.opt_start_time):
+            if wanted < await store.sequence_at(config.opt_start_time or 0):
                 raise _invalid_reset("below start time")
         case _:
             raise _invalid_reset("not allowed")
@@ -104,7 +104,7 @@ async def _wanted(config: ConsumerConfig, store: LogStore, log: MessageLog, visi
         case DeliverPolicy.BY_START_SEQUENCE:
             return config.opt_start_seq
         case DeliverPolicy.BY_START_TIME:
-            return await store.sequence_at(config.opt_start_time)
+            return await store.sequence_at(config.opt_start_time or 0)
         case _:
             return log.first_sequence
 

@@ -87,7 +87,14 @@ DurationNs = Annotated[int, Field(ge=-(2**63), lt=2**63), GoType("time.Duration"
 TimeNs = Annotated[
     int, BeforeValidator(_read_time), PlainSerializer(format_time), GoType("time.Time")
 ]
-"""Nanoseconds since 1970, 0: no time; RFC 3339 in JSON."""
+"""Nanoseconds since 1970, 0: Go's zero time; RFC 3339 in JSON."""
+OptionalTimeNs = Annotated[
+    int | None,
+    BeforeValidator(_read_time),
+    PlainSerializer(lambda time_ns: None if time_ns is None else format_time(time_ns)),
+    GoType("time.Time"),
+]
+"""A time that may be missing, which the zero time is not: Go's pointer to a time."""
 Base64 = Annotated[
     bytes,
     BeforeValidator(_read_base64),

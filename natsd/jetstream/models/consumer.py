@@ -8,7 +8,16 @@ Source: reference §6.5, §6.6.
 
 from pydantic import Field
 
-from natsd.jetstream.models.base import DurationNs, GoEnum, Int, Model, Omitempty, TimeNs, Uint64
+from natsd.jetstream.models.base import (
+    DurationNs,
+    GoEnum,
+    Int,
+    Model,
+    Omitempty,
+    OptionalTimeNs,
+    TimeNs,
+    Uint64,
+)
 from natsd.jetstream.models.stream import ClusterInfo
 
 
@@ -78,7 +87,7 @@ class ConsumerConfig(Model):
     description: Omitempty[str] = ""
     deliver_policy: DeliverPolicy = DeliverPolicy.ALL
     opt_start_seq: Omitempty[Uint64] = 0
-    opt_start_time: Omitempty[TimeNs] = 0
+    opt_start_time: Omitempty[OptionalTimeNs] = None
     ack_policy: AckPolicy = AckPolicy.NONE
     ack_wait: Omitempty[DurationNs] = 0
     max_deliver: Omitempty[Int] = 0

@@ -5,7 +5,16 @@ Source: reference §6.2, §6.10, §6.11, §6.14.
 
 from pydantic import Field
 
-from natsd.jetstream.models.base import DurationNs, Int, Int64, Model, Omitempty, TimeNs, Uint64
+from natsd.jetstream.models.base import (
+    DurationNs,
+    Int,
+    Int64,
+    Model,
+    Omitempty,
+    OptionalTimeNs,
+    TimeNs,
+    Uint64,
+)
 from natsd.jetstream.models.consumer import ConsumerAction, ConsumerConfig
 from natsd.jetstream.models.stream import Placement, StreamConfig, StreamState
 
@@ -76,10 +85,10 @@ class StreamMsgGetRequest(Model):
     next_by_subj: Omitempty[str] = ""
     batch: Omitempty[Int] = 0
     max_bytes: Omitempty[Int] = 0
-    start_time: Omitempty[TimeNs] = 0
+    start_time: Omitempty[OptionalTimeNs] = None
     multi_last: Omitempty[list[str]] = Field(default_factory=list)
     up_to_seq: Omitempty[Uint64] = 0
-    up_to_time: Omitempty[TimeNs] = 0
+    up_to_time: Omitempty[OptionalTimeNs] = None
     no_hdr: Omitempty[bool] = False
 
 

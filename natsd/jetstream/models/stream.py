@@ -17,6 +17,7 @@ from natsd.jetstream.models.base import (
     Int64,
     Model,
     Omitempty,
+    OptionalTimeNs,
     TimeNs,
     Uint64,
 )
@@ -108,7 +109,7 @@ class StreamSource(Model):
 
     name: str = ""
     opt_start_seq: Omitempty[Uint64] = 0
-    opt_start_time: Omitempty[TimeNs] = 0
+    opt_start_time: Omitempty[OptionalTimeNs] = None
     filter_subject: Omitempty[str] = ""
     subject_transforms: Omitempty[list[SubjectTransformConfig]] = Field(default_factory=list)
     external: Omitempty[ExternalStream | None] = None

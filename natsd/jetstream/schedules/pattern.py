@@ -4,6 +4,7 @@
     @every 1m30s                  a second or more; from the last whole second on
     @hourly @daily @midnight @weekly @monthly @yearly @annually
     0 30 8 * * mon-fri            by six fields (cron.py), in UTC or in Nats-Schedule-Time-Zone
+                                  ("Local": the zone of the server)
 
 Promise
 - A pattern that repeats has a next time after any time; those that lie behind now are passed over.
@@ -13,8 +14,10 @@ Source: reference §6.7 (Nats-Schedule); nats-server 2.14, tried.
 """
 
 import functools
+import os
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import ClassVar, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -27,6 +30,8 @@ _SECOND_NS: Final = 1_000_000_000
 _ONCE: Final = "@at "
 _INTERVAL: Final = "@every "
 _ZERO_YEAR: Final = "0001-"
+_LOCAL: Final = "Local"
+_SYSTEM_ZONE: Final = Path("/etc/localtime")
 _PREDEFINED: Final = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
@@ -152,9 +157,22 @@ def _parse_interval(text: str) -> Interval:
 
 def _time_zone(name: str) -> ZoneInfo:
     try:
-        return ZoneInfo(name)
+        return _local_time_zone() if name == _LOCAL else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidTimeZone(name) from None
+
+
+def _local_time_zone() -> ZoneInfo:
+    """The server's own, as Go finds it: what `TZ` names, else the system's; UTC where neither is
+    known."""
+    name = os.environ.get("TZ")
+    try:
+        if name is not None:
+            return ZoneInfo(name.removeprefix(":") or "UTC")
+        with _SYSTEM_ZONE.open("rb") as file:
+            return ZoneInfo.from_file(file, key=_LOCAL)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
 
 
 def _whole_second(time_ns: int) -> int:

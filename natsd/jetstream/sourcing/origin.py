@@ -157,7 +157,7 @@ class Origin:
             deliver_subject=deliver,
             deliver_policy=start.policy,
             opt_start_seq=start.sequence,
-            opt_start_time=start.time_ns,
+            opt_start_time=start.time_ns or None,
             ack_policy=AckPolicy.NONE,
             ack_wait=ACK_WAIT_NS,
             max_deliver=1,

@@ -159,9 +159,9 @@ class Sourcing:
             return position, Start(position + 1)
         state = self.stream.store.state()
         is_unknown = position is None and source.opt_start_seq == 0 and state.last_time_ns > 0
-        if is_unknown and (source.opt_start_time or state.first_sequence > 1):
+        if is_unknown and (source.opt_start_time is not None or state.first_sequence > 1):
             # Something came, and nobody knows what: as nats-server has it.
-            return 0, Start(time_ns=max(source.opt_start_time, state.last_time_ns))
+            return 0, Start(time_ns=max(source.opt_start_time or 0, state.last_time_ns))
         return 0, first_start(source)
 
     async def _position_of(self, name: str) -> int | None:
@@ -265,4 +265,4 @@ def first_start(source: StreamSource) -> Start:
     """Where one begins of which nothing has come yet."""
     if source.opt_start_seq:
         return Start(source.opt_start_seq)
-    return Start(time_ns=source.opt_start_time)
+    return Start(time_ns=source.opt_start_time or 0)

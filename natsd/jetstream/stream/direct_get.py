@@ -109,7 +109,7 @@ class DirectGets:
         """Matches in order, each with how many are behind it, then the end."""
         store, pattern = self._stream.store, request.next_by_subj or ">"
         sequence = request.seq
-        if request.start_time:
+        if request.start_time is not None:
             sequence = await store.sequence_at(request.start_time)
         pending, _ = await store.num_pending(sequence, pattern)
         batch = self._batch(request, reply, pending, is_bare=request.no_hdr)
@@ -170,7 +170,7 @@ class DirectGets:
     async def _upto(self, request: StreamMsgGetRequest) -> int:
         """The last sequence that counts."""
         visible = self._stream.core.visible
-        if not request.up_to_time:
+        if request.up_to_time is None:
             return min(request.up_to_seq or visible, visible)
         behind = await self._stream.store.sequence_at(request.up_to_time)
         if behind <= self._stream.core.log.first_sequence:
@@ -223,18 +223,19 @@ def is_bare(request: StreamMsgGetRequest) -> bool:
         or request.last_by_subj
         or request.next_by_subj
         or request.multi_last
-        or request.start_time
+        or request.start_time is not None
     )
 
 
 def contradicts_itself(request: StreamMsgGetRequest) -> bool:
     """Ways of naming messages that exclude each other."""
     last, following, many = request.last_by_subj, request.next_by_subj, request.multi_last
+    has_start = request.start_time is not None
     return bool(
-        (request.seq and (last or request.start_time))
-        or (last and (request.start_time or following or request.batch > 0 or many))
+        (request.seq and (last or has_start))
+        or (last and (has_start or following or request.batch > 0 or many))
         or (following and many)
-        or (request.up_to_seq and request.up_to_time)
+        or (request.up_to_seq and request.up_to_time is not None)
     )
 
 

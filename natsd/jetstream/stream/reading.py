@@ -18,7 +18,7 @@ from natsd.store.record import StoredMessage
 
 
 class Wanted(Protocol):
-    """What tells which message is asked for; empty or 0 where it does not matter."""
+    """What tells which message is asked for; empty, 0 or None where it does not matter."""
 
     @property
     def seq(self) -> int: ...
@@ -27,7 +27,7 @@ class Wanted(Protocol):
     @property
     def next_by_subj(self) -> str: ...
     @property
-    def start_time(self) -> int: ...
+    def start_time(self) -> int | None: ...
 
 
 async def find_message(core: StreamCore, wanted: Wanted) -> StoredMessage:
@@ -36,7 +36,7 @@ async def find_message(core: StreamCore, wanted: Wanted) -> StoredMessage:
     if wanted.last_by_subj:
         return await _last(core, store, wanted.last_by_subj)
     sequence = wanted.seq
-    if wanted.start_time:
+    if wanted.start_time is not None:
         sequence = await store.sequence_at(wanted.start_time)
     if wanted.next_by_subj:
         return await next_message(core, wanted.next_by_subj, sequence)

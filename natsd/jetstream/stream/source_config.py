@@ -179,7 +179,8 @@ def _check_consumer(source: StreamSource, errors: _Errors) -> None:
         return
     deliver = consumer.deliver_subject
     can_deliver = is_literal(deliver) and is_valid(deliver)
-    says_more = source.opt_start_seq or source.opt_start_time or source.filter_subject
+    has_start = source.opt_start_seq > 0 or source.opt_start_time is not None
+    says_more = has_start or source.filter_subject
     if not is_valid_asset_name(consumer.name) or not can_deliver or says_more:
         raise api_error(errors.consumer)
 

@@ -88,6 +88,15 @@ async def test_what_no_domain_serves_is_nobody(nc: Client) -> None:
             await nc.request(f"$JS.hub.API.{subject}", timeout=TIMEOUT_S)
 
 
+async def test_no_responders_name_the_subject_behind_the_domain(nc: Client) -> None:
+    replies = await nc.subscribe("replies")
+    await nc.publish("$JS.hub.API.$KV.bucket.key", b"value", reply="replies")
+    answer = await replies.next_msg(TIMEOUT_S)
+    assert answer.headers is not None
+    assert answer.headers["Status"] == "503"
+    assert answer.headers["Nats-Subject"] == "$KV.bucket.key"
+
+
 async def test_messages_are_pulled_and_got_through_the_domain(nc: Client) -> None:
     api = Api(nc)
     await api.create_stream("S", subjects=["s"], allow_direct=True)

@@ -8,6 +8,7 @@ from natsd.jetstream.models.times import format_time, parse_time
 from natsd.jetstream.schedules.pattern import (
     InvalidPattern,
     InvalidTimeZone,
+    _parse,
     format_next,
     parse_pattern,
 )
@@ -80,6 +81,25 @@ def test_invalid(text: bytes) -> None:
 def test_no_time_zone(zone: bytes) -> None:
     with pytest.raises(InvalidTimeZone):
         parse_pattern(b"@daily", zone)
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [
+        ("Asia/Kathmandu", "2026-05-05T00:00:00+05:45"),
+        (":Asia/Kathmandu", "2026-05-05T00:00:00+05:45"),
+        ("", "2026-05-05T00:00:00Z"),
+        ("Mars", "2026-05-05T00:00:00Z"),
+    ],
+)
+def test_the_zone_of_the_server(monkeypatch: pytest.MonkeyPatch, zone: str, expected: str) -> None:
+    """`Local`, as Go has it: what `TZ` says, and UTC where that is no zone."""
+    monkeypatch.setenv("TZ", zone)
+    _parse.cache_clear()
+    pattern = parse_pattern(b"@daily", b"Local")
+    _parse.cache_clear()
+    assert pattern is not None
+    assert format_next(pattern, pattern.next_ns(AFTER, AFTER)) == expected
 
 
 @pytest.mark.parametrize("text", [b"@at 2026-01-01T00:00:00Z", b"@every 1s"])

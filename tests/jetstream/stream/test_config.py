@@ -149,6 +149,8 @@ REFUSED: list[tuple[dict[str, Any], tuple[int, str]]] = [
     ),
     (transform("a.*", "b.{{foo(1)}}"), (10156, TRANSFORM + "unknown function in {{foo(1)}}")),
     (transform("a.>", "b"), (10156, "stream transform: invalid subject")),
+    (transform("a.*", "b..c"), (10156, TRANSFORM + "invalid transform")),
+    (transform("a.*", "b.>.c"), (10156, TRANSFORM + "invalid transform in c")),
     (
         republish("S"),
         (10052, "stream configuration for republish destination forms a cycle"),
