@@ -22,7 +22,7 @@ class Account:
         self.sublist = SubList(cache=sublist_cache)
         self.counters = Counters()
         self.connections = 0
-        self.outlet = Outlet(reactor, self.sublist, self.counters)
+        self.outlet = Outlet(reactor, self.sublist)
         self.internal_client = InternalClient(reactor, self.sublist, self.outlet)
 
     def close(self) -> None:

@@ -71,6 +71,15 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
             "dir",
         ),
     ),
+    "Limits": (
+        _flag(
+            "max_pending_total",
+            "int",
+            "max_pending_total",
+            "Memory that pending bytes of all connections may take (default: 1/8 of what there is)",
+            "bytes",
+        ),
+    ),
     "Logging": (
         _flag("l log", "text", "log_file", "File to redirect log output", "file"),
         _flag("T logtime", "switch", "logtime", "Timestamp log entries (default: true)"),

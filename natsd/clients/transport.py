@@ -52,7 +52,7 @@ class TransportLink(asyncio.BufferedProtocol):
             transport.abort()
             return
         self._transports.links.add(self)
-        self.write = transport.write
+        self.write: Callable[[bytes], object] = transport.write
         try:
             self._client = connect(self)
         except Exception:
@@ -92,6 +92,7 @@ class TransportLink(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._lost = True
+        self.write = _discard
         if self._linger is not None:
             self._linger.cancel()
         if self._client is not None:
@@ -132,6 +133,10 @@ class TransportLink(asyncio.BufferedProtocol):
     def get_write_buffer_size(self) -> int:
         """Bytes that wait for the socket."""
         return self._transport.get_write_buffer_size()
+
+
+def _discard(_data: bytes) -> None:
+    """Nobody reads any more: what is still pending is not sent."""
 
 
 Connect = Callable[[TransportLink], Client]

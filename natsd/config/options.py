@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsd.config.account_options import AccountOptions, read_accounts
+from natsd.config.durations import format_duration
 from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
     Named,
@@ -25,6 +26,7 @@ from natsd.config.settings import (
     read_all,
     secret,
     section,
+    size,
     text,
     unknown_setting,
     whole,
@@ -102,6 +104,11 @@ class Options:
         "bytes that may wait for a slow subscriber",
         zero_is_default=True,
     )
+    max_pending_total: int = size(
+        0,
+        0,
+        "memory that the pending bytes of all connections may take; 0: an eighth of what there is",
+    )
     max_connections: int = whole(64 * KIB, -1, INT32_MAX, "client connections; 0 or -1: refuse all")
     max_subscriptions: int = whole(0, 0, INT32_MAX, "subscriptions per connection; 0: no limit")
     max_sub_tokens: int = whole(0, 0, 255, "tokens in a subscription's subject; 0: no limit")
@@ -120,6 +127,14 @@ class Options:
     )
     write_deadline: timedelta = duration(timedelta(seconds=10), "how long a write may be blocked")
     auth_timeout: timedelta = duration(timedelta(seconds=2), "how long a client may take to log in")
+
+    # Moving clients to other servers (SIGUSR2).
+    lame_duck_duration: timedelta = duration(
+        timedelta(minutes=2), "how long a lame duck takes to close all its clients"
+    )
+    lame_duck_grace_period: timedelta = duration(
+        timedelta(seconds=10), "how long a lame duck waits before it closes the first client"
+    )
 
     # Who may connect.
     user: str = text("", "user name that clients must present")
@@ -202,6 +217,16 @@ def _check_together(options: Options) -> None:
         raise OptionsError(
             f"max_payload ({options.max_payload}) cannot be higher than "
             f"max_pending ({options.max_pending})"
+        )
+    if 0 < options.max_pending_total < options.max_pending:
+        raise OptionsError(
+            f"max_pending ({options.max_pending}) cannot be higher than "
+            f"max_pending_total ({options.max_pending_total})"
+        )
+    if options.lame_duck_grace_period >= options.lame_duck_duration:
+        raise OptionsError(
+            f"lame duck duration ({format_duration(options.lame_duck_duration)}) should be "
+            f"strictly bigger than grace period ({format_duration(options.lame_duck_grace_period)})"
         )
     if options.store_dir and options.jetstream.store_dir:
         raise OptionsError("store_dir is given twice: by itself and in jetstream")

@@ -1,4 +1,4 @@
-"""What this machine gives JetStream where the settings leave it open.
+"""What this machine gives where the settings leave it open: to JetStream, to slow connections.
 
 Source: nats-server 2.14 reference 2.8: three quarters of memory and of what is free on the disk. What
 JetStream holds itself counts as free here: a restart leaves the limit as it was, and never lowers it
@@ -14,18 +14,27 @@ from pathlib import Path
 from typing import Final
 
 from natsd.config.jetstream_options import JetStreamOptions
+from natsd.config.options import Options
 
 MEMORY_BYTES_GUESS: Final = 256 << 20
 DISK_BYTES_GUESS: Final = 1 << 40
 RESERVED_DESCRIPTORS_MAX: Final = 1024
 BLOCK_BYTES: Final = 512  # of `st_blocks`, on every system
+_GROUP_LIMITS: Final = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+"""Where a container sees its own limit: control groups of version 2, and of version 1."""
 
 
 def default_store_dir() -> Path:
-    """Where nats-server keeps JetStream's data when nobody says where: lost with a reboot."""
+    """Where JetStream's data is kept when nobody says where: lost with a reboot.
+
+    nats-server uses one place for all users. Here each user has a directory of their own.
+    """
     import tempfile  # only who has JetStream pays for it
 
-    return Path(tempfile.gettempdir(), "nats")
+    return Path(tempfile.gettempdir(), f"natsd-{os.geteuid()}")
 
 
 def resolved(options: JetStreamOptions) -> JetStreamOptions:
@@ -40,11 +49,36 @@ def resolved(options: JetStreamOptions) -> JetStreamOptions:
 
 def memory_bytes() -> int:
     """Three quarters of the machine's memory."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return MEMORY_BYTES_GUESS
+    total = _physical_bytes()
     return total // 4 * 3 if total > 0 else MEMORY_BYTES_GUESS
+
+
+def pending_bytes_max(options: Options) -> int:
+    """What the pending bytes of all connections may take: an eighth of the memory that this process
+    may have, but room for two slow connections, where the settings leave it open."""
+    if options.max_pending_total:
+        return options.max_pending_total
+    total = min(filter(None, (_physical_bytes(), _group_bytes())), default=MEMORY_BYTES_GUESS)
+    return max(total // 8, 2 * options.max_pending)
+
+
+def _physical_bytes() -> int:
+    """The machine's memory; 0: it does not tell."""
+    try:
+        return max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 0)
+    except (ValueError, OSError):
+        return 0
+
+
+def _group_bytes() -> int:
+    """What the control group of this process may have; 0: no limit."""
+    for path in _GROUP_LIMITS:
+        try:
+            text = Path(path).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        return int(text) if text.isdecimal() else 0
+    return 0
 
 
 def disk_bytes(directory: Path) -> int:

@@ -24,7 +24,7 @@ cdef class Connection(Wire):
     cdef bint careful_in                 # a publish needs more than routing
     cdef bint careful_out                # a delivery needs more than appending
     cdef bint connect_seen
-    cdef bint first_pong_sent
+    cdef readonly bint first_pong_sent
 
     cdef readonly int64_t in_msgs
     cdef readonly int64_t in_bytes
@@ -33,8 +33,8 @@ cdef class Connection(Wire):
     cdef readonly int64_t stalls
     cdef int64_t read_msgs               # published in this read
     cdef int64_t read_bytes
-    cdef int64_t fan_msgs                # delivered to others in this read
-    cdef int64_t fan_bytes
+    cdef int64_t counted_msgs            # delivered to this client, and added to the totals
+    cdef int64_t counted_bytes
 
     # All times are of the monotonic clock; 0: never.
     cdef readonly int64_t start_ns
@@ -44,7 +44,8 @@ cdef class Connection(Wire):
     cdef int64_t authenticate_by_ns
     cdef int pings_out
 
-    cdef void add_to(self, Counters counters) noexcept
+    cdef void count_in(self, Counters counters) noexcept
+    cdef int count_delivered(self) except -1
     cdef bint admit(self, Message* message) except -1
     cdef MatchResult resolve(self, Message* message)
     cdef bint is_reserved(self, Message* message) except -1

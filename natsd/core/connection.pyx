@@ -11,6 +11,7 @@ Promise
   one flag each way (`careful_in`, `careful_out`); who does not use it pays a test of that flag.
 - A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read; for
   who else falls behind, as long as that one says (`stall_for`).
+- What was delivered to a client is added to the totals when the client is flushed, not by message.
 - Deadlines (authentication, pings, blocked writes) are looked at in `sweep` only.
 
 Reading, sending and closing are the wire's (wire.pyx). What a CONNECT means, and what is logged, is
@@ -140,6 +141,7 @@ cdef class Connection(Wire):
 
     def bind_account(self, SubList sublist, Counters counters) -> None:
         """Publish and subscribe in an account from now on; leave the one before."""
+        self.count_delivered()
         if self.sublist is not sublist:
             self.drop_subscriptions()
         self.sublist = sublist
@@ -190,17 +192,35 @@ cdef class Connection(Wire):
         if self.read_msgs:
             self.in_msgs += self.read_msgs
             self.in_bytes += self.read_bytes
-            self.add_to(self.reactor.counters)
+            self.count_in(self.reactor.counters)
             if self.account_counters is not None:
-                self.add_to(self.account_counters)
-            self.read_msgs = self.read_bytes = self.fan_msgs = self.fan_bytes = 0
+                self.count_in(self.account_counters)
+            self.read_msgs = self.read_bytes = 0
         return self.reactor.end_read()
 
-    cdef void add_to(self, Counters counters) noexcept:
+    cdef void count_in(self, Counters counters) noexcept:
         counters.in_msgs += self.read_msgs
         counters.in_bytes += self.read_bytes
-        counters.out_msgs += self.fan_msgs
-        counters.out_bytes += self.fan_bytes
+
+    cdef int flush(self) except -1:
+        if self.counted_msgs != self.out_msgs:
+            self.count_delivered()
+        return Wire.flush(self)
+
+    cdef int count_delivered(self) except -1:
+        """Add to the totals what was delivered since the last flush."""
+        cdef Counters counters = self.reactor.counters
+        cdef int64_t msgs = self.out_msgs - self.counted_msgs
+        cdef int64_t size = self.out_bytes - self.counted_bytes
+        counters.out_msgs += msgs
+        counters.out_bytes += size
+        counters = self.account_counters
+        if counters is not None:
+            counters.out_msgs += msgs
+            counters.out_bytes += size
+        self.counted_msgs = self.out_msgs
+        self.counted_bytes = self.out_bytes
+        return 0
 
     def ended(self) -> None:
         """The client sends no more: nothing more is delivered to it either."""
@@ -208,6 +228,7 @@ cdef class Connection(Wire):
 
     cdef int tear_down(self) except -1:
         Wire.tear_down(self)
+        self.count_delivered()
         self.memo = None
         try:
             self.closed()
@@ -236,8 +257,6 @@ cdef class Connection(Wire):
                 return 0
         delivered = distribute(result, message, self.reactor, None if self.echo else self)
         if delivered:
-            self.fan_msgs += delivered
-            self.fan_bytes += delivered * message.data_len
             self.reactor.batch_bytes += delivered * message.data_len
             if self.reactor.congested is not None:
                 self.wait_for_recipient()
@@ -557,21 +576,12 @@ cdef class Connection(Wire):
             self.linger()
             self.close(reason)
 
-    def slow_consumer(self, reason) -> None:
+    def slow_consumer(self, str why) -> None:
         """Count and log that this connection does not keep up."""
         self.reactor.counters.slow_consumers += 1
         if self.account_counters is not None:
             self.account_counters.slow_consumers += 1
-        if reason is ClosedReason.SLOW_CONSUMER_PENDING_BYTES:
-            self.notice(
-                f"Slow Consumer Detected: MaxPending of {self.settings.max_pending} Exceeded"
-            )
-        else:
-            self.notice(
-                "Slow Consumer Detected: WriteDeadline of "
-                f"{self.settings.write_deadline_ns / 1e9:g}s exceeded with "
-                f"{out_pending(&self.out)} total bytes."
-            )
+        self.notice(f"Slow Consumer Detected: {why}")
 
     # ---- deadlines
 
@@ -582,7 +592,11 @@ cdef class Connection(Wire):
             if self.is_ending:
                 self.close(ClosedReason.CLIENT_CLOSED)
             else:
-                self.close_slow(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE)
+                self.close_slow(
+                    ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE,
+                    f"WriteDeadline of {self.settings.write_deadline_ns / 1e9:g}s exceeded with "
+                    f"{out_pending(&self.out)} total bytes.",
+                )
             return 0
         if self.is_ending:
             return 0

@@ -8,3 +8,7 @@ cdef class CallbackSink(Sink):
     cdef Reactor reactor
     cdef object callback
     cdef bint tells_origin
+
+
+cdef class IgnoringSink(Sink):
+    cdef tuple refused

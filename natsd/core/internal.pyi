@@ -7,3 +7,6 @@ class CallbackSink(Sink):
     def __init__(
         self, reactor: Reactor, callback: Callable[..., object], *, tells_origin: bool = False
     ) -> None: ...
+
+class IgnoringSink(Sink):
+    def __init__(self, refused: tuple[bytes, ...]) -> None: ...

@@ -4,6 +4,9 @@ A callback gets owned bytes, outside of the publisher's turn through the parser;
 logged and ends nobody's connection (`Reactor.run_task`).
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.string cimport memcmp
+
 from natsd.core.reactor cimport Reactor
 from natsd.core.subscription cimport Message, Sink, Subscription
 
@@ -35,4 +38,25 @@ cdef class CallbackSink(Sink):
         if self.tells_origin:
             arguments += (None if self.reactor.is_sending else self.reactor.reading,)
         self.reactor.enqueue(self.callback, arguments)
+        return 1
+
+
+cdef class IgnoringSink(Sink):
+    """Takes messages and does nothing, so that a requestor is not told that nobody listens.
+
+    It does not take those whose subject begins with one of `refused`.
+    """
+
+    def __init__(self, tuple refused not None):
+        self.refused = refused
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        cdef bytes prefix
+        cdef Py_ssize_t size
+        for prefix in self.refused:
+            size = PyBytes_GET_SIZE(prefix)
+            if message.subject_len >= size and (
+                memcmp(message.subject, PyBytes_AS_STRING(prefix), size) == 0
+            ):
+                return 0
         return 1

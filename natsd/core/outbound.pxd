@@ -22,6 +22,7 @@ cdef struct Segment:
     char* chunk                # a chunk whose last bytes these are: free it once they are sent
     PyObject* owner            # the bytes object that `data` points into
     bint borrowed              # `data` points into the read buffer: good until the read is over
+    bint counted               # `owner` is in the pool's `pending_bytes`
 
 
 cdef struct Outbound:
@@ -33,7 +34,7 @@ cdef struct Outbound:
     int first
     int count
     int capacity
-    int borrowed               # how many segments are
+    int fresh                  # segments with `owner` or `borrowed` that are not `counted`
     int chunk_class            # what size of chunk this connection used last
     int64_t queued             # bytes in segments
 
@@ -45,11 +46,16 @@ cdef class ChunkPool:
     cdef const char* promoted_from[PROMOTIONS_MAX]
     cdef PyObject* promoted[PROMOTIONS_MAX]
     cdef int promoted_count
+    cdef int64_t pending_bytes           # chunks in use, and large payloads that could not be sent
+    cdef int64_t pending_bytes_max
+    cdef dict payloads                   # address of such a payload -> segments that refer to it
 
     cdef char* take(self, int chunk_class, Py_ssize_t need) except NULL
     cdef void give(self, char* chunk) noexcept
     cdef object promote(self, const char* data, Py_ssize_t size)
     cdef void forget_promoted(self) noexcept
+    cdef int count_payload(self, PyObject* owner) except -1
+    cdef int uncount_payload(self, PyObject* owner) except -1
 
 
 cdef int64_t out_pending(Outbound* out) noexcept
@@ -59,6 +65,6 @@ cdef int out_push(
 ) except -1
 cdef int out_gather(Outbound* out, iovec* vector, int most) noexcept
 cdef void out_sent(Outbound* out, ChunkPool pool, Py_ssize_t size) noexcept
-cdef int out_promote(Outbound* out, ChunkPool pool) except -1
+cdef int out_keep(Outbound* out, ChunkPool pool) except -1
 cdef void out_clear(Outbound* out, ChunkPool pool) noexcept
 cdef bytes out_take(Outbound* out, ChunkPool pool, Py_ssize_t most)

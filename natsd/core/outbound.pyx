@@ -16,13 +16,16 @@ Promise
   three sizes are recycled through the pool, up to `FREE_CHUNKS_MAX` of each.
 - Nothing borrowed from the read buffer survives the read: what the socket did not take at once is
   copied, one copy for all recipients (`promote`).
+- `ChunkPool.pending_bytes` is the memory that the pending bytes of all connections take: the chunks
+  in use, and each large payload once, however many connections wait to send it. It changes when a
+  chunk is taken or given back, and when a socket is full; never by message.
 - Bytes leave in the order in which they were appended.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
@@ -46,6 +49,10 @@ cdef inline ChunkHeader* header_of(char* chunk) noexcept:
     return <ChunkHeader*>(chunk - CHUNK_HEADER_BYTES)
 
 
+cdef inline Py_ssize_t chunk_bytes(char* chunk) noexcept:
+    return <Py_ssize_t>header_of(chunk).capacity_kib * 1024
+
+
 cdef class ChunkPool:
     """Chunks of three sizes, and the payloads promoted during one read."""
 
@@ -59,6 +66,10 @@ cdef class ChunkPool:
                 self.free_chunks[i] = header_of(chunk).next
                 free(header_of(chunk))
 
+    def __cinit__(self):
+        self.pending_bytes_max = INT64_MAX
+        self.payloads = {}
+
     cdef char* take(self, int chunk_class, Py_ssize_t need) except NULL:
         """A chunk of that class, or a larger one where `need` bytes would not fit."""
         cdef char* chunk
@@ -69,6 +80,7 @@ cdef class ChunkPool:
             chunk = self.free_chunks[chunk_class]
             self.free_chunks[chunk_class] = header_of(chunk).next
             self.free_counts[chunk_class] -= 1
+            self.pending_bytes += CHUNK_BYTES[chunk_class]
             return chunk
         capacity = CHUNK_BYTES[chunk_class] if chunk_class < CHUNK_CLASSES else need + 1023
         chunk = <char*>malloc(CHUNK_HEADER_BYTES + capacity)
@@ -77,10 +89,12 @@ cdef class ChunkPool:
         chunk += CHUNK_HEADER_BYTES
         header_of(chunk).chunk_class = chunk_class
         header_of(chunk).capacity_kib = <int>(capacity // 1024)
+        self.pending_bytes += chunk_bytes(chunk)
         return chunk
 
     cdef void give(self, char* chunk) noexcept:
         cdef int chunk_class = header_of(chunk).chunk_class
+        self.pending_bytes -= chunk_bytes(chunk)
         if (
             chunk_class < CHUNK_CLASSES
             and self.free_counts[chunk_class] < FREE_CHUNKS_MAX[chunk_class]
@@ -111,9 +125,29 @@ cdef class ChunkPool:
             self.promoted_count -= 1
             Py_DECREF(<object>self.promoted[self.promoted_count])
 
+    cdef int count_payload(self, PyObject* owner) except -1:
+        """One more segment that could not be sent refers to the payload."""
+        cdef object address = <size_t>owner
+        cdef object segments = self.payloads.get(address, 0)
+        self.payloads[address] = segments + 1
+        if not segments:
+            self.pending_bytes += PyBytes_GET_SIZE(<object>owner)
+        return 0
+
+    cdef int uncount_payload(self, PyObject* owner) except -1:
+        """One segment less refers to it."""
+        cdef object address = <size_t>owner
+        cdef object segments = self.payloads[address] - 1
+        if segments:
+            self.payloads[address] = segments
+        else:
+            del self.payloads[address]
+            self.pending_bytes -= PyBytes_GET_SIZE(<object>owner)
+        return 0
+
 
 cdef char* chunk_end(char* chunk) noexcept:
-    return chunk + <Py_ssize_t>header_of(chunk).capacity_kib * 1024
+    return chunk + chunk_bytes(chunk)
 
 
 cdef int64_t out_pending(Outbound* out) noexcept:
@@ -150,6 +184,7 @@ cdef int close_run(Outbound* out, char* chunk) except -1:
     segment.chunk = chunk
     segment.owner = NULL
     segment.borrowed = False
+    segment.counted = False
     out.queued += segment.size
     out.run = out.position
     return 0
@@ -185,9 +220,9 @@ cdef int out_push(
     segment.chunk = NULL
     segment.owner = owner
     segment.borrowed = owner == NULL
-    if owner == NULL:
-        out.borrowed += 1
-    else:
+    segment.counted = False
+    out.fresh += 1
+    if owner != NULL:
         Py_INCREF(<object>owner)
     out.queued += size
     return 0
@@ -208,9 +243,12 @@ cdef int out_gather(Outbound* out, iovec* vector, int most) noexcept:
 
 
 cdef void release(Segment* segment, Outbound* out, ChunkPool pool) noexcept:
-    out.borrowed -= segment.borrowed
     if segment.chunk != NULL:
         pool.give(segment.chunk)
+    if segment.counted:
+        pool.uncount_payload(segment.owner)
+    elif segment.borrowed or segment.owner != NULL:
+        out.fresh -= 1
     Py_XDECREF(segment.owner)
 
 
@@ -253,19 +291,27 @@ cdef void rest(Outbound* out, ChunkPool pool) noexcept:
     out.capacity = 0
 
 
-cdef int out_promote(Outbound* out, ChunkPool pool) except -1:
-    """The read buffer is about to be used again: own what is still borrowed from it."""
+cdef int out_keep(Outbound* out, ChunkPool pool) except -1:
+    """The socket is full: own what is borrowed from the read buffer, which is about to be used
+    again, and count the payloads that wait from now on."""
     cdef Segment* segment
     cdef int i
-    for i in range(out.first, out.first + out.count):
+    for i in range(out.first + out.count - 1, out.first - 1, -1):
+        if out.fresh == 0:
+            break
         segment = &out.segments[i]
+        if segment.counted:
+            continue
         if segment.borrowed:
             owner = pool.promote(segment.data, segment.size)
             Py_INCREF(owner)
             segment.owner = <PyObject*>owner
             segment.data = PyBytes_AS_STRING(owner)
             segment.borrowed = False
-            out.borrowed -= 1
+        if segment.owner != NULL:
+            pool.count_payload(segment.owner)
+            segment.counted = True
+            out.fresh -= 1
     return 0
 
 

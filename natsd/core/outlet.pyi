@@ -1,8 +1,8 @@
-from natsd.core.reactor import Counters, Reactor
+from natsd.core.reactor import Reactor
 from natsd.core.sublist import SubList
 
 class Outlet:
-    def __init__(self, reactor: Reactor, sublist: SubList, counters: Counters) -> None: ...
+    def __init__(self, reactor: Reactor, sublist: SubList) -> None: ...
     def publish(
         self, subject: bytes, data: bytes = b"", reply: bytes | None = None, headers: bytes = b""
     ) -> int: ...

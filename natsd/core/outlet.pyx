@@ -14,7 +14,8 @@ Promise
   that they share.
 - Nobody sends from inside a `Sink.deliver`: what follows from a message is queued, and sent at the
   end of the turn. A send within a send raises RuntimeError.
-- What is sent enters the account and leaves the server; it did not come into the server.
+- The totals of the server and of the account count what clients send and receive: what an outlet
+  sends counts there when, and as far as, it is delivered to clients.
 - A recipient that falls behind stops nobody here: it is reported (`is_congested`), and who sends
   much slows down. What an outlet sends is not dropped for `no_fast_producer_stall`.
 """
@@ -67,18 +68,13 @@ cdef inline void put_body(
     to[headers_len + data_len + 1] = c"\n"
 
 
-cdef inline void count_out(Counters counters, int64_t delivered, Py_ssize_t size) noexcept:
-    counters.out_msgs += delivered
-    counters.out_bytes += delivered * size
-
-
 cdef class Outlet:
-    """Sends into one account's SubList; `counters` are the account's."""
+    """Sends into one account's SubList; `counters` say what it handed to sinks of any kind."""
 
-    def __init__(self, Reactor reactor not None, SubList sublist not None, Counters counters):
+    def __init__(self, Reactor reactor not None, SubList sublist not None):
         self.reactor = reactor
         self.sublist = sublist
-        self.counters = Counters() if counters is None else counters
+        self.counters = Counters()
 
     def __dealloc__(self):
         free(self.frame)
@@ -124,10 +120,8 @@ cdef class Outlet:
             reactor.is_sending = False
             self.is_congested = reactor.congested is not None
             reactor.congested = None
-        self.counters.in_msgs += 1
-        self.counters.in_bytes += message.data_len
-        count_out(self.counters, delivered, message.data_len)
-        count_out(reactor.counters, delivered, message.data_len)
+        self.counters.out_msgs += delivered
+        self.counters.out_bytes += delivered * message.data_len
         return delivered
 
     cdef char* room(self, Py_ssize_t need) except NULL:

@@ -26,7 +26,7 @@ Promise
 
 import collections
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport close
@@ -130,12 +130,14 @@ cdef class Reactor:
             raise MemoryError
 
     def __init__(
-        self, loop, log_failure, Py_ssize_t control_line_bytes_max=4096, double sweep_s=0.1
+        self, loop, log_failure, Py_ssize_t control_line_bytes_max=4096, double sweep_s=0.1,
+        int64_t pending_bytes_max=INT64_MAX,
     ):
         self.loop = loop
         self.log_failure = log_failure
         self.counters = Counters()
         self.pool = ChunkPool()
+        self.pool.pending_bytes_max = pending_bytes_max
         self.dirty = []
         self.doomed = []
         self.stalled = []
@@ -180,6 +182,11 @@ cdef class Reactor:
             self.loop.remove_reader(self.poll_fd)
             close(self.poll_fd)
             self.poll_fd = -1
+
+    @property
+    def pending_bytes(self) -> int:
+        """The memory that the pending bytes of all connections take."""
+        return self.pool.pending_bytes
 
     # ---- endpoints
 

@@ -26,6 +26,7 @@ class ClosedReason(enum.Enum):
     SERVER_SHUTDOWN = "Server Shutdown"
     INTERNAL_CLIENT = "Internal Client"
     NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
+    KICKED = "Kicked"
 
 
 class ErrorText:

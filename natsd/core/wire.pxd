@@ -49,10 +49,11 @@ cdef class Wire(Endpoint):
     cdef int append(self, const char* data, Py_ssize_t size) except -1
     cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1
     cdef int send_pending(self) except -1
+    cdef int keep_pending(self) except -1
     cdef int send_to_transport(self) except -1
     cdef int block(self) except -1
     cdef int unblock(self) except -1
-    cdef int close_slow(self, object reason) except -1
+    cdef int close_slow(self, object reason, str why) except -1
     cdef int peer_ended(self) except -1
     cdef int close_socket(self) except -1
     cdef int close_transport(self) except -1

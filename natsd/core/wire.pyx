@@ -11,6 +11,8 @@ Promise
 - Pending bytes are bounded by `max_pending`: above 75 % of it publishers are told to wait
   (`Reactor.congested`); beyond it, or when the socket takes nothing for `write_deadline`, the
   connection is closed as a slow consumer.
+- So is the memory that the pending bytes of all connections take, by `max_pending_total`: beyond
+  it, those with most pending bytes are closed, until an eighth of it is free.
 - After `close` nothing more is parsed or appended; teardown follows at the end of the reactor's
   turn, and sends what is pending if the socket takes it.
 - An idle wire holds no buffer.
@@ -22,16 +24,16 @@ from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport close as close_file
 
 from natsd.core.outbound cimport (
-    iovec, out_clear, out_gather, out_pending, out_promote, out_roll, out_sent, out_take,
+    ChunkPool, iovec, out_clear, out_gather, out_keep, out_pending, out_roll, out_sent, out_take,
 )
 from natsd.core.poller cimport POLLER_READ, POLLER_WRITE, SEND_FLAGS
-from natsd.core.reactor cimport Endpoint, monotonic_ns
+from natsd.core.reactor cimport Endpoint, Reactor, monotonic_ns
 
 from natsd.core.reasons import ClosedReason
 
@@ -191,18 +193,25 @@ cdef class Wire(Endpoint):
         """Room for `need` bytes of a frame of `total`; False if nothing (more) is taken."""
         cdef int64_t pending = out_pending(&self.out)
         cdef int64_t most = self.settings.max_pending
+        cdef ChunkPool pool = self.reactor.pool
         if self.reason is not None:
             return False
         if not self.is_blocked and (pending > FLUSH_BYTES or pending + total > most):
             self.flush()
             pending = out_pending(&self.out)
         if pending + total > most:
-            self.close_slow(ClosedReason.SLOW_CONSUMER_PENDING_BYTES)
+            self.close_slow(
+                ClosedReason.SLOW_CONSUMER_PENDING_BYTES, f"MaxPending of {most} Exceeded"
+            )
             return False
         self.is_congested = pending > most // 4 * 3
         if self.is_congested:
             self.reactor.congested = self
-        out_roll(&self.out, self.reactor.pool, need)
+        out_roll(&self.out, pool, need)
+        if pool.pending_bytes > pool.pending_bytes_max:
+            close_slowest(self.reactor)
+            if self.reason is not None:
+                return False
         if self.is_congested:
             self.out.limit = self.out.position + need
         elif self.out.limit - self.out.position > most - pending:
@@ -214,8 +223,7 @@ cdef class Wire(Endpoint):
     cdef int flush(self) except -1:
         """Send what is pending, as far as the socket takes it."""
         if self.is_blocked:
-            if self.out.borrowed:
-                out_promote(&self.out, self.reactor.pool)
+            self.keep_pending()
         elif self.fd >= 0:
             self.send_pending()
         elif self.transport is not None:
@@ -255,12 +263,19 @@ cdef class Wire(Endpoint):
 
     cdef int block(self) except -1:
         """The socket is full: wait until it takes more, and own what is pending."""
-        if self.out.borrowed:
-            out_promote(&self.out, self.reactor.pool)
         self.blocked_ns = self.reactor.now_ns
         if not self.is_blocked:
             self.is_blocked = True
             self.reactor.want(self, POLLER_WRITE | (0 if self.is_stalled else POLLER_READ))
+        return self.keep_pending()
+
+    cdef int keep_pending(self) except -1:
+        """What is pending waits for the socket: own it, within what all connections may hold."""
+        cdef ChunkPool pool = self.reactor.pool
+        if self.out.fresh:
+            out_keep(&self.out, pool)
+            if pool.pending_bytes > pool.pending_bytes_max:
+                close_slowest(self.reactor)
         return 0
 
     cdef int on_writable(self) except -1:
@@ -300,7 +315,7 @@ cdef class Wire(Endpoint):
         """When closing, give the peer time to read the last words."""
         self.lingers = True
 
-    def slow_consumer(self, reason) -> None:
+    def slow_consumer(self, str why) -> None:
         """The connection is closed because it does not keep up."""
 
     def ended(self) -> None:
@@ -319,8 +334,8 @@ cdef class Wire(Endpoint):
         self.ended()
         return 0
 
-    cdef int close_slow(self, object reason) except -1:
-        self.slow_consumer(reason)
+    cdef int close_slow(self, object reason, str why) except -1:
+        self.slow_consumer(why)
         out_clear(&self.out, self.reactor.pool)
         self.close(reason)
         return 0
@@ -406,9 +421,7 @@ cdef class Wire(Endpoint):
         """Hand over what is pending; the transport says when it is written (`writing_resumed`)."""
         while out_pending(&self.out) and not self.is_blocked:
             self.transport.write(out_take(&self.out, self.reactor.pool, TRANSPORT_BYTES))
-        if self.out.borrowed:
-            out_promote(&self.out, self.reactor.pool)
-        return 0
+        return self.keep_pending()
 
     @property
     def pending_bytes(self) -> int:
@@ -416,3 +429,25 @@ cdef class Wire(Endpoint):
         if self.transport is not None:
             return out_pending(&self.out) + self.transport.get_write_buffer_size()
         return out_pending(&self.out)
+
+
+cdef int close_slowest(Reactor reactor) except -1:
+    """Close the connections with most pending bytes, until an eighth of the bound is free."""
+    cdef ChunkPool pool = reactor.pool
+    cdef int64_t most = pool.pending_bytes_max
+    cdef Wire wire
+    cdef uint32_t i
+    cdef list slowest = []
+    for i in range(reactor.endpoint_count):
+        if isinstance(<Endpoint>reactor.endpoints[i], Wire):
+            wire = <Wire>reactor.endpoints[i]
+            if wire.reason is None and wire.out.position != NULL:
+                slowest.append((out_pending(&wire.out), i, wire))
+    slowest.sort()
+    while slowest and pool.pending_bytes > most - most // 8:
+        wire = slowest.pop()[2]
+        wire.close_slow(
+            ClosedReason.SLOW_CONSUMER_PENDING_BYTES,
+            f"MaxPendingTotal of {most} Exceeded with {out_pending(&wire.out)} total bytes.",
+        )
+    return 0

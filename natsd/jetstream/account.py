@@ -75,7 +75,7 @@ class JetStreamAccount:
         self.jetstream = jetstream
         self.account = account
         self.tiers = Tiers(jetstream.usage, limits)
-        self.outlet = Outlet(jetstream.reactor, account.sublist, account.counters)
+        self.outlet = Outlet(jetstream.reactor, account.sublist)
         self.files = AccountFiles(jetstream.directory / account.name)
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}

@@ -194,3 +194,102 @@ def test_stalls_and_slow_consumers_are_counted(
     counters = target.server.counters
     assert counters.stalled_clients > 0
     assert counters.slow_consumers == 1
+
+
+@pytest.mark.natsd_only
+@pytest.mark.parametrize("size", [100, 65536])
+def test_pending_bytes_of_all_connections_are_bounded(
+    start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire], size: int
+) -> None:
+    """Ten that never read, each within max_pending: the slowest are closed, the others stay."""
+    total = 6 * MIB
+    target = start_threaded_server(max_pending=3 * MIB, max_pending_total=total)
+    assert isinstance(target, NatsdTarget)
+    server = target.server
+    eager, publisher = open_wire(target, QUIET), open_wire(target, QUIET)
+    eager.send(b"SUB after 1\r\n")
+    eager.sync()
+    message = b"%d\r\n" % size + b"x" * size + b"\r\n"
+    peak = 0
+    for number in range(10):  # each gets payloads of its own
+        lazy = open_wire(target, QUIET)
+        lazy.send(b"SUB flood.%d 1\r\n" % number)
+        lazy.sync()
+        client = server.clients[max(server.clients)]
+        while client.pending_bytes < 1.2 * MIB and client.reason is None:
+            publisher.send((b"PUB flood.%d " % number + message) * (100 * 1024 // len(message) + 1))
+            publisher.sync()
+            peak = max(peak, server.reactor.pending_bytes)
+    assert 4 * MIB < peak <= total
+    publisher.send(b"PUB after 4\r\ndone\r\n")
+    assert eager.read_message() == b"MSG after 1 4\r\ndone\r\n"
+    slow = server.counters.slow_consumers
+    assert 3 <= slow <= 9
+    wait_for(lambda: len(server.closed_clients) == slow)
+    closed = [each.reason for each in server.closed_clients]
+    assert closed == ["Slow Consumer (Pending Bytes)"] * slow
+    assert all(each.pending_bytes <= total for each in server.clients.values())
+
+
+@pytest.mark.natsd_only
+def test_a_payload_that_many_wait_to_send_counts_once(
+    start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
+) -> None:
+    """Ten that never read share each payload: nobody needs to be closed."""
+    target = start_threaded_server(max_pending=8 * MIB, max_pending_total=12 * MIB)
+    assert isinstance(target, NatsdTarget)
+    server = target.server
+    lazy = [open_wire(target, QUIET) for _ in range(10)]
+    for wire in lazy:
+        wire.send(b"SUB flood 1\r\n")
+        wire.sync()
+    clients = list(server.clients.values())
+    publisher = open_wire(target, QUIET)
+    published = 0
+    while min(client.pending_bytes for client in clients) < 2 * MIB:
+        publisher.send(MESSAGE)
+        publisher.sync()
+        published += 1
+    assert sum(client.pending_bytes for client in clients) > 20 * MIB
+    assert 2 * MIB < server.reactor.pending_bytes < 12 * MIB
+    assert server.counters.slow_consumers == 0
+    for wire in lazy:
+        for _ in range(published):
+            wire.read_message()
+    assert publisher.sync() == []
+    wait_for(lambda: server.reactor.pending_bytes == 0)
+
+
+def test_memory_of_subscribers_that_never_read_is_bounded(
+    start_server_process: StartServerProcess, record_property: Callable[[str, object], None]
+) -> None:
+    """Ten pinned 722 MB with the default max_pending before there was a bound for all of them."""
+    server = start_server_process(max_pending=64 * MIB, max_pending_total=64 * MIB)
+    before_bytes = resident_bytes(server.pid)
+    lazy = [Wire(server.address) for _ in range(10)]
+    try:
+        for number, wire in enumerate(lazy):
+            wire.send(b"CONNECT " + QUIET.encode() + b"\r\nSUB flood.%d 1\r\n" % number)
+            wire.sync()
+        with Wire(server.address) as publisher:
+            publisher.send(b"CONNECT " + QUIET.encode() + b"\r\n")
+            for number in range(10):
+                message = b"PUB flood.%d 65536\r\n" % number + b"x" * 65536 + b"\r\n"
+                for _ in range(40):
+                    publisher.send(message * 10)
+                    publisher.sync()
+        grown_mib = (resident_bytes(server.pid) - before_bytes) / MIB
+    finally:
+        for wire in lazy:
+            wire.close()
+    record_property("server_grown_mib", round(grown_mib, 1))
+    report(f"grown by {grown_mib:.1f} MiB")
+    assert grown_mib < 64 + 64
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait for what a server in another thread does."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)

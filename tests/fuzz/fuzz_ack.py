@@ -6,7 +6,7 @@ same said again changes nothing that an acknowledgement said.
 """
 
 from natsd.core.outlet import Outlet
-from natsd.core.reactor import Counters, Reactor
+from natsd.core.reactor import Reactor
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
 from natsd.jetstream.consumer.ack_message import nak_delay, parse_ack
@@ -57,7 +57,7 @@ class Consumer:
         reactor = Reactor(Loop(), failed)  # type: ignore[arg-type]  # as much of one as is needed
         self.scheduler = Scheduler(reactor, lambda: 2 * 10**18)
         self.sublist = SubList()
-        self.outlet = Outlet(reactor, self.sublist, Counters())
+        self.outlet = Outlet(reactor, self.sublist)
         store = MemStore(Limits())
         for at in range(9):
             store.append(f"s.{at}", None, b"x", 10**18 + at)

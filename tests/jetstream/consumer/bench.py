@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from natsd.core.internal import CallbackSink
 from natsd.core.outlet import Outlet
-from natsd.core.reactor import Counters, Reactor
+from natsd.core.reactor import Reactor
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
 from natsd.jetstream.consumer.engine import ConsumerEngine
@@ -87,7 +87,7 @@ class Bench:
         self.reactor = Reactor(asyncio.get_running_loop(), self.failures.append)
         self.scheduler = Scheduler(self.reactor, self.clock)
         self.sublist = SubList()
-        self.outlet = Outlet(self.reactor, self.sublist, Counters())
+        self.outlet = Outlet(self.reactor, self.sublist)
         self.store = MemStore(limits or Limits())
         self.core = StreamCore("S", self.store, self.outlet, self.scheduler)
         self.core.allow_removals(True)

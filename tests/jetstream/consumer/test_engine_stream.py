@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from natsd.core.outlet import Outlet
-from natsd.core.reactor import Counters
 from natsd.core.subscription import Subscription
 from natsd.jetstream.consumer.engine import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
@@ -112,7 +111,7 @@ async def test_blocks_that_are_not_in_memory(bench: Bench, tmp_path: Path) -> No
     await store.close()
     store = await FileStore.open(volume, tmp_path / "msgs", Limits(), os.urandom, options)
     assert sum(not block.has_arrays for block in store.log.all_blocks) > 5
-    core = StreamCore("S", store, Outlet(bench.reactor, bench.sublist, Counters()), bench.scheduler)
+    core = StreamCore("S", store, Outlet(bench.reactor, bench.sublist), bench.scheduler)
     state = MemoryConsumerStore(ConsumerOptions())
     settings = EngineSettings(stream="S", filters=("s.1", "s.3"), ack_wait_ns=SECOND_NS)
     engine = ConsumerEngine(core, "C", settings, state, Events())
