@@ -4,6 +4,7 @@
 - The ports file is `<program>_<pid>.ports` in the given directory, JSON as nats-server's:
   `{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.1:8222"]}`. It appears whole.
 - Both go when the server stops. A pid file that by then names another process is left alone.
+- Neither is written through a link or into a file of another user: see own_files.py.
 - What cannot be written is a `FileError` of one line, and the server does not start.
 """
 
@@ -15,8 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from natsd.clients.listener import host_port, lower_first
+from natsd.server.own_files import write_own
 
 UNSPECIFIED = ("", "0.0.0.0", "::")
+PID_FILE_MODE = 0o660
+PORTS_FILE_MODE = 0o640
 
 
 class FileError(Exception):
@@ -26,7 +30,7 @@ class FileError(Exception):
 def write_pid_file(path: Path) -> None:
     """Say who we are."""
     try:
-        path.write_text(str(os.getpid()), encoding="ascii")
+        write_own(path, str(os.getpid()).encode(), PID_FILE_MODE)
     except OSError as error:
         raise FileError(f"Could not write pidfile: {_reason(path, error)}") from None
 
@@ -47,7 +51,7 @@ def write_ports_file(path: Path, ports: Mapping[str, list[str]]) -> None:
     """Say where we listen: kind to URLs, e.g. from `reachable_urls`."""
     unfinished = path.with_suffix(".tmp")
     try:
-        unfinished.write_text(json.dumps(ports, separators=(",", ":")), encoding="ascii")
+        write_own(unfinished, json.dumps(ports, separators=(",", ":")).encode(), PORTS_FILE_MODE)
         unfinished.replace(path)
     except OSError as error:
         raise FileError(f"Error writing ports file ({path}): {_reason(path, error)}") from None

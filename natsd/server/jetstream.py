@@ -20,9 +20,10 @@ from natsd.clients.listener import lower_first
 from natsd.config import Options
 from natsd.config.durations import format_duration_ns
 from natsd.config.jetstream_options import JetStreamOptions
-from natsd.config.resources import resolved
+from natsd.config.resources import default_store_dir, resolved
 from natsd.core.reactor import Reactor
 from natsd.server import banner
+from natsd.server.own_files import make_private, refuse_foreign_link, shared_reason
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -114,12 +115,16 @@ class JetStreamPart:
         """The settings with everything chosen, and the directory there."""
         options = self._options.jetstream
         store_dir = self._options.store_dir or options.store_dir
+        if store_dir == default_store_dir():
+            own_directory(store_dir)
         if store_dir is None:
             import tempfile
 
             store_dir = self._temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
         options = replace(options, store_dir=store_dir.absolute())
         make_writable(options.directory)
+        if reason := shared_reason(options.directory):
+            _logger.warning("JetStream: storage directory %s %s", options.directory, reason)
         return resolved(options)
 
     async def _give_up(self) -> None:
@@ -131,11 +136,22 @@ class JetStreamPart:
             self._temporary = None
 
 
+def own_directory(directory: Path) -> None:
+    """Make the directory that nobody chose, or see that it is our own; raises JetStreamError."""
+    try:
+        make_private(directory)
+    except OSError as error:
+        raise JetStreamError(
+            f"the default storage directory {_reason(error)}; choose one with -sd"
+        ) from None
+
+
 def make_writable(directory: Path) -> None:
     """Make the directory and see that files can be made in it; raises JetStreamError."""
     import tempfile
 
     try:
+        refuse_foreign_link(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):

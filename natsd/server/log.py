@@ -4,6 +4,9 @@
 
 - Everything in natsd logs to the logger "natsd" or below. A program that embeds a server decides
   itself what becomes of that; only the daemon calls `open_log`.
+- Texts come from outside too: names of clients, subjects, paths. Whatever they contain, a message
+  is one line, without control characters; what an exception adds follows on lines that are
+  indented, so that none looks like a message.
 - `-D` and `-V` are independent: tracing without debugging shows TRC and no DBG.
 - A log file is appended to, one write per line. Past its size limit it becomes
   `<file>.2026.01.02.15.04.05.000000000`, and the oldest such files go when there are too many.
@@ -14,6 +17,7 @@ import logging
 import os
 import stat
 import sys
+import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -21,6 +25,7 @@ from typing import Final
 from natsd.config import Options
 from natsd.config.levels import LABELS, TRACE
 from natsd.server.log_rotation import backup_name, backups_of
+from natsd.server.own_files import open_own
 
 LOG_FILE_MODE: Final = 0o640
 _COLORS: Final = {"INF": "32", "DBG": "36", "WRN": "0;93", "ERR": "31", "FTL": "31", "TRC": "33"}
@@ -48,10 +53,25 @@ class Line(logging.Formatter):
             moment = datetime.fromtimestamp(record.created, self._zone)
             line += moment.strftime("%Y/%m/%d %H:%M:%S.%f ")
         line += self._labels.get(record.levelno, f"[{record.levelname[:3]}] ")
-        line += record.getMessage()
+        line += on_one_line(record.getMessage())
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            added = self.formatException(record.exc_info).split("\n")
+            line += "".join(f"\n    {on_one_line(part)}" for part in added)
         return line
+
+
+def on_one_line(text: str) -> str:
+    """The text with control characters, line separators and the like as escapes: `\\n`, `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        part if part.isprintable() or unicodedata.category(part) == "Zs" else _escaped(part)
+        for part in text
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 class LevelChoice(logging.Filter):
@@ -85,9 +105,7 @@ class LogFile(logging.Handler):
 
     def reopen(self) -> None:
         """Open the path again, after somebody renamed the file; raises OSError."""
-        fd = os.open(
-            self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, LOG_FILE_MODE
-        )
+        fd = open_own(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, LOG_FILE_MODE)
         self.acquire()
         self._fd, old_fd = fd, self._fd
         self._size_bytes = os.fstat(fd).st_size

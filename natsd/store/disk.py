@@ -8,7 +8,8 @@ Promise
   an `OSError` and says nothing about what is on disk. Interrupted calls (EINTR) go on.
 - A call returns when the kernel has it; only `fdatasync`, `fsync` and `sync_dir` put it on disk. A
   file is found after a power cut only once the directory that names it was synced too.
-- Directories are made 0700 and files 0600 (nats-server 2.14 reference 11.1).
+- Directories are made 0700 and files 0600 (nats-server 2.14 reference 11.1). A file that is a
+  symbolic link is not opened: another user could have put it there.
 - All calls may block, so none belongs on an event loop but for files that are known to be cached;
   they release the GIL and may come from any thread.
 """
@@ -422,7 +423,7 @@ def lock_to_read(path: Path) -> FileLock:
     Not a byte is written, so a disk that cannot be written to will do. Raises DirectoryLocked while
     somebody has it alone, `OSError` where there is no such file.
     """
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb", 0)
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", 0)
     _lock(file, fcntl.LOCK_SH, path)
     return FileLock(file)
 
@@ -449,7 +450,7 @@ class RealDisk:
         flags = os.O_RDWR if write else os.O_RDONLY
         if create:
             flags |= os.O_CREAT | (os.O_EXCL if exclusive else 0)
-        return RealFile(path, os.open(path, flags | os.O_CLOEXEC, FILE_MODE))
+        return RealFile(path, os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE))
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)
@@ -484,7 +485,8 @@ class RealDisk:
             shutil.rmtree(path)
 
     def lock(self, path: Path) -> FileLock:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "r+b", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.fdopen(os.open(path, flags, FILE_MODE), "r+b", 0)
         _lock(file, fcntl.LOCK_EX, path)
         file.truncate(0)
         file.write(b"%d" % os.getpid())

@@ -1,6 +1,7 @@
 """The daemon with `-js`: what it says, what outlives it, and what keeps it from starting."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,14 +50,14 @@ def test_acknowledged_messages_survive_kill_9(start: Start, tmp_path: Path) -> N
     assert again.end() == 0
 
 
-def test_without_a_directory_it_is_nats_servers(start: Start, tmp_path: Path) -> None:
+def test_without_a_directory_it_is_one_of_the_user(start: Start, tmp_path: Path) -> None:
     daemon = start("-js")
     url(daemon)
     assert daemon.end(signal.SIGINT) == 0
     warning = "WRN Temporary storage directory used, data could be lost on system reboot"
     assert warning in daemon.texts
-    assert f'INF   Store Directory: "{tmp_path}/nats/jetstream"' in daemon.texts
-    assert (tmp_path / "nats" / "jetstream").is_dir()
+    assert f'INF   Store Directory: "{tmp_path}/natsd-{os.geteuid()}/jetstream"' in daemon.texts
+    assert (tmp_path / f"natsd-{os.geteuid()}" / "jetstream").is_dir()
 
 
 def test_switched_off_it_is_not_there(start: Start, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_disk_that_cannot_be_asked_is_guessed(tmp_path: Path) -> None:
 
 def test_where_its_files_are() -> None:
     assert JetStreamOptions(store_dir="/x").directory == Path("/x/jetstream")
-    assert default_store_dir().name == "nats"
+    assert default_store_dir().name == f"natsd-{os.geteuid()}"
 
 
 def test_what_jetstream_holds_counts_as_free(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from natsd import Server
 from natsd.config import make_options
 from natsd.config.levels import TRACE
 from natsd.server.log import Line, close_log, open_log, reopen_log
 from natsd.server.log_rotation import backup_name, backups_of
+from tests.clients.wire import Wire
 
 OpenLog = Callable[..., logging.Handler]
 
@@ -193,3 +195,54 @@ def test_a_failed_reopen_keeps_the_old_file(opened: OpenLog, tmp_path: Path) -> 
 def test_a_backups_name_sorts_by_age() -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
     assert backup_name(Path("/d/log"), moment) == Path("/d/log.2026.01.02.03.04.05.000678000")
+
+
+HOSTILE = [
+    ("a\n[1] [INF] forged", r"a\n[1] [INF] forged"),
+    ("\x1b[2J\r\x07\x00\x7f", r"\x1b[2J\r\x07\x00\x7f"),
+    ("\x85 \u2028 \u2029 \u202e \udc80", r"\x85 \u2028 \u2029 \u202e \udc80"),
+    ("tab\there", r"tab\there"),
+    ("plain ü 漢 \u00a0 C:\\x", "plain ü 漢 \u00a0 C:\\x"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), HOSTILE)
+def test_a_text_from_outside_stays_one_line_without_control_characters(
+    opened: OpenLog, tmp_path: Path, text: str, shown: str
+) -> None:
+    opened(log_file=tmp_path / "log", logtime=False)
+    logger.info("client %s", text)
+    expected = f"[{os.getpid()}] [INF] client {shown}\n"
+    assert (tmp_path / "log").read_text(encoding="utf-8") == expected
+
+
+def test_what_an_exception_adds_looks_like_no_line_of_its_own(
+    opened: OpenLog, tmp_path: Path
+) -> None:
+    opened(log_file=tmp_path / "log", logtime=False)
+    try:
+        raise ValueError("x\n[1] [INF] forged\x1b[0m")
+    except ValueError:
+        logger.exception("failed")
+    first, *added = (tmp_path / "log").read_text().splitlines()
+    assert first == f"[{os.getpid()}] [ERR] failed"
+    assert all(line.startswith("    ") and line.isprintable() for line in added)
+    assert any("forged" in line for line in added)
+
+
+def test_what_clients_say_of_themselves_stays_one_line(opened: OpenLog, tmp_path: Path) -> None:
+    """The name, the user and the subject of a client that lies about all of them."""
+    opened(log_file=tmp_path / "log", logtime=False, debug=True, trace=True)
+    lie = "x\\n[1] [INF] forged\\u001b[2J\\u0085"
+    connect = f'CONNECT {{"verbose":false,"name":"{lie}","lang":"{lie}","version":"{lie}"}}'
+    with Server(host="127.0.0.1", port=-1, thread=True, trace=True) as server:
+        with Wire(("127.0.0.1", server.client_port)) as wire:
+            wire.send(connect.encode() + b"\r\n")
+            wire.send(b"SUB \x1b[2J\x07 1\r\nPUB a\x85b\xff 3\r\n\x1b\x07\n\r\n")
+            wire.send(b"-ERR '\x1b[31m'\r\n")
+            wire.read_until_closed()
+    text = (tmp_path / "log").read_bytes().decode()
+    lines = text.split("\n")
+    assert len(lines) > 5
+    assert all(line.isprintable() for line in lines)
+    assert all(line.startswith(f"[{os.getpid()}] [") for line in lines[:-1])
