@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from natsd.core.internal import CallbackSink
+from natsd.core.internal import CallbackSink, IgnoringSink
 from natsd.core.outlet import Outlet
 from natsd.core.reactor import Reactor
 from natsd.core.subject import InvalidSubject
 from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
+from natsd.core.subscription import Sink, Subscription
 from natsd.core.wire import Wire
 
 Handler = Callable[[str, str | None, bytes, bytes], object]
@@ -66,7 +66,14 @@ class InternalClient:
             subject, None, CallbackSink(self._reactor, service, tells_origin=True)
         )
 
-    def _subscribed(self, subject: str, queue: str | None, sink: CallbackSink) -> Subscription:
+    def ignore(self, subject: str, *, refused: tuple[str, ...] = ()) -> Subscription:
+        """Take messages and do nothing, so that their senders are not told that nobody listens.
+
+        Messages whose subject begins with one of `refused` are not taken. Raises InvalidSubject.
+        """
+        return self._subscribed(subject, None, IgnoringSink(tuple(map(wire_subject, refused))))
+
+    def _subscribed(self, subject: str, queue: str | None, sink: Sink) -> Subscription:
         subscription = Subscription(subject, queue, sid=b"0", sink=sink)
         self._sublist.insert(subscription)
         self._subscriptions.add(subscription)

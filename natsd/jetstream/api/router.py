@@ -15,12 +15,13 @@ Source: reference §6.1, §6.2; nats-server 2.14, tried.
 
 import contextlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import SYSTEM_ACCOUNT, Account
-from natsd.accounts.internal_client import Service
+from natsd.accounts.internal_client import Service, wire_subject
 from natsd.core.quoting import quoted
 from natsd.core.subject import InvalidSubject
 from natsd.core.subscription import Subscription
@@ -28,6 +29,7 @@ from natsd.core.wire import Wire
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.advisories import api_audit, api_limit_reached
 from natsd.jetstream.api.answer import encode_answer
+from natsd.jetstream.api.invalid_requests import InvalidRequests
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.api.table import ROUTES, Body, Route, Served
 from natsd.jetstream.api.waiting import Asset, WaitingRequests
@@ -53,6 +55,12 @@ _logger = logging.getLogger(__name__)
 AT_ONCE: Final = 16
 """Changes, and questions, that are carried out at once: as many as nats-server has workers."""
 
+CHANGES_QUEUE: Final = "JetStream API queue"
+INFOS_QUEUE: Final = "JetStream API info queue"
+
+_ASSET_SPACES: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT")
+_DOMAIN_SPACES: Final = ("STREAM.>", "CONSUMER.>", "META.>", "SERVER.>", "ACCOUNT.>")
+"""What nats-server brings from a domain's prefix to the API, requests or not."""
 _CLIENT_SPACES: Final = ("$KV.>", "$OBJ.>")
 _NO_RESPONDERS: Final = "NATS/1.0 503\r\nNats-Subject: {subject}\r\n\r\n"
 
@@ -90,12 +98,13 @@ class Router:
         options = jetstream.options
         self._jetstream = jetstream
         self._changes = WaitingRequests(
-            options.request_queue_limit, AT_ONCE, partial(self._drop, "JetStream API queue")
+            options.request_queue_limit, AT_ONCE, partial(self._drop, CHANGES_QUEUE)
         )
         self._infos = WaitingRequests(
-            options.info_queue_limit, AT_ONCE, partial(self._drop, "JetStream API info queue")
+            options.info_queue_limit, AT_ONCE, partial(self._drop, INFOS_QUEUE)
         )
         self._subscriptions: list[tuple[Account, Subscription]] = []
+        self._invalid = InvalidRequests(jetstream.loop.time)
         self.dropped = 0
 
     # Accounts
@@ -104,9 +113,11 @@ class Router:
         """Answer the account's requests from now on."""
         domain = self._jetstream.options.domain
         self._serve(account, API_PREFIX)
+        self._ignore_others(account.account, API_PREFIX, (">",))
         if domain:
             self._serve(account, domain_api_prefix(domain))
             self._serve_domain(account.account, domain_api_prefix(domain))
+            self._ignore_others(account.account, domain_api_prefix(domain), _DOMAIN_SPACES)
 
     def refuse(self, account: Account) -> None:
         """Tell the account's clients that JetStream is not enabled for it, and what is a cluster's
@@ -119,6 +130,11 @@ class Router:
             if route.served is Served.SYSTEM and route.handler and account.name == SYSTEM_ACCOUNT:
                 service = partial(self._receive, asker, route, API_PREFIX)
             self._subscribe(account, f"{API_PREFIX}.{route.subject}", service)
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many requests wait in each queue."""
+        return {CHANGES_QUEUE: len(self._changes), INFOS_QUEUE: len(self._infos)}
 
     async def close(self) -> None:
         """Take no more requests; returns when those that had begun are answered."""
@@ -143,6 +159,14 @@ class Router:
             if route.served in (Served.CHANGE, Served.INFO):
                 receive = partial(self._receive, account, route, prefix)
                 self._subscribe(account.account, f"{prefix}.{route.subject}", receive)
+
+    def _ignore_others(self, account: Account, prefix: str, spaces: Iterable[str]) -> None:
+        """Leave what is no request unanswered, as nats-server does; but tell those who ask a stream
+        or a consumer that is not there that nobody listens: clients wait for that."""
+        refused = tuple(f"{prefix}.{space}." for space in _ASSET_SPACES)
+        for space in spaces:
+            subscription = account.internal_client.ignore(f"{prefix}.{space}", refused=refused)
+            self._subscriptions.append((account, subscription))
 
     def _serve_domain(self, account: Account, prefix: str) -> None:
         """What of the domain's others serve is theirs: streams and consumers, and the clients of
@@ -210,6 +234,8 @@ class Router:
             )
             return await encode_answer(await route.handler(request)), False
         except ApiError as error:
+            if isinstance(error.__cause__, InvalidJson):
+                self._invalid.warn(received.account.name, received.subject, error.__cause__)
             return encode(route.response(error=ErrorBody.of(error))), True
         except StoreError as error:  # which the store has told, or the client is to know
             failure = api_error(ErrorId.JSStreamGeneralErrorF, err=error.text)
@@ -262,7 +288,7 @@ def read_body(route: Route, data: bytes, *, strict: bool) -> Model:
     try:
         return decode(route.request, data, strict=strict and route.is_strict)
     except InvalidJson as error:
-        raise api_error(ErrorId.JSInvalidJSONErr, err=error) from None
+        raise api_error(ErrorId.JSInvalidJSONErr, err=error) from error
 
 
 def _forward(
@@ -276,13 +302,13 @@ def _forward(
     _origin: Wire | None,
 ) -> None:
     """Publish it again with `served` in place of the prefix."""
-    target = served + subject.removeprefix(prefix)
-    if reply is not None and not account.sublist.has_interest(target):
-        status = _NO_RESPONDERS.format(subject=target).encode("utf-8", "surrogateescape")
-        _publish(account, reply, b"", status)
-        return
+    forwarded = served + subject.removeprefix(prefix)
     with contextlib.suppress(InvalidSubject):
-        account.internal_client.publish(target, data, reply=reply, headers=headers)
+        target = wire_subject(forwarded)
+        answer_to = None if reply is None else wire_subject(reply)
+        if not account.outlet.publish(target, data, answer_to, headers) and reply is not None:
+            status = _NO_RESPONDERS.format(subject=forwarded).encode("utf-8", "surrogateescape")
+            _publish(account, reply, b"", status)
 
 
 def _publish(account: Account, reply: str, data: bytes, headers: bytes = b"") -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.jetstream.api import router as router_module
 from natsd.jetstream.api.answer import ITEMS_PER_SLICE, encode_answer
+from natsd.jetstream.api.invalid_requests import InvalidRequests
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.api.table import ROUTES, Route, Served
 from natsd.jetstream.jetstream import JetStream
@@ -296,6 +297,58 @@ async def test_a_domain_has_its_own_subjects(tmp_path: Path) -> None:
         assert data == b"v"
         head, _ = (await ask(jetstream, "$JS.hub.API.CONSUMER.MSG.NEXT.S.nobody"))[0]
         assert head.startswith(b"NATS/1.0 503")
+
+
+async def test_what_is_no_request_is_not_answered_and_not_counted(tmp_path: Path) -> None:
+    """§6.2, nats-server tried: silence; but 503 for a stream or consumer that is not there."""
+    silent = ("FOO", "STREAM.INFO", "STREAM.INFO.A.B", "META.LEADER.STEPDOWN", "ACCOUNT.PURGE.$G")
+    refused = ("DIRECT.GET.X", "DIRECT.GET.X.s", "CONSUMER.MSG.NEXT.S.C")
+    async with serving(tmp_path, domain="hub") as jetstream:
+        internal, answers = account_of(jetstream).account.internal_client, list[str]()
+        internal.subscribe("answers.>", lambda subject, *_: answers.append(subject))
+        for subject in silent:
+            internal.publish(f"$JS.API.{subject}", reply=f"answers.{subject}")
+            assert account_of(jetstream).account.sublist.has_interest(f"$JS.API.{subject}")
+            if subject != "FOO":
+                internal.publish(f"$JS.hub.API.{subject}", reply=f"answers.{subject}")
+        for subject in refused:
+            head, _ = (await ask(jetstream, f"$JS.hub.API.{subject}"))[0]
+            assert head.startswith(b"NATS/1.0 503")
+        assert not account_of(jetstream).account.sublist.has_interest("$JS.hub.API.FOO")
+        await request(jetstream, "INFO")
+        assert answers == []
+        assert jetstream.api_counters.total == 1
+
+
+async def test_a_body_that_cannot_be_read_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as jetstream:
+        for _ in range(3):
+            answer = await request(jetstream, "STREAM.CREATE.X", b"{bad")
+            assert error_of(answer) == 10025
+        answer = await request(jetstream, "STREAM.CREATE.X", {"name": "X", "foo": 1})
+        assert error_of(answer) == 10025
+        await create(jetstream, "S")
+    found = [text for text in caplog.messages if text.startswith("Invalid JetStream request")]
+    warnings = list(dict.fromkeys(found))
+    head = "Invalid JetStream request '$G > $JS.API.STREAM.CREATE.X': "
+    assert warnings == [
+        head + "invalid character 'b' looking for beginning of object key string at offset 2",
+        head + 'json: unknown field "foo"',
+    ]
+
+
+def test_the_same_warning_is_repeated_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = [0.0]
+    invalid = InvalidRequests(lambda: now_s[0])
+    for _ in range(5):
+        invalid.warn("$G", "s", ValueError("x"))
+        now_s[0] += 0.5
+    assert len(caplog.messages) == 3
+    for number in range(500):
+        invalid.warn("$G", f"s.{number}", ValueError("x"))
+    assert len(caplog.messages) < 100
 
 
 # Failures and floods
