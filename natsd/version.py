@@ -14,5 +14,10 @@ RUNTIME_VERSION = "python" + ".".join(
     map(str, sys.version_info[:3])
 )  # where Go's server says go1.26
 
-VERSION_TEXT = f"nats-server: v{NATS_VERSION}\nnatsd: v{VERSION}"
+FEATURE_FLAGS = {"js_ack_fc_v2": False, "js_raft_delete_range": False}
+"""nats-server's optional features: natsd has neither."""
+
+NATS_VERSION_TEXT = f"nats-server: v{NATS_VERSION}"
+"""What `nats-server -v` prints, which may be natsd under that name."""
+VERSION_TEXT = f"{NATS_VERSION_TEXT}\nnatsd: v{VERSION}"
 """What `natsd -v` prints: harnesses read the first line, or the first x.y.z, as the NATS level."""

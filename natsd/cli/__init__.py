@@ -49,9 +49,10 @@ def _act(line: CommandLine) -> int:
 
 
 def _show_version() -> int:
-    from natsd.version import VERSION_TEXT
+    from natsd.version import NATS_VERSION_TEXT, VERSION_TEXT
 
-    print(VERSION_TEXT)
+    is_stand_in = os.path.basename(sys.argv[0]) == "nats-server"
+    print(NATS_VERSION_TEXT if is_stand_in else VERSION_TEXT)
     return 0
 
 

@@ -1,7 +1,10 @@
 """The daemon: a server that runs until a signal ends it.
 
 - SIGINT and SIGTERM stop it in order, exit code 0; a second one ends it at once.
-- SIGUSR1 opens the log file anew. SIGHUP (reload) and SIGUSR2 (lame duck) are answered with a line.
+- SIGUSR1 opens the log file anew. SIGHUP (reload) is answered with a line.
+- SIGUSR2 makes it a lame duck: its clients are sent away, then it ends. SIGTERM does not hurry
+  that, SIGINT does.
+- SIGQUIT shows where every thread is and ends it at once, exit code 2.
 - Whatever keeps it from starting is one FTL line and exit code 1; when the log goes to a file, the
   terminal shows it too.
 - JetStream without a directory of its own works where nats-server's does, below the system's
@@ -11,14 +14,17 @@
 """
 
 import asyncio
+import faulthandler
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from types import FrameType
+from typing import Final, NoReturn
 
 from natsd.clients.listener import ListenError
 from natsd.config import Options
@@ -30,6 +36,8 @@ from natsd.server.log import close_log, open_log, reopen_log
 from natsd.server.threaded import loop_factory
 
 _logger = logging.getLogger("natsd.server")
+
+EXIT_QUIT: Final = 2
 
 SIGNAL_NAMES: Final = {
     signal.SIGINT: "interrupt",
@@ -62,8 +70,8 @@ def run(options: Options) -> int:
 
 async def _serve(options: Options, log: logging.Handler) -> int:
     stop = asyncio.Event()
-    _handle_signals(stop, log)
     server = Server(_with_store_dir(options))
+    _handle_signals(stop, log, server)
     try:
         with _nothing_collected():
             if not await _started_before(stop, server):
@@ -71,7 +79,10 @@ async def _serve(options: Options, log: logging.Handler) -> int:
     except (FileError, JetStreamError, ListenError) as error:
         return _fail(str(error), options)
     gc.set_threshold(*GC_THRESHOLDS)
-    await stop.wait()
+    waiting = [asyncio.create_task(each) for each in (stop.wait(), server.wait_closed())]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
     await server.stop()
     return 0
 
@@ -118,8 +129,14 @@ def _fail(reason: str, options: Options) -> int:
     return 1
 
 
-def _handle_signals(stop: asyncio.Event, log: logging.Handler) -> None:
+def _handle_signals(stop: asyncio.Event, log: logging.Handler, server: Server) -> None:
     loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGQUIT, _quit)
+    faulthandler.register(signal.SIGQUIT, chain=True)
+
+    def terminate() -> None:
+        if not server.is_lame_duck:  # it is ending already, as slowly as it was told to
+            end()
 
     def end() -> None:
         stop.set()
@@ -129,15 +146,20 @@ def _handle_signals(stop: asyncio.Event, log: logging.Handler) -> None:
 
     actions: dict[signal.Signals, Callable[[], None]] = {
         signal.SIGINT: end,
-        signal.SIGTERM: end,
+        signal.SIGTERM: terminate,
         signal.SIGUSR1: lambda: reopen_log(log),
-        signal.SIGUSR2: lambda: _logger.warning("Lame duck mode is not supported yet"),
+        signal.SIGUSR2: server.enter_lame_duck,
         signal.SIGHUP: lambda: _logger.error(
             "Failed to reload server configuration: there is no configuration file"
         ),
     }
     for number, action in actions.items():
         loop.add_signal_handler(number, _trap, number, action)
+
+
+def _quit(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End at once, as a Go program does; what the threads were doing is on standard error."""
+    os._exit(EXIT_QUIT)
 
 
 def _trap(number: signal.Signals, action: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ Source: nats-server 2.14 reference 3.2, 3.3, 3.5 and 9.4.
 
 import logging
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -49,6 +50,7 @@ class ClientHost(Protocol):
     clients: "dict[int, Client]"
 
     def info(self, cid: int, ip: str, account: Account | None = None) -> bytes: ...
+    def lame_duck_info(self, cid: int, ip: str) -> bytes: ...
     def authenticate(self, connect: ConnectOptions) -> bool: ...
     def account_of(self, connect: ConnectOptions) -> Account: ...
     def client_closed(self, client: "Client") -> None: ...
@@ -173,6 +175,12 @@ class Client(Connection):
         if self._connect is not None and self._connect.protocol >= PROTOCOL_ASYNC_INFO:
             self.send_protocol(self._host.info(self.cid, self.ip, self.account))
 
+    def announce_lame_duck(self) -> None:
+        """Tell a client that understands it to connect to another server."""
+        connect = self._connect
+        if connect is not None and connect.protocol >= PROTOCOL_ASYNC_INFO and self.first_pong_sent:
+            self.send_protocol(self._host.lame_duck_info(self.cid, self.ip))
+
     def authentication_timed_out(self) -> None:
         """Close a connection that did not authenticate in time."""
         self.debug("Authentication Timeout")
@@ -211,12 +219,10 @@ class Client(Connection):
             return ""
         return self._connect.user or ("[REDACTED]" if self._connect.auth_token else "")
 
-    def subscriptions(self) -> list[SubscriptionInfo]:
+    def subscriptions(self) -> Iterator[SubscriptionInfo]:
         """Its subscriptions, for monitoring."""
-        return [
-            SubscriptionInfo(s.subject, s.queue, s.sid, s.delivered, s.max_delivered)
-            for s in self.own_subscriptions()
-        ]
+        for s in self.own_subscriptions():
+            yield SubscriptionInfo(s.subject, s.queue, s.sid, s.delivered, s.max_delivered)
 
     # ---- log lines
 

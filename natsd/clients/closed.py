@@ -1,6 +1,7 @@
 """A connection that is gone, as monitoring remembers it."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +68,6 @@ class ClosedClient:
             kept_subscriptions=tuple(client.subscriptions()) if few else (),
         )
 
-    def subscriptions(self) -> tuple[SubscriptionInfo, ...]:
+    def subscriptions(self) -> Iterator[SubscriptionInfo]:
         """The subscriptions it had, unless there were very many."""
-        return self.kept_subscriptions
+        return iter(self.kept_subscriptions)

@@ -1,9 +1,10 @@
-"""Monitoring over HTTP: `/varz`, `/connz`, `/jsz`, `/subsz`, `/healthz`.
+"""Monitoring: over HTTP (`/varz`, `/connz`, `/healthz` and others), and over NATS (services.py).
 
 - `start` binds the port and returns at once: the kernel queues connections while aiohttp, which
   takes longer to import than the whole server takes to start, is imported in a thread.
 - What it lacks of descriptors and memory it waits for: monitoring then begins later.
-- Monitoring reads the server through `natsd.monitor.observed` and changes nothing.
+- Monitoring reads the server through `natsd.monitor.observed` and changes nothing; but the system
+  account may have a client closed, or sent away.
 """
 
 import asyncio
@@ -20,10 +21,13 @@ from natsd.store.disk import is_passing
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
 
+    from natsd.monitor.connections import Connections
+
 _logger = logging.getLogger("natsd.monitor")
 
 SHUTDOWN_S = 1.0
 RETRY_S = 1.0
+LINGER_S = 1.0
 
 
 class Monitor:
@@ -33,6 +37,8 @@ class Monitor:
         self._server = server
         self._listener = listener
         self._runner: AppRunner | None = None
+        self._connections: Connections | None = None
+        self._accepting: asyncio.Server | None = None
         self.host = server.options.http_address
         self.port = bound_port(listener)
         self._serving = asyncio.create_task(self._begin(), name="natsd-monitor")
@@ -41,8 +47,7 @@ class Monitor:
         """Close the port, and the connections on it."""
         self._serving.cancel()
         await asyncio.gather(self._serving, return_exceptions=True)
-        if self._runner:
-            await self._runner.cleanup()
+        await self._end()
         self._listener.close()
 
     async def wait_serving(self) -> None:
@@ -62,23 +67,41 @@ class Monitor:
                 if not is_told:
                     _logger.error("Monitoring on %s starts later: %s", where, error)
                 is_told = True
-            if self._runner:
-                await self._runner.cleanup()
-                self._runner = None
+            await self._end()
             await asyncio.sleep(RETRY_S)
 
     async def _serve(self) -> None:
         await asyncio.to_thread(importlib.import_module, "natsd.monitor.endpoints")
         from aiohttp import web
 
+        from natsd.monitor.connections import Connections
         from natsd.monitor.endpoints import Endpoints
 
-        application = Endpoints(self._server, self.port, Clock()).application()
+        endpoints = Endpoints(self._server, self.port, Clock())
         self._runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
+            endpoints.application(),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=SHUTDOWN_S,
+            lingering_time=LINGER_S,
         )
         await self._runner.setup()
-        await web.SockSite(self._runner, self._listener).start()
+        assert self._runner.server is not None
+        loop = asyncio.get_running_loop()
+        self._connections = endpoints.connections = Connections(loop, self._runner.server)
+        self._accepting = await loop.create_server(
+            self._connections.protocol, sock=self._listener
+        )
+
+    async def _end(self) -> None:
+        """Nothing of the serving stays, whether it began or not."""
+        if self._accepting:
+            self._accepting.close()
+        if self._runner:
+            await self._runner.cleanup()
+        if self._connections:
+            self._connections.close()
+        self._accepting = self._runner = self._connections = None
 
 
 def _may_pass(error: Exception) -> bool:

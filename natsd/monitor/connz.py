@@ -1,15 +1,16 @@
 """`/connz`: who is connected, and who was.
 
 - `SORTS` is the table of sort options: the attribute, and whether the largest comes first.
-- The list is chosen, sorted and cut at one moment; the rows of the page are then filled in slices,
-  so that a thousand connections do not hold up the loop.
+- Connections are chosen and sorted in steps, and a row is made when it is written: neither many
+  connections nor many subscriptions hold up the loop, or are held in memory as text.
 """
 
-import asyncio
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
+from itertools import chain, islice
+from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal
 
 from natsd.accounts import GLOBAL_ACCOUNT
@@ -17,10 +18,11 @@ from natsd.clients import Client, ClosedClient
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.turns import Steps, Turns
 from natsd.monitor.values import round_trip, timestamp, uptime
 
 LIMIT_DEFAULT: Final = 1024
-ROWS_PER_SLICE: Final = 128
+CONNECTIONS_PER_STEP: Final = 512
 
 State = Literal["open", "closed", "all"]
 
@@ -66,6 +68,7 @@ class ConnzOptions:
     state: State
     user: str
     account: str
+    mqtt_client: str
 
     @classmethod
     def of(cls, query: Query) -> "ConnzOptions":
@@ -87,6 +90,7 @@ class ConnzOptions:
             state=state,
             user=query.text("user"),
             account=query.text("acc"),
+            mqtt_client=query.text("mqtt_client"),
         )
 
 
@@ -104,27 +108,34 @@ def _sort(text: str, state: State) -> str:
     return text
 
 
-async def connz(server: ObservedServer, options: ConnzOptions, clock: Clock) -> dict[str, Any]:
-    """The answer to `/connz`."""
+async def connz(
+    server: ObservedServer, options: ConnzOptions, clock: Clock, turns: Turns
+) -> dict[str, Any]:
+    """The answer to `/connz`; its rows are an iterator."""
     now_ns, now_wall_ns = clock.monotonic_ns(), clock.wall_ns()
-    open_clients, closed_clients = _in_account(server, options)
-    total = len(open_clients) + len(closed_clients)
-    chosen = _choose(open_clients, closed_clients, options)
-    attribute, largest_first = SORTS[options.sort]
-    lived = partial(_lived_ns, now_ns=now_ns)
-    chosen.sort(
-        key=lived if attribute == "uptime" else attrgetter(attribute), reverse=largest_first
-    )
-    page = chosen[options.offset : options.offset + options.limit]
-    rows = []
-    for index, connection in enumerate(page):
-        if index % ROWS_PER_SLICE == ROWS_PER_SLICE - 1:
-            await asyncio.sleep(0)
-        rows.append(_row(connection, options, clock, now_ns))
+    if options.account and options.account not in server.accounts:
+        return _answer("", now_wall_ns, 0, 0, options, None)
+    chosen, total = await turns.run(_choose(server, options))
+    start = min(options.offset, len(chosen))
+    count = min(options.limit, len(chosen) - start)
+    ordered = await turns.run(_ordered(chosen, options, now_ns))
+    page = await turns.run(_behind(ordered, start))
+    rows = (_row(connection, options, clock, now_ns) for connection in islice(page, count))
+    return _answer(server.id, now_wall_ns, count, total, options, rows)
+
+
+def _answer(
+    server_id: str,
+    now_wall_ns: int,
+    count: int,
+    total: int,
+    options: ConnzOptions,
+    rows: Iterator[dict[str, Any]] | None,
+) -> dict[str, Any]:
     return {
-        "server_id": server.id,
+        "server_id": server_id,
         "now": timestamp(now_wall_ns),
-        "num_connections": len(rows),
+        "num_connections": count,
         "total": total,
         "offset": options.offset,
         "limit": options.limit,
@@ -132,31 +143,61 @@ async def connz(server: ObservedServer, options: ConnzOptions, clock: Clock) -> 
     }
 
 
-def _in_account(
+def _choose(
     server: ObservedServer, options: ConnzOptions
-) -> tuple[list[Client], list[ClosedClient]]:
-    """Open and closed connections, as far as state and account ask for them."""
-    account = options.account
+) -> Steps[tuple[list[Client | ClosedClient], int]]:
+    """The connections that the request asks for, and how many there are in its account."""
     open_clients = [] if options.state == "closed" else list(server.clients.values())
     closed_clients = [] if options.state == "open" else list(server.closed_clients)
-    if account:
-        open_clients = [client for client in open_clients if _account_name(client) == account]
-        closed_clients = [client for client in closed_clients if _account_name(client) == account]
-    return open_clients, closed_clients
-
-
-def _choose(
-    open_clients: Sequence[Client],
-    closed_clients: Sequence[ClosedClient],
-    options: ConnzOptions,
-) -> list[Client | ClosedClient]:
-    """Those that the cid or the user picks."""
     everyone: list[Client | ClosedClient] = [*open_clients, *closed_clients]
+    chosen: list[Client | ClosedClient] = []
+    total = 0
+    for index, connection in enumerate(everyone):
+        if index % CONNECTIONS_PER_STEP == CONNECTIONS_PER_STEP - 1:
+            yield
+        if options.account and _account_name(connection) != options.account:
+            continue
+        total += 1
+        if _is_wanted(connection, options):
+            chosen.append(connection)
+    return chosen, total
+
+
+def _is_wanted(connection: Client | ClosedClient, options: ConnzOptions) -> bool:
+    if options.mqtt_client:
+        return False  # there are no MQTT clients
     if options.cid:
-        return [connection for connection in everyone if connection.cid == options.cid][:1]
-    if options.user:
-        return [connection for connection in everyone if connection.authorized_user == options.user]
-    return everyone
+        return connection.cid == options.cid
+    return not options.user or connection.authorized_user == options.user
+
+
+def _ordered(
+    chosen: list[Client | ClosedClient], options: ConnzOptions, now_ns: int
+) -> Steps[Iterator[Client | ClosedClient]]:
+    """The connections in the order that the request asks for: short runs are sorted, then merged
+    as they are taken."""
+    attribute, largest_first = SORTS[options.sort]
+    key: Callable[[Client | ClosedClient], Any] = attrgetter(attribute)
+    if attribute == "uptime":
+        key = partial(_lived_ns, now_ns=now_ns)
+    runs = []
+    for start in range(0, len(chosen), CONNECTIONS_PER_STEP):
+        run = [(key(each), each) for each in chosen[start : start + CONNECTIONS_PER_STEP]]
+        run.sort(key=itemgetter(0), reverse=largest_first)
+        runs.append(run)
+        yield
+    merged = heapq.merge(*runs, key=itemgetter(0), reverse=largest_first)
+    return (connection for _, connection in merged)
+
+
+def _behind(
+    connections: Iterator[Client | ClosedClient], count: int
+) -> Steps[Iterator[Client | ClosedClient]]:
+    """The connections without the first ones."""
+    for index, _ in enumerate(islice(connections, count)):
+        if index % CONNECTIONS_PER_STEP == CONNECTIONS_PER_STEP - 1:
+            yield
+    return connections
 
 
 def _row(
@@ -227,14 +268,16 @@ def _interest(connection: Client | ClosedClient, options: ConnzOptions) -> dict[
     if not (options.subs or options.subs_detail):
         return {}
     subscriptions = connection.subscriptions()
-    if not subscriptions:
+    first = next(subscriptions, None)
+    if first is None:
         return {}
+    subscriptions = chain((first,), subscriptions)
     if options.subs:
-        return {"subscriptions_list": [each.subject for each in subscriptions]}
-    details = [
+        return {"subscriptions_list": (each.subject for each in subscriptions)}
+    details = (
         subscription_row(each.subject, each.queue, each.sid, each.msgs, each.max, connection.cid)
         for each in subscriptions
-    ]
+    )
     return {"subscriptions_list_detail": details}
 
 

@@ -3,126 +3,148 @@
 - JSON, indented by two spaces, open to scripts of other origins; a bad parameter is answered 400 in
   plain text, and an unknown path 404.
 - Every request is counted by its endpoint, for `http_req_stats` in `/varz`.
+- Answers are written in turns (turns.py), a long one as it is made: a slow reader costs no memory.
+  Of `/jsz` and `/subsz`, which are made before they are written, there are `LARGE_AT_ONCE` at most.
+- An answer must be read within `ANSWER_S`.
 - Nothing here changes the server.
 """
 
+import asyncio
+import contextlib
 import logging
 import posixpath
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec.json
 from aiohttp import web
 
+from natsd.monitor.answers import Answers
 from natsd.monitor.clock import Clock
-from natsd.monitor.connz import ConnzOptions, connz
-from natsd.monitor.healthz import HealthzOptions, healthz
+from natsd.monitor.connections import Connections
 from natsd.monitor.index import index_page
-from natsd.monitor.jsz import JszOptions, jsz
+from natsd.monitor.internals import NO_RAFT, stacksz
+from natsd.monitor.json_text import html_safe, pieces
 from natsd.monitor.observed import ObservedServer
-from natsd.monitor.process_usage import ProcessorUse, processor_time_ns
 from natsd.monitor.query import BadParameter, Query
-from natsd.monitor.subsz import SubszOptions, subsz
-from natsd.monitor.varz import varz
 
 HTTP_OK: Final = 200
 ANY_ORIGIN: Final = {"Access-Control-Allow-Origin": "*"}
-_HTML_SENSITIVE: Final = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
+JSON_TYPE: Final = "application/json"
+LARGE: Final = ("/jsz", "/subsz")
+LARGE_AT_ONCE: Final = 4
+ANSWER_S: Final = 60.0
 
 _logger = logging.getLogger("natsd.monitor")
 
-Handler = Callable[[Query], Awaitable[web.Response]]
+Answer = web.Response | dict[str, Any]
+"""A response, or what is to be written as JSON."""
+Handler = Callable[[Query], Awaitable[Answer]]
 
 
 class Endpoints:
     """Answers monitoring requests about one server."""
 
     def __init__(self, server: ObservedServer, http_port: int, clock: Clock) -> None:
-        self._server = server
-        self._http_port = http_port
-        self._clock = clock
-        self._requests: Counter[str] = Counter()
-        self._processor = ProcessorUse(clock.monotonic_ns(), processor_time_ns())
+        self._base_path = server.options.http_base_path
+        self._answers = Answers(server, clock, http_port)
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self.connections: Connections | None = None
 
     def application(self) -> web.Application:
         """The routes, under the base path."""
-        base = posixpath.join("/", self._server.options.http_base_path)
+        base = posixpath.join("/", self._base_path)
+        answers = self._answers
         routes: dict[str, tuple[str, Handler]] = {
             "/": ("/", self._index),
-            "/varz": ("/varz", self._varz),
-            "/connz": ("/connz", self._connz),
-            "/subsz": ("/subsz", self._subsz),
-            "/subscriptionsz": ("/subsz", self._subsz),
-            "/jsz": ("/jsz", self._jsz),
+            "/varz": ("/varz", answers.varz),
+            "/connz": ("/connz", answers.connz),
+            "/routez": ("/routez", answers.routez),
+            "/gatewayz": ("/gatewayz", answers.gatewayz),
+            "/leafz": ("/leafz", answers.leafz),
+            "/subsz": ("/subsz", answers.subsz),
+            "/subscriptionsz": ("/subsz", answers.subsz),
+            "/stacksz": ("/stacksz", self._stacksz),
+            "/accountz": ("/accountz", answers.accountz),
+            "/accstatz": ("/accstatz", answers.accstatz),
+            "/jsz": ("/jsz", answers.jsz),
             "/healthz": ("/healthz", self._healthz),
+            "/ipqueuesz": ("/ipqueuesz", answers.ipqueuesz),
+            "/raftz": ("/raftz", self._raftz),
+            "/debug/vars": ("/expvarz", answers.expvarz),
         }
-        application = web.Application()  # middlewares: see _counted
+        application = web.Application()  # middlewares: see _served
         application.on_response_prepare.append(_keep_versions_quiet)
         for path, (counted_as, handler) in routes.items():
             full_path = posixpath.normpath(base + path).replace("//", "/")
-            application.router.add_route("*", full_path, self._counted(counted_as, handler))
-        application.router.add_route("*", "/{path:.*}", _not_found)
+            application.router.add_route("*", full_path, self._served(counted_as, handler))
+        application.router.add_route("*", "/{path:.*}", self._served("", _not_found))
         return application
 
-    def _counted(
+    def _served(
         self, name: str, handler: Handler
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """What aiohttp calls. No middleware: aiohttp keeps handlers with middlewares in a cache of
         the module, and with them the server."""
 
-        async def handle(request: web.Request) -> web.Response:
-            self._requests[name] += 1
-            try:
-                return await handler(Query(request.query))
-            except BadParameter as error:
-                return web.Response(text=str(error), status=400)
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if name:
+                self._answers.requests[name] += 1
+            assert self.connections is not None
+            with self.connections.answering(request.protocol):
+                try:
+                    async with self._large if name in LARGE else contextlib.nullcontext():
+                        answer = await handler(Query(request.query))
+                        if isinstance(answer, web.Response):
+                            return answer
+                        return await self._write(request, answer)
+                except TimeoutError:
+                    if request.transport is not None:
+                        request.transport.abort()
+                    raise asyncio.CancelledError from None
+                except BadParameter as error:
+                    return web.Response(text=str(error), status=400)
 
         return handle
 
-    async def _index(self, query: Query) -> web.Response:
+    async def _write(self, request: web.Request, answer: dict[str, Any]) -> web.StreamResponse:
+        """The answer as JSON; one that takes more than a turn is sent while it is made."""
+        text = pieces(answer, pretty=True)
+        chunk, is_last = await self._answers.turns.chunk(text)
+        if is_last:
+            return web.Response(body=chunk, content_type=JSON_TYPE, headers=ANY_ORIGIN)
+        response = web.StreamResponse(headers=ANY_ORIGIN)
+        response.content_type = JSON_TYPE
+        async with asyncio.timeout(ANSWER_S):
+            await response.prepare(request)
+            await response.write(chunk)
+            while not is_last:
+                chunk, is_last = await self._answers.turns.chunk(text)
+                await response.write(chunk)
+            await response.write_eof()
+        return response
+
+    async def _index(self, query: Query) -> Answer:
         return web.Response(text=index_page(), content_type="text/html")
 
-    async def _varz(self, query: Query) -> web.Response:
-        percent = self._processor.sample(self._clock.monotonic_ns(), processor_time_ns())
-        return _json(
-            varz(
-                self._server,
-                self._clock,
-                http_port=self._http_port,
-                processor_percent=percent,
-                requests=self._requests,
-            )
-        )
+    async def _stacksz(self, query: Query) -> Answer:
+        return web.Response(text=stacksz(), content_type=JSON_TYPE, headers=ANY_ORIGIN)
 
-    async def _connz(self, query: Query) -> web.Response:
-        return _json(await connz(self._server, ConnzOptions.of(query), self._clock))
+    async def _raftz(self, query: Query) -> Answer:
+        return web.Response(text=NO_RAFT, status=404)
 
-    async def _subsz(self, query: Query) -> web.Response:
-        return _json(await subsz(self._server, SubszOptions.of(query), self._clock))
-
-    async def _jsz(self, query: Query) -> web.Response:
-        return _json(await jsz(self._server, JszOptions.of(query), self._clock))
-
-    async def _healthz(self, query: Query) -> web.Response:
+    async def _healthz(self, query: Query) -> Answer:
         if query.flag("js-enabled"):
             _logger.warning("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
-        status, answer = healthz(self._server, HealthzOptions.of(query))
+        status, answer = self._answers.health(query)
         if status != HTTP_OK:
             _logger.warning("Healthcheck failed: %s", answer.get("error") or answer["errors"])
-        return _response(msgspec.json.encode(answer), status)
-
-
-def _json(answer: dict[str, Any]) -> web.Response:
-    return _response(msgspec.json.format(msgspec.json.encode(answer), indent=2))
-
-
-def _response(body: bytes, status: int = 200) -> web.Response:
-    for character, escape in _HTML_SENSITIVE:
-        body = body.replace(character, escape)
-    return web.Response(
-        body=body, status=status, content_type="application/json", headers=ANY_ORIGIN
-    )
+        return web.Response(
+            body=html_safe(msgspec.json.encode(answer)),
+            status=status,
+            content_type=JSON_TYPE,
+            headers=ANY_ORIGIN,
+        )
 
 
 async def _keep_versions_quiet(request: web.Request, response: web.StreamResponse) -> None:
@@ -130,5 +152,5 @@ async def _keep_versions_quiet(request: web.Request, response: web.StreamRespons
     response.headers.popall("Server", None)
 
 
-async def _not_found(request: web.Request) -> web.Response:
+async def _not_found(query: Query) -> Answer:
     return web.Response(text="404 page not found\n", status=404)

@@ -6,10 +6,17 @@ from natsd.version import NATS_VERSION, VERSION
 
 LINKS: Final = {
     "/varz": "General",
-    "/connz": "Connections",
     "/jsz": "JetStream",
+    "/connz": "Connections",
+    "/accountz": "Accounts",
+    "/accstatz": "Account Stats",
     "/subsz": "Subscriptions",
+    "/routez": "Routes",
+    "/leafz": "LeafNodes",
+    "/gatewayz": "Gateways",
+    "/raftz": "Raft Groups",
     "/healthz": "Health Probe",
+    "/debug/vars": "Expvar",
 }
 
 _PAGE: Final = """\

@@ -23,6 +23,8 @@ NO_STATS = {
     "api": {"level": 0, "total": 0, "errors": 0},
 }
 """Of a server without JetStream."""
+SYNC_INTERVAL = timedelta(minutes=2)
+"""What nats-server shows beside `sync_always`."""
 NO_CONFIG = {"max_memory": 0, "max_storage": 0}
 
 
@@ -43,7 +45,9 @@ def config(options: JetStreamOptions) -> dict[str, Any]:
         "max_memory": options.max_memory_store,
         "max_storage": options.max_file_store,
         "store_dir": str(options.directory),
-        "sync_interval": nanoseconds(options.sync_interval),
+        "sync_interval": nanoseconds(
+            SYNC_INTERVAL if options.syncs_always else options.sync_interval
+        ),
         "sync_always": options.syncs_always,
         "domain": options.domain,
         "compress_ok": True,

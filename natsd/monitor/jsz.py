@@ -105,7 +105,9 @@ async def jsz(server: ObservedServer, options: JszOptions, clock: Clock) -> dict
     }
     totals = await _count(engine)
     answer |= totals.fields(leaders=options.leaders)
-    details = [await _account(account, options) for account in _chosen(engine, options)]
+    details = [
+        await account_detail(account, options, server.name) for account in _chosen(engine, options)
+    ]
     answer |= {"account_details": details} if details else {}
     return answer | {"total": len(engine.accounts)}
 
@@ -137,7 +139,10 @@ def _chosen(engine: "JetStream", options: JszOptions) -> list["JetStreamAccount"
     return by_name[options.offset : options.offset + options.limit]
 
 
-async def _account(account: "JetStreamAccount", options: JszOptions) -> dict[str, Any]:
+async def account_detail(
+    account: "JetStreamAccount", options: JszOptions, leader: str
+) -> dict[str, Any]:
+    """One account; `leader` is the server that leads its streams: this one."""
     detail = {
         "name": account.name,
         "id": account.name,
@@ -157,13 +162,13 @@ async def _account(account: "JetStreamAccount", options: JszOptions) -> dict[str
         if index % STREAMS_PER_SLICE == STREAMS_PER_SLICE - 1:
             await asyncio.sleep(0)
         if stream := account.streams.get(name):
-            rows.append(await _stream(stream, options))
+            rows.append(await _stream(stream, options, leader))
     return detail | ({"stream_detail": rows} if rows else {})
 
 
-async def _stream(stream: "Stream", options: JszOptions) -> dict[str, Any]:
+async def _stream(stream: "Stream", options: JszOptions, leader: str) -> dict[str, Any]:
     info = (await stream.info()).model_dump(mode="json")
-    row = {"name": stream.name, "created": info["created"]}
+    row = {"name": stream.name, "created": info["created"], "cluster": {"leader": leader}}
     row |= {"config": info["config"]} if options.config else {}
     row |= {"state": info["state"]}
     consumers = await _consumers(stream, options) if options.consumers else []

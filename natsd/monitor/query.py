@@ -18,11 +18,11 @@ class Query:
     """Typed access to the parameters of one request."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
-        self._parameters = parameters
+        self.parameters = parameters
 
     def text(self, name: str) -> str:
         """The parameter's text; empty when absent."""
-        return self._parameters.get(name, "")
+        return self.parameters.get(name, "")
 
     def flag(self, name: str) -> bool:
         """A boolean as Go's strconv reads it; false when absent."""

@@ -3,7 +3,6 @@
 The list can be a million long: it is walked in slices, and only the rows of the page are made.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,10 +15,11 @@ from natsd.monitor.clock import Clock
 from natsd.monitor.connz import subscription_row
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.turns import Steps, Turns
 from natsd.monitor.values import number, timestamp
 
 LIMIT_DEFAULT: Final = 1024
-SUBSCRIPTIONS_PER_SLICE: Final = 4096
+SUBSCRIPTIONS_PER_STEP: Final = 256
 INTERNAL_CID: Final = 0
 
 
@@ -45,32 +45,34 @@ class SubszOptions:
         return cls(subs, offset, limit, query.text("acc"), test)
 
 
-async def subsz(server: ObservedServer, options: SubszOptions, clock: Clock) -> dict[str, Any]:
+async def subsz(
+    server: ObservedServer, options: SubszOptions, clock: Clock, turns: Turns
+) -> dict[str, Any]:
     """The answer to `/subsz`."""
     now_ns = clock.wall_ns()
     accounts = [
         account for account in server.accounts.values() if options.account in ("", account.name)
     ]
     stats = sum((account.sublist.stats() for account in accounts), SubListStats())
-    rows, total = await _list(accounts, options) if options.subs else ([], 0)
+    rows, total = await turns.run(_list(accounts, options)) if options.subs else ([], 0)
     answer: dict[str, Any] = {"server_id": server.id, "now": timestamp(now_ns)}
     answer |= {name: number(value) for name, value in stats.to_json().items()}
     answer |= {"total": total, "offset": options.offset, "limit": options.limit}
     return answer | ({"subscriptions_list": rows} if rows else {})
 
 
-async def _list(
+def _list(
     accounts: Sequence[Account], options: SubszOptions
-) -> tuple[list[dict[str, Any]], int]:
+) -> Steps[tuple[list[dict[str, Any]], int]]:
     """The page's rows, and how many there are in all."""
     rows: list[dict[str, Any]] = []
     total = 0
     page = range(options.offset, options.offset + options.limit)
     for account in accounts:
         subscriptions = account.sublist.subscriptions()
-        for start in range(0, len(subscriptions), SUBSCRIPTIONS_PER_SLICE):
-            await asyncio.sleep(0)
-            chosen = _choose(subscriptions[start : start + SUBSCRIPTIONS_PER_SLICE], options.test)
+        for start in range(0, len(subscriptions), SUBSCRIPTIONS_PER_STEP):
+            yield
+            chosen = _choose(subscriptions[start : start + SUBSCRIPTIONS_PER_STEP], options.test)
             first = max(page.start - total, 0)
             rows += [_row(account, each) for each in chosen[first : max(page.stop - total, 0)]]
             total += len(chosen)

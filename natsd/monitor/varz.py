@@ -5,7 +5,7 @@ they are: empty objects and zeros.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from natsd.accounts import SYSTEM_ACCOUNT
 from natsd.monitor.clock import Clock
@@ -13,7 +13,10 @@ from natsd.monitor.jetstream import nanoseconds, varz_jetstream
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import cores, resident_bytes
 from natsd.monitor.values import datetime_ns, number, timestamp, uptime
-from natsd.version import NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION, VERSION
+from natsd.version import FEATURE_FLAGS, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION, VERSION
+
+TLS_TIMEOUT_S: Final = 2
+"""nats-server's default."""
 
 
 def varz(
@@ -70,7 +73,7 @@ def _settings(server: ObservedServer, http_port: int) -> dict[str, Any]:
         "mqtt": {},
         "websocket": {},
         "jetstream": varz_jetstream(server.jetstream),
-        "tls_timeout": 0,
+        "tls_timeout": TLS_TIMEOUT_S,
         "write_deadline": nanoseconds(options.write_deadline),
     }
 
@@ -89,7 +92,8 @@ def _process(server: ObservedServer, clock: Clock, processor_percent: float) -> 
 
 
 def _traffic(server: ObservedServer) -> dict[str, Any]:
-    """Connections and messages; all messages are clients' as long as there are no other servers."""
+    """Connections and messages. There are no other servers: all messages come from or go to
+    clients; what goes into JetStream is not sent."""
     counters = server.counters
     return {
         "connections": len(server.clients),
@@ -118,6 +122,7 @@ def _rest(server: ObservedServer, requests: Mapping[str, int]) -> dict[str, Any]
         "http_req_stats": dict(sorted(requests.items())),
         "config_load_time": timestamp(datetime_ns(server.start_time)),
         "config_digest": "",
+        "feature_flags": FEATURE_FLAGS,
         "system_account": SYSTEM_ACCOUNT,
         "slow_consumer_stats": _by_kind(counters.slow_consumers),
         "stale_connection_stats": _by_kind(counters.stale_connections),

@@ -53,6 +53,10 @@ class InfoLine:
             more = self._connected[account] = "," + _compact(fields)[1:-1]
         return self._line(cid, ip, more)
 
+    def render_lame_duck(self, cid: int, ip: str) -> bytes:
+        """The line that asks a client to connect to another server."""
+        return self._line(cid, ip, ',"ldm":true')
+
     def _line(self, cid: int, ip: str, more: str) -> bytes:
         who = f'"client_id":{cid},"client_ip":"{ip}"'
         return f"{self._start},{who}{self._domain}{more}{self._end}".encode()

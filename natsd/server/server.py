@@ -31,14 +31,16 @@ from natsd.clients.connect import ConnectOptions
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.transport import TransportLink, Transports
 from natsd.config import Options, make_options
-from natsd.config.resources import descriptors_for_clients
+from natsd.config.resources import descriptors_for_clients, pending_bytes_max
 from natsd.core.reactor import Counters, Reactor, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.wire import Settings
+from natsd.monitor.services import Services
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id
 from natsd.server.info import InfoLine
 from natsd.server.jetstream import JetStreamPart
+from natsd.server.lame_duck import move_clients
 from natsd.server.presence import Presence
 from natsd.server.threaded import OwnThread
 
@@ -75,12 +77,15 @@ class Server:
         self.settings = connection_settings(self.options)
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
+        self._is_serving = False
+        self._lame_duck: asyncio.Task[None] | None = None
         self._transports: Transports | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._stopped: asyncio.Event | None = None
         self._started: asyncio.Event | None = None
         self._presence = Presence(self)
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
+        self._services = Services(self)
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
@@ -134,6 +139,7 @@ class Server:
             except BaseException:
                 listener.close()
                 raise
+            self._services.start()
             self._serve_clients(listener)
             self._presence.complete()
         except BaseException:
@@ -148,9 +154,10 @@ class Server:
         assert self._started is not None
         assert self._stopped is not None
         self._started.set()
-        if self._acceptor is not None:
+        if self._is_serving:
             await self.stop_here()
             return
+        await self._services.close()
         await self._jetstream.stop()
         self._close_connections()
         self._stopped.set()
@@ -171,6 +178,7 @@ class Server:
             logger.exception,
             options.max_control_line,
             sweep_seconds(options),
+            pending_bytes_max(options),
         )
         for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
             self.accounts[name] = Account(
@@ -185,6 +193,7 @@ class Server:
         self._acceptor = Acceptor(
             loop, listener, self._accepted, self._refused, descriptors_for_clients()
         )
+        self._is_serving = True
 
     async def stop_here(self) -> None:
         """Stop on the loop it was started on; who cancels this stops waiting, not the stopping.
@@ -193,23 +202,50 @@ class Server:
         """
         if self._started is not None:
             await self._started.wait()
-        if self._acceptor is not None:
+        if self._is_serving:
+            self._is_serving = False
             log_stopping()
-            self._acceptor.close()
-            self._acceptor = None
+            self._stop_listening()
+            if self._lame_duck is not None and self._lame_duck is not asyncio.current_task():
+                self._lame_duck.cancel()
             self._stopping = asyncio.create_task(self._finish_stopping(), name="natsd-stop")
         if self._stopping is not None:
             await asyncio.shield(self._stopping)
 
+    def enter_lame_duck(self) -> None:
+        """Take no more clients, send those away that are there, then stop; see lame_duck.py.
+
+        Does nothing if the server does not listen. Used on the server's own loop.
+        """
+        if self._acceptor is not None:
+            logger.info("Entering lame duck mode, stop accepting new clients")
+            self._stop_listening()
+            self._lame_duck = asyncio.create_task(self._move_clients(), name="natsd-lame-duck")
+
+    @property
+    def is_lame_duck(self) -> bool:
+        """Whether the server sends its clients away."""
+        return self._lame_duck is not None
+
+    async def _move_clients(self) -> None:
+        await move_clients(self.options, self.clients, self._jetstream.stop)
+        await self.stop_here()
+
+    def _stop_listening(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
+
     async def _finish_stopping(self) -> None:
         """Runs after what was queued before the stop, so that it is still sent."""
+        await self._services.close()
         await self._jetstream.stop()
         self._close_connections()
         if self._transports is not None:
             await self._transports.close()
         await self._presence.close()
         log_stopped()
-        self._stopping = None
+        self._stopping = self._lame_duck = None
         assert self._stopped is not None
         self._stopped.set()
 
@@ -289,6 +325,10 @@ class Server:
         if account is None:
             return self._info.render(cid, ip)
         return self._info.render_connected(cid, ip, account.name, account is self.system_account)
+
+    def lame_duck_info(self, cid: int, ip: str) -> bytes:
+        """The INFO line that asks a client to connect to another server."""
+        return self._info.render_lame_duck(cid, ip)
 
     def authenticate(self, connect: ConnectOptions) -> bool:
         """Whether these credentials let a client in."""

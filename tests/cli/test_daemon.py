@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from natsd.cli.signals import send_signal
 from tests.cli.daemon import DEADLINE_S, Daemon, Start, running_daemons
 
 
@@ -130,14 +131,52 @@ def test_the_log_goes_to_a_file_and_follows_it(start: Start, tmp_path: Path) -> 
     assert log.read_text().splitlines()[-1] == f"[{daemon.process.pid}] [INF] Server Exiting.."
 
 
-def test_signals_for_what_is_not_there_yet_are_answered(start: Start) -> None:
+def test_a_signal_for_what_is_not_there_yet_is_answered(start: Start) -> None:
     daemon = start()
     daemon.read_until("Server is ready")
     daemon.process.send_signal(signal.SIGHUP)
     daemon.read_until("Failed to reload server configuration")
-    daemon.process.send_signal(signal.SIGUSR2)
-    daemon.read_until("Lame duck mode is not supported yet")
     assert daemon.end() == 0
+
+
+def test_a_lame_duck_without_clients_ends(start: Start) -> None:
+    daemon = start()
+    daemon.read_until("Server is ready")
+    send_signal(f"ldm={daemon.process.pid}")
+    assert daemon.wait() == 0
+    assert daemon.texts[-4:] == [
+        'INF Trapped "user defined signal 2" signal',
+        "INF Entering lame duck mode, stop accepting new clients",
+        "INF Initiating Shutdown...",
+        "INF Server Exiting..",
+    ]
+
+
+def test_a_lame_duck_is_not_hurried_by_sigterm_but_by_sigint(start: Start) -> None:
+    daemon = start()
+    with connect(daemon) as client:
+        daemon.read_until("Server is ready")
+        client.sendall(b'CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n')
+        lines = client.makefile("rb")
+        while lines.readline() != b"PONG\r\n":
+            pass
+        daemon.process.send_signal(signal.SIGUSR2)
+        while b'"ldm":true' not in lines.readline():
+            pass
+        daemon.process.send_signal(signal.SIGTERM)
+        daemon.read_until('Trapped "terminated" signal')
+        client.sendall(b"PING\r\n")
+        while lines.readline() != b"PONG\r\n":
+            pass
+        assert daemon.end(signal.SIGINT) == 0
+    assert daemon.texts[-1] == "INF Server Exiting.."
+
+
+def test_sigquit_shows_the_stacks_and_ends_it_with_2(start: Start) -> None:
+    daemon = start()
+    daemon.read_until("Server is ready")
+    assert daemon.end(signal.SIGQUIT) == 2
+    assert any("most recent call first" in line for line in daemon.lines)
 
 
 def test_debug_and_trace(start: Start) -> None:

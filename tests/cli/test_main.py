@@ -24,6 +24,14 @@ def test_version_shows_the_nats_level_first(
     assert capsys.readouterr().out == f"nats-server: v2.14.5\nnatsd: v{__version__}\n"
 
 
+def test_under_the_name_of_nats_server_it_shows_the_nats_level_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/nats-server", "-v"])
+    assert main() == 0
+    assert capsys.readouterr().out == "nats-server: v2.14.5\n"
+
+
 @pytest.mark.parametrize("argument", ["-h", "-help", "help"])
 def test_help_names_every_flag(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([argument]) == 0

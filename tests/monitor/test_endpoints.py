@@ -1,18 +1,26 @@
 """The monitoring endpoints of a real server, asked over HTTP (reference section 8)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession
 
 from natsd import Server, __version__, monitor
 from natsd.clients import ClosedClient
 from natsd.clients.listener import ListenError
+from natsd.monitor.connz import CONNECTIONS_PER_STEP
+from natsd.monitor.internals import command_line
+from natsd.monitor.json_text import pieces
+from natsd.monitor.turns import Turns
 from tests.monitor.probing import Probe, probing
 
-# What nats-server 2.14.5 answers, key by key; natsd has no feature flags, and adds its own version.
+# What nats-server 2.14.5 answers, key by key; natsd adds its own version.
 KEYS = {
     "varz": """
         server_id server_name version natsd proto go host port max_connections ping_interval
@@ -22,7 +30,8 @@ KEYS = {
         routes remotes leafnodes in_msgs in_bytes in_client_msgs in_client_bytes out_msgs
         out_bytes out_client_msgs out_client_bytes slow_consumers stale_connections
         stalled_clients subscriptions http_req_stats config_load_time config_digest
-        system_account slow_consumer_stats stale_connection_stats disk_io_wait_stats""",
+        feature_flags system_account slow_consumer_stats stale_connection_stats
+        disk_io_wait_stats""",
     "connz": "server_id now num_connections total offset limit connections",
     "connection": """
         cid kind type ip port start last_activity rtt uptime idle pending_bytes in_msgs out_msgs
@@ -61,10 +70,12 @@ async def test_varz_says_who_the_server_is(probe: Probe) -> None:
     assert (varz["version"], varz["natsd"]) == ("2.14.5", __version__)
     assert (varz["ping_interval"], varz["auth_timeout"]) == (120_000_000_000, 2)
     assert varz["mem"] > 1 << 20
-    assert varz["gomaxprocs"] == 1
+    assert (varz["gomaxprocs"], varz["tls_timeout"]) == (1, 2)
+    assert varz["feature_flags"] == {"js_ack_fc_v2": False, "js_raft_delete_range": False}
 
 
 async def test_varz_counts_messages_connections_and_subscriptions(probe: Probe) -> None:
+    own = (await probe.get("/varz"))["subscriptions"]
     async with probe.client() as one, probe.client() as two:
         await one.subscribe("orders.*")
         await one.flush()
@@ -73,7 +84,7 @@ async def test_varz_counts_messages_connections_and_subscriptions(probe: Probe) 
         await two.flush()
         varz = await probe.get("/varz")
     assert (varz["connections"], varz["total_connections"]) == (2, 2)
-    assert varz["subscriptions"] == 1
+    assert varz["subscriptions"] == own + 1
     assert (varz["in_msgs"], varz["in_bytes"]) == (3, 15)
     assert (varz["out_msgs"], varz["out_bytes"]) == (3, 15)
     assert (varz["in_client_msgs"], varz["out_client_bytes"]) == (3, 15)
@@ -174,7 +185,10 @@ async def test_connz_by_cid_user_and_account() -> None:
             assert len(await probe.connections("user=ann")) == 1
             assert await probe.connections("user=bob") == []
             assert len(await probe.connections("acc=$G")) == 1
-            assert (await probe.get("/connz?acc=nobody"))["total"] == 0
+            nobody = await probe.get("/connz?acc=nobody")
+            assert (nobody["connections"], nobody["total"], nobody["server_id"]) == (None, 0, "")
+            by_mqtt = await probe.get("/connz?mqtt_client=x")
+            assert (by_mqtt["connections"], by_mqtt["total"]) == ([], 1)
             assert len(await probe.connections(f"cid={row['cid']}")) == 1
             nobody = await probe.get("/connz?cid=999")
             assert (nobody["connections"], nobody["limit"], nobody["total"]) == ([], 1, 1)
@@ -250,10 +264,72 @@ async def test_many_connections_do_not_hold_up_the_loop(probe: Probe) -> None:
     assert turns > 20  # the rows are made in slices, with turns of the loop in between
 
 
+def rows_with_subscriptions(count: int) -> Iterator[dict[str, Any]]:
+    for cid in range(count):
+        yield {"cid": cid, "subscriptions_list": (f"subject.{n}" for n in range(10))}
+
+
+async def test_of_many_long_answers_one_is_made_in_a_round_of_the_loop() -> None:
+    """Twenty at once hold up the loop no longer than one."""
+    turns = Turns()
+    rounds, made = 0, []
+
+    async def answer() -> bytes:
+        text = pieces({"connections": rows_with_subscriptions(400)}, pretty=True)
+        parts, is_last = [], False
+        while not is_last:
+            part, is_last = await turns.chunk(text)
+            made.append(rounds)
+            parts.append(part)
+        return b"".join(parts)
+
+    answers = [asyncio.create_task(answer()) for _ in range(20)]
+    while not all(task.done() for task in answers):
+        await asyncio.sleep(0)
+        rounds += 1
+    assert len({task.result() for task in answers}) == 1
+    assert len(made) > 20  # none of them is made in one piece
+    assert max(Counter(made).values()) <= 2  # before and behind this task in a round
+
+
+@pytest.mark.parametrize("pretty", [True, False])
+def test_an_answer_is_written_as_msgspec_writes_it(pretty: bool) -> None:
+    answer = {
+        "empty": [],
+        "nothing": {},
+        "null": None,
+        "rows": [{"a": 1, "b": "x"}, {"c": [1, 2], "d": {"e": {"f": []}}}, 5, "six"],
+        "tuple": (1.5, True),
+    }
+    whole = msgspec.json.encode(answer)
+    expected = msgspec.json.format(whole, indent=2) if pretty else whole
+    assert b"".join(pieces(answer, pretty=pretty)) == expected
+    lazy = answer | {"rows": iter([iter_values(row) for row in answer["rows"]])}
+    assert b"".join(pieces(lazy, pretty=pretty)) == expected
+
+
+def iter_values(row: object) -> object:
+    """The row with iterators in place of lists."""
+    if not isinstance(row, dict):
+        return row
+    return {name: iter(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+async def test_a_sorted_page_of_many_runs(probe: Probe) -> None:
+    total = 3 * CONNECTIONS_PER_STEP + 7
+    for cid in range(total):
+        fields = {"in_msgs": cid * 7919 % total}
+        probe.server.closed_clients.append(closed_client(cid, **fields))
+    page = await probe.get(f"/connz?state=closed&sort=msgs_from&offset={total - 5}&limit=9")
+    assert [row["in_msgs"] for row in page["connections"]] == [4, 3, 2, 1, 0]
+    assert (page["num_connections"], page["total"]) == (5, total)
+
+
 # ---- subsz
 
 
 async def test_subsz_counts(probe: Probe) -> None:
+    own = (await probe.get("/subsz"))["num_subscriptions"]
     async with probe.client() as client:
         await client.subscribe("a.b")
         await client.flush()
@@ -261,27 +337,129 @@ async def test_subsz_counts(probe: Probe) -> None:
         await client.flush()
         subsz = await probe.get("/subsz")
         assert_keys(subsz, "subsz")
-        assert (subsz["num_subscriptions"], subsz["num_inserts"], subsz["num_removes"]) == (1, 1, 0)
+        assert (subsz["num_subscriptions"], subsz["num_inserts"]) == (own + 1, own + 1)
+        assert subsz["num_removes"] == 0
         assert subsz["num_matches"] >= 1
         assert (subsz["total"], subsz["offset"], subsz["limit"]) == (0, 0, 1024)
-        assert (await probe.get("/subsz?acc=$SYS"))["num_subscriptions"] == 0
+        by_account = [await probe.get(f"/subsz?acc={name}") for name in ("$G", "$SYS")]
+        assert sum(each["num_subscriptions"] for each in by_account) == own + 1
 
 
 async def test_subsz_lists(probe: Probe) -> None:
     async with probe.client() as client:
+        own = (await probe.get("/subsz?acc=$G"))["num_subscriptions"]
         for subject in ("a.b", "a.*", "c"):
             await client.subscribe(subject, queue="q")
         await client.flush()
-        subsz = await probe.get("/subsz?subs=1")
-        assert subsz["total"] == 3
-        first = subsz["subscriptions_list"][0]
+        subsz = await probe.get("/subsz?subs=1&acc=$G")
+        assert subsz["total"] == own + 3
+        first = next(row for row in subsz["subscriptions_list"] if "qgroup" in row)
         assert list(first) == ["account", "account_tag", "subject", "qgroup", "sid", "msgs", "cid"]
         assert (first["account"], first["cid"]) == ("$G", next(iter(probe.server.clients)))
         tested = await probe.get("/subscriptionsz?subs=1&test=a.b")
         assert sorted(row["subject"] for row in tested["subscriptions_list"]) == ["a.*", "a.b"]
-        page = await probe.get("/subsz?subs=1&offset=2&limit=5")
-        assert (len(page["subscriptions_list"]), page["total"]) == (1, 3)
+        page = await probe.get(f"/subsz?subs=1&acc=$G&offset={own + 2}&limit=5")
+        assert (len(page["subscriptions_list"]), page["total"]) == (1, own + 3)
         assert "subscriptions_list" not in await probe.get("/subsz?subs=1&acc=nobody")
+
+
+# ---- a lone server's other endpoints
+
+LONE = {
+    "routez": "server_id server_name now num_routes routes",
+    "gatewayz": "server_id now outbound_gateways inbound_gateways",
+    "leafz": "server_id now leafnodes leafs",
+    "accountz": "server_id now system_account accounts",
+    "accstatz": "server_id now account_statz",
+    "ipqueuesz": "",
+    "debug/vars": "cmdline memstats",
+}
+
+
+async def test_a_lone_server_has_the_endpoints_of_a_cluster(probe: Probe) -> None:
+    for path, expected in LONE.items():
+        assert " ".join(await probe.get(f"/{path}")) == expected
+    status, text, _ = await probe.ask("/raftz")
+    assert (status, text) == (404, "No Raft nodes registered")
+    stats = (await probe.get("/varz"))["http_req_stats"]
+    assert (stats["/accstatz"], stats["/expvarz"], stats["/raftz"]) == (1, 1, 1)
+
+
+async def test_stacksz_shows_threads_and_tasks(probe: Probe) -> None:
+    async with ClientSession() as session, session.get(f"{probe._url}/stacksz") as response:
+        text = await response.text()
+    assert response.status == 200
+    assert "thread " in text
+    assert "task " in text
+    assert "test_stacksz_shows_threads_and_tasks" in text
+
+
+async def test_accountz_describes_an_account(probe: Probe) -> None:
+    accounts = await probe.get("/accountz")
+    assert (accounts["system_account"], accounts["accounts"]) == ("$SYS", ["$G", "$SYS"])
+    async with probe.client():
+        detail = (await probe.get("/accountz?acc=$G"))["account_detail"]
+    assert " ".join(detail) == (
+        "account_name update_time expired complete jetstream_enabled leafnode_connections "
+        "client_connections subscriptions imports name_tag sublist_stats"
+    )
+    assert (detail["client_connections"], detail["jetstream_enabled"]) == (1, False)
+    assert [row["to"] for row in detail["imports"]] == [
+        "$SYS.REQ.ACCOUNT.PING.CONNZ",
+        "$SYS.REQ.SERVER.PING.CONNZ",
+        "$SYS.REQ.ACCOUNT.PING.STATZ",
+        "$SYS.REQ.USER.INFO",
+    ]
+    system = (await probe.get("/accountz?acc=$SYS"))["account_detail"]
+    assert system["is_system"] is True
+    assert len(system["exports"]) == 4
+    status, text, _ = await probe.ask("/accountz?acc=NONE")
+    assert (status, text) == (400, "Account NONE does not exist")
+
+
+async def test_accstatz_shows_accounts_in_use_or_all(probe: Probe) -> None:
+    assert (await probe.get("/accstatz"))["account_statz"] == []
+    everyone = (await probe.get("/accstatz?unused=1"))["account_statz"]
+    assert [row["acc"] for row in everyone] == ["$G", "$SYS"]
+    async with probe.client():
+        (row,) = (await probe.get("/accstatz"))["account_statz"]
+    assert (row["acc"], row["conns"], row["total_conns"]) == ("$G", 1, 1)
+
+
+def test_a_command_line_is_shown_without_its_secrets() -> None:
+    shown = command_line(["/bin/natsd", "-user", "ann", "--pass=x", "-auth", "-js", "-p", "1"])
+    assert shown == [
+        *("/bin/natsd", "-user", "[REDACTED]", "--pass=[REDACTED]", "-auth", "[REDACTED]"),
+        *("-p", "1"),
+    ]
+    assert command_line(["/usr/bin/app", "--token", "x"]) == ["/usr/bin/app"]
+
+
+async def test_messages_into_jetstream_and_acks_are_not_messages_out(tmp_path: Path) -> None:
+    async with probing(jetstream=True, store_dir=tmp_path) as probe, probe.client() as client:
+        stream = client.jetstream()
+        await stream.add_stream(name="S", subjects=["s"])
+        before = await probe.get("/varz")
+        for _ in range(5):
+            await client.publish("s", b"12345")  # nobody waits for an ack
+        await client.flush()
+        consumer = await stream.pull_subscribe("s", "C")
+        messages = await consumer.fetch(5, timeout=20)
+        middle = await probe.get("/varz")
+        for message in messages:
+            await message.ack()
+        await client.flush()
+        after = await probe.get("/varz")
+    own = sum(len(message.data) for message in messages)
+    answers = 2  # to the creation of the consumer, and to what nats-py asks before
+    assert 5 <= middle["out_msgs"] - before["out_msgs"] <= 5 + answers + 1
+    assert middle["out_bytes"] - before["out_bytes"] >= own
+    assert (after["out_msgs"], after["out_bytes"]) == (middle["out_msgs"], middle["out_bytes"])
+    assert after["in_msgs"] - middle["in_msgs"] == 5
+    assert (after["out_client_msgs"], after["out_client_bytes"]) == (
+        after["out_msgs"],
+        after["out_bytes"],
+    )
 
 
 # ---- health, errors, HTTP
@@ -341,9 +519,10 @@ async def test_the_index_links_to_what_is_there(probe: Probe) -> None:
     status, body, headers = await probe.ask("/")
     assert status == 200
     assert headers["Content-Type"].startswith("text/html")
-    for path in ("varz", "connz", "subsz", "healthz"):
-        assert f'href="./{path}"' in body
-        assert (await probe.ask(f"/{path}"))[0] == 200
+    paths = re.findall(r'href="\./([^"]+)"', body)
+    assert len(paths) == 12
+    for path in paths:
+        assert (await probe.ask(f"/{path}"))[0] == (404 if path == "raftz" else 200)
 
 
 async def test_unknown_paths(probe: Probe) -> None:

@@ -22,7 +22,7 @@ JSZ_DISABLED = """
     config streams consumers messages bytes total"""
 ACCOUNT = """
     name id memory storage reserved_memory reserved_storage accounts ha_assets api"""
-STREAM = "name created state"
+STREAM = "name created cluster state"
 CONSUMER = """
     stream_name name created delivered ack_floor num_ack_pending num_redelivered num_waiting
     num_pending ts"""
@@ -58,6 +58,7 @@ async def test_varz_tells_settings_use_and_bounds(probe: Probe, tmp_path: Path) 
         "max_memory": 1 << 20,
         "max_storage": 1 << 30,
         "store_dir": str(tmp_path / "jetstream"),
+        "sync_interval": 120_000_000_000,  # as nats-server shows it beside sync_always
         "sync_always": True,
         "compress_ok": True,
         "strict": True,

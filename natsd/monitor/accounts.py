@@ -1,0 +1,141 @@
+"""`/accountz` and `/accstatz`: what accounts there are, what they share, and what they do.
+
+What accounts share of each other is so far what the system account offers all of them: `IMPORTS`
+and `EXPORTS` are the tables that `natsd.monitor.services` serves.
+
+Source: nats-server 2.14 reference 8, its fields and their order.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from natsd.accounts import SYSTEM_ACCOUNT, Account
+from natsd.monitor.clock import Clock
+from natsd.monitor.observed import ObservedServer
+from natsd.monitor.query import BadParameter
+from natsd.monitor.values import datetime_ns, number, timestamp
+
+JETSTREAM_API: Final = "$JS.API.>"
+
+# Subject in the account, the subject of the system account behind it, whether who asks is shared.
+IMPORTS: Final = (
+    ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
+    ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
+    ("$SYS.REQ.ACCOUNT.PING.STATZ", "$SYS.REQ.ACCOUNT.{account}.STATZ", False),
+    ("$SYS.REQ.USER.INFO", "$SYS.REQ.USER.{account}.INFO", True),
+)
+EXPORTS: Final = (
+    ("$SYS.REQ.ACCOUNT.*.CONNZ", "Streamed"),
+    ("$SYS.REQ.ACCOUNT.*.STATZ", "Streamed"),
+    ("$SYS.DEBUG.SUBSCRIBERS", "Singleton"),
+    ("$SYS.REQ.USER.*.INFO", "Singleton"),
+)
+NO_TRAFFIC: Final = {"msgs": 0, "bytes": 0}
+
+
+def accountz(server: ObservedServer, account: str, clock: Clock) -> dict[str, Any]:
+    """The answer to `/accountz`; raises `BadParameter` for an account that is not there."""
+    answer = {
+        "server_id": server.id,
+        "now": timestamp(clock.wall_ns()),
+        "system_account": SYSTEM_ACCOUNT,
+    }
+    if not account:
+        return answer | {"accounts": sorted(server.accounts)}
+    return answer | {"account_detail": account_detail(server, account)}
+
+
+def account_detail(server: ObservedServer, name: str) -> dict[str, Any]:
+    """One account; raises `BadParameter` if it is not there."""
+    account = server.accounts.get(name)
+    if account is None:
+        raise BadParameter(f"Account {name} does not exist")
+    is_system = name == SYSTEM_ACCOUNT
+    uses_jetstream = server.jetstream is not None and name in server.jetstream.accounts
+    detail = {
+        "account_name": name,
+        "update_time": timestamp(datetime_ns(server.start_time)),
+        **({"is_system": True} if is_system else {}),
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": uses_jetstream,
+        "leafnode_connections": 0,
+        "client_connections": account.connections,
+        "subscriptions": account.sublist.count,
+    }
+    if is_system:
+        detail["exports"] = _exports(has_jetstream=server.jetstream is not None)
+    detail["imports"] = _imports(name, is_system=is_system, uses_jetstream=uses_jetstream)
+    stats = account.sublist.stats().to_json()
+    return detail | {
+        "name_tag": name,
+        "sublist_stats": {field: number(value) for field, value in stats.items()},
+    }
+
+
+def _exports(*, has_jetstream: bool) -> list[dict[str, str]]:
+    rows = [*EXPORTS, *([(JETSTREAM_API, "Singleton")] if has_jetstream else [])]
+    return [
+        {"subject": subject, "type": "service", "response_type": response}
+        for subject, response in rows
+    ]
+
+
+def _imports(name: str, *, is_system: bool, uses_jetstream: bool) -> list[dict[str, Any]]:
+    rows = [
+        (local, subject.format(account=name), share)
+        for local, subject, share in IMPORTS
+        if share or not is_system
+    ]
+    if uses_jetstream:
+        rows.append((JETSTREAM_API, JETSTREAM_API, True))
+    return [
+        {
+            "subject": subject,
+            "account": SYSTEM_ACCOUNT,
+            "to": local,
+            "local_subject": local,
+            "type": "service",
+            "invalid": False,
+            "share": share,
+            "tracking": False,
+        }
+        for local, subject, share in rows
+    ]
+
+
+def accstatz(
+    server: ObservedServer, clock: Clock, *, names: Collection[str] = (), unused: bool = False
+) -> dict[str, Any]:
+    """The answer to `/accstatz`: accounts with connections, or all, or those of the names."""
+    accounts = [
+        account
+        for name, account in sorted(server.accounts.items())
+        if (name in names if names else unused or account.connections)
+    ]
+    return {
+        "server_id": server.id,
+        "now": timestamp(clock.wall_ns()),
+        "account_statz": [account_stats(account) for account in accounts],
+    }
+
+
+def account_stats(account: Account) -> dict[str, Any]:
+    """The connections and messages of one account."""
+    counters = account.counters
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": account.connections,
+        "leafnodes": 0,
+        "total_conns": account.connections,
+        "num_subscriptions": account.sublist.count,
+        "sent": _traffic(counters.out_msgs, counters.out_bytes),
+        "received": _traffic(counters.in_msgs, counters.in_bytes),
+        "slow_consumers": counters.slow_consumers,
+    }
+
+
+def _traffic(msgs: int, size: int) -> dict[str, Any]:
+    others = dict.fromkeys(("gateways", "routes", "leafs"), NO_TRAFFIC)
+    return {"msgs": msgs, "bytes": size, **others}

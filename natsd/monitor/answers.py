@@ -1,0 +1,119 @@
+"""What monitoring can be asked, whichever way the question comes: over HTTP, or over NATS.
+
+A question's parameters are a `Query`; an answer is a mapping that `json_text` writes. It raises
+`BadParameter`.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from natsd.monitor.accounts import accountz, accstatz
+from natsd.monitor.clock import Clock
+from natsd.monitor.connz import ConnzOptions, connz
+from natsd.monitor.healthz import HealthzOptions, healthz
+from natsd.monitor.internals import expvarz, ipqueuesz
+from natsd.monitor.jsz import JszOptions, account_detail, jsz
+from natsd.monitor.observed import ObservedServer
+from natsd.monitor.peers import gatewayz, leafz, routez
+from natsd.monitor.process_usage import ProcessorUse, processor_time_ns
+from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.statsz import statsz
+from natsd.monitor.subsz import SubszOptions, subsz
+from natsd.monitor.turns import Turns
+from natsd.monitor.varz import varz
+
+Fields = dict[str, Any]
+
+
+class Answers:
+    """About one server; `requests` counts those over HTTP."""
+
+    def __init__(self, server: ObservedServer, clock: Clock, http_port: int) -> None:
+        self.server = server
+        self.clock = clock
+        self.turns = Turns()
+        self.requests: Counter[str] = Counter()
+        self._http_port = http_port
+        self._looking = asyncio.Lock()
+        self._processor = ProcessorUse(clock.monotonic_ns(), processor_time_ns())
+
+    def _processor_percent(self) -> float:
+        return self._processor.sample(self.clock.monotonic_ns(), processor_time_ns())
+
+    async def varz(self, query: Query) -> Fields:
+        """The server, its settings and its traffic."""
+        return varz(
+            self.server,
+            self.clock,
+            http_port=self._http_port,
+            processor_percent=self._processor_percent(),
+            requests=self.requests,
+        )
+
+    async def statsz(self, query: Query) -> Fields:
+        """What servers tell each other of themselves."""
+        return statsz(self.server, processor_percent=self._processor_percent())
+
+    async def connz(self, query: Query) -> Fields:
+        """Connections."""
+        return await connz(self.server, ConnzOptions.of(query), self.clock, self.turns)
+
+    async def routez(self, query: Query) -> Fields:
+        """Routes to servers of the cluster."""
+        if query.text("subs").lower() != "detail":
+            query.flag("subs")
+        return routez(self.server, self.clock)
+
+    async def gatewayz(self, query: Query) -> Fields:
+        """Gateways to other clusters."""
+        query.flag("accs")
+        return gatewayz(self.server, self.clock)
+
+    async def leafz(self, query: Query) -> Fields:
+        """Leaf nodes."""
+        query.flag("subs")
+        return leafz(self.server, self.clock)
+
+    async def subsz(self, query: Query) -> Fields:
+        """Subscriptions; one answer is made at a time."""
+        options = SubszOptions.of(query)
+        async with self._looking:
+            return await subsz(self.server, options, self.clock, self.turns)
+
+    async def accountz(self, query: Query) -> Fields:
+        """Accounts, or one of them."""
+        return accountz(self.server, query.text("acc"), self.clock)
+
+    async def accstatz(self, query: Query) -> Fields:
+        """The traffic of accounts."""
+        return accstatz(self.server, self.clock, unused=query.flag("unused"))
+
+    async def jsz(self, query: Query) -> Fields:
+        """JetStream; one answer is made at a time."""
+        options = JszOptions.of(query)
+        async with self._looking:
+            return await jsz(self.server, options, self.clock)
+
+    async def account_jsz(self, query: Query) -> Fields:
+        """JetStream of one account."""
+        options, engine = JszOptions.of(query), self.server.jetstream
+        if engine is None:
+            raise BadParameter("jetstream not enabled")
+        if options.account not in engine.accounts:
+            raise BadParameter(f'account "{options.account}" not found')
+        async with self._looking:
+            account = engine.accounts[options.account]
+            return await account_detail(account, options, self.server.name)
+
+    def health(self, query: Query) -> tuple[int, Fields]:
+        """The status code and what is wrong."""
+        return healthz(self.server, HealthzOptions.of(query))
+
+    async def ipqueuesz(self, query: Query) -> Fields:
+        """Queues."""
+        return ipqueuesz(self.server, every=query.flag("all"), prefix=query.text("queues"))
+
+    async def expvarz(self, query: Query) -> Fields:
+        """The process."""
+        return expvarz()

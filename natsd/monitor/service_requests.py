@@ -1,0 +1,203 @@
+"""The bodies of requests for monitoring over NATS: nats-server's options, and the parameters over
+HTTP that they stand for.
+
+- Each body may also say which servers are meant (`EventFilterOptions`); others do not answer.
+- Field names are those of nats-server's JSON, class names those of its structs: they stand in the
+  texts about what is wrong with a body.
+
+Source: nats-server 2.14 reference 7; nats-server, tried.
+"""
+
+from typing import Final
+
+from pydantic import Field, create_model
+
+from natsd.jetstream.models.base import Int, Model, Uint64
+from natsd.monitor.query import Query
+
+_STATES: Final = {1: "closed", 2: "all"}
+
+_PARAMETERS: Final = {
+    "subscriptions": "subs",
+    "account": "acc",
+    "consumer": "consumers",
+    "direct_consumer": "direct-consumers",
+    "leader_only": "leader-only",
+    "stream_leader_only": "stream-leader-only",
+    "include_unused": "unused",
+    "filter": "queues",
+}
+"""Fields whose parameter has another name."""
+
+
+class EventFilterOptions(Model):
+    """Which servers are to answer."""
+
+    server_name: str = ""
+    cluster: str = ""
+    host: str = ""
+    exact_match: bool = False
+    tags: list[str] = Field(default_factory=list)
+    domain: str = ""
+
+
+class ConnzOptions(Model):
+    """Of `CONNZ`."""
+
+    sort: str = ""
+    auth: bool = False
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+    offset: Int = 0
+    limit: Int = 0
+    cid: Uint64 = 0
+    mqtt_client: str = ""
+    state: Int = 0
+    user: str = ""
+    acc: str = ""
+    filter_subject: str = ""
+
+
+class SubszOptions(Model):
+    """Of `SUBSZ`."""
+
+    offset: Int = 0
+    limit: Int = 0
+    subscriptions: bool = False
+    account: str = ""
+    test: str = ""
+
+
+class RoutezOptions(Model):
+    """Of `ROUTEZ`."""
+
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+
+
+class GatewayzOptions(Model):
+    """Of `GATEWAYZ`."""
+
+    name: str = ""
+    accounts: bool = False
+    account_name: str = ""
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+
+
+class LeafzOptions(Model):
+    """Of `LEAFZ`."""
+
+    subscriptions: bool = False
+    account: str = ""
+
+
+class AccountzOptions(Model):
+    """Of `ACCOUNTZ`."""
+
+    account: str = ""
+
+
+class AccountStatzOptions(Model):
+    """Of `STATZ`, of accounts."""
+
+    accounts: list[str] = Field(default_factory=list)
+    include_unused: bool = False
+
+
+class JSzOptions(Model):
+    """Of `JSZ`."""
+
+    account: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumer: bool = False
+    direct_consumer: bool = False
+    config: bool = False
+    leader_only: bool = False
+    offset: Int = 0
+    limit: Int = 0
+    raft: bool = False
+    stream_leader_only: bool = False
+
+
+_HEALTHZ_FLAGS: Final = ("js-enabled", "js-enabled-only", "js-server-only", "js-meta-only")
+
+HealthzOptions = create_model(
+    "HealthzOptions",
+    __base__=Model,
+    __doc__="Of `HEALTHZ`; some names are no names of Python.",
+    **{  # type: ignore[call-overload]  # its fields are computed
+        **dict.fromkeys((*_HEALTHZ_FLAGS, "details"), (bool, False)),
+        **dict.fromkeys(("account", "stream", "consumer"), (str, "")),
+    },
+)
+
+
+class IpqueueszOptions(Model):
+    """Of `IPQUEUESZ`."""
+
+    all: bool = False
+    filter: str = ""
+
+
+class RaftzOptions(Model):
+    """Of `RAFTZ`."""
+
+    account: str = ""
+    group: str = ""
+
+
+class ProfilezOptions(Model):
+    """Of `PROFILEZ`."""
+
+    name: str = ""
+    debug: Int = 0
+
+
+class ClientID(Model):
+    """Of `KICK` and `LDM`: which client is meant."""
+
+    cid: Uint64 = 0
+
+
+def with_filter(options: type[Model] | None, name: str) -> type[Model]:
+    """The options, if there are any, together with which servers are to answer."""
+    bases = (EventFilterOptions,) if options is None else (options, EventFilterOptions)
+    model: type[Model] = create_model(name, __base__=bases)
+    return model
+
+
+def query_of(options: Model) -> Query:
+    """The parameters of an HTTP request that asks for the same."""
+    parameters = {
+        _PARAMETERS.get(name, name): "true" if value is True else str(value)
+        for name in type(options).model_fields
+        if (value := getattr(options, name)) and not isinstance(value, list)
+    }
+    if parameters.pop("subscriptions_detail", None):
+        parameters["subs"] = "detail"
+    if "state" in parameters:
+        parameters["state"] = _STATES.get(int(parameters["state"]), "open")
+    return Query(parameters)
+
+
+EVENT_OPTIONS: Final = {
+    "IDZ": with_filter(None, "IdzEventOptions"),
+    "STATSZ": with_filter(None, "StatszEventOptions"),
+    "VARZ": with_filter(None, "VarzEventOptions"),
+    "SUBSZ": with_filter(SubszOptions, "SubszEventOptions"),
+    "CONNZ": with_filter(ConnzOptions, "ConnzEventOptions"),
+    "ROUTEZ": with_filter(RoutezOptions, "RoutezEventOptions"),
+    "GATEWAYZ": with_filter(GatewayzOptions, "GatewayzEventOptions"),
+    "LEAFZ": with_filter(LeafzOptions, "LeafzEventOptions"),
+    "ACCOUNTZ": with_filter(AccountzOptions, "AccountzEventOptions"),
+    "STATZ": with_filter(AccountStatzOptions, "AccountStatzEventOptions"),
+    "JSZ": with_filter(JSzOptions, "JszEventOptions"),
+    "HEALTHZ": with_filter(HealthzOptions, "HealthzEventOptions"),
+    "PROFILEZ": with_filter(ProfilezOptions, "ProfilezEventOptions"),
+    "EXPVARZ": with_filter(None, "ExpvarzEventOptions"),
+    "IPQUEUESZ": with_filter(IpqueueszOptions, "IpqueueszEventOptions"),
+    "RAFTZ": with_filter(RaftzOptions, "RaftzEventOptions"),
+}
+"""What the body of each kind of request is read as."""

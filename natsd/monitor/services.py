@@ -1,0 +1,151 @@
+"""Monitoring over NATS: `$SYS.REQ.…` in the system account, and what of it every account may ask.
+
+    $SYS.REQ.SERVER.PING.CONNZ ──▶ waiting ──▶ Replies (service_replies.py) ──▶ answer
+      in an account: about that account only
+
+- `SERVER_SUBJECTS`, `ACCOUNT_SUBJECTS` and `natsd.monitor.accounts.IMPORTS` are the tables of what
+  is answered. Where nobody answers, the requestor is told so at once.
+- One request is answered at a time, and at most `WAITING_MAX` wait: one more is not answered.
+- What answers is imported with the first request, so that a start does not pay for it.
+
+Source: nats-server 2.14 reference 7.
+"""
+
+import asyncio
+import importlib
+import logging
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from natsd.accounts import SYSTEM_ACCOUNT, Account
+from natsd.core.subscription import Subscription
+from natsd.core.wire import Wire
+from natsd.monitor.accounts import IMPORTS
+from natsd.monitor.observed import ObservedServer
+
+if TYPE_CHECKING:
+    from natsd.monitor.service_replies import Replies
+
+_logger = logging.getLogger("natsd.monitor")
+
+WAITING_MAX: Final = 256
+
+SERVER_KINDS: Final = (
+    *("IDZ", "STATSZ", "VARZ", "SUBSZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "JSZ"),
+    *("HEALTHZ", "PROFILEZ", "EXPVARZ", "IPQUEUESZ", "RAFTZ"),
+)
+"""What a server answers to `$SYS.REQ.SERVER.PING.<kind>` and `$SYS.REQ.SERVER.<id>.<kind>`."""
+ACTIONS: Final = ("RELOAD", "KICK", "LDM")
+"""What it does for `$SYS.REQ.SERVER.<id>.<action>`."""
+ACCOUNT_KINDS: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
+"""What it answers to `$SYS.REQ.ACCOUNT.<account>.<kind>`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came: `about` is the account that it concerns, empty for the server."""
+
+    kind: str
+    about: str
+    account: Account
+    reply: str
+    headers: bytes
+    data: bytes
+    origin: Wire | None
+
+
+class Services:
+    """One server's, from `start` to `close`."""
+
+    def __init__(self, server: ObservedServer) -> None:
+        self._server = server
+        self._subscriptions: list[tuple[Account, Subscription]] = []
+        self._waiting: deque[Request] = deque()
+        self._working: asyncio.Task[None] | None = None
+        self._replies: Replies | None = None
+
+    def start(self) -> None:
+        """Answer from now on."""
+        system = self._server.accounts[SYSTEM_ACCOUNT]
+        prefix = "$SYS.REQ.SERVER"
+        self._serve(system, f"{prefix}.PING", "STATSZ")
+        for kind in SERVER_KINDS:
+            self._serve(system, f"{prefix}.PING.{kind}", kind)
+            self._serve(system, f"{prefix}.{self._server.id}.{kind}", kind)
+        for action in ACTIONS:
+            self._serve(system, f"{prefix}.{self._server.id}.{action}", action)
+        for kind in ACCOUNT_KINDS:
+            self._serve(system, f"$SYS.REQ.ACCOUNT.*.{kind}", f"ACCOUNT.{kind}")
+        self._serve(system, "$SYS.REQ.USER.INFO", "USER.INFO")
+        self._serve(system, "$SYS.DEBUG.SUBSCRIBERS", "SUBSCRIBERS")
+        for account in self._server.accounts.values():
+            if account is not system:
+                self._serve_imports(account)
+
+    async def close(self) -> None:
+        """Answer no more."""
+        for account, subscription in self._subscriptions:
+            account.internal_client.unsubscribe(subscription)
+        self._subscriptions.clear()
+        self._waiting.clear()
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+            self._working = None
+
+    def _serve_imports(self, account: Account) -> None:
+        """What an account may ask about itself."""
+        for subject, imported, _ in IMPORTS:
+            kind = imported.rpartition(".")[2]
+            kind = "USER.INFO" if kind == "INFO" else f"ACCOUNT.{kind}"
+            self._serve(account, subject, kind, about=account.name)
+
+    def _serve(self, account: Account, subject: str, kind: str, *, about: str = "") -> None:
+        receive = partial(self._receive, account, kind, about)
+        self._subscriptions.append((account, account.internal_client.serve(subject, receive)))
+
+    def _receive(
+        self,
+        account: Account,
+        kind: str,
+        about: str,
+        subject: str,
+        reply: str | None,
+        headers: bytes,
+        data: bytes,
+        origin: Wire | None,
+    ) -> None:
+        """Have a request answered; without a reply subject only actions are of use."""
+        if reply is None and kind not in ACTIONS:
+            return
+        if len(self._waiting) >= WAITING_MAX:
+            _logger.debug("System services: %s is not answered, too many requests wait", subject)
+            return
+        if kind.startswith("ACCOUNT.") and not about:
+            about = subject.split(".")[3]
+        self._waiting.append(Request(kind, about, account, reply or "", headers, data, origin))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work(), name="natsd-services")
+
+    async def _work(self) -> None:
+        """Answer what waits."""
+        try:
+            replies = await self._load()
+            while self._waiting:
+                request = self._waiting.popleft()
+                try:
+                    await replies.reply(request)
+                except Exception:
+                    _logger.exception("System services: a request for %s failed", request.kind)
+        finally:
+            self._working = None
+
+    async def _load(self) -> "Replies":
+        if self._replies is None:
+            await asyncio.to_thread(importlib.import_module, "natsd.monitor.service_replies")
+            from natsd.monitor.service_replies import Replies
+
+            self._replies = Replies(self._server)
+        return self._replies

@@ -1,0 +1,49 @@
+"""`STATSZ`: what a server tells others of its load.
+
+Source: nats-server 2.14 reference 7, its fields and their order.
+"""
+
+from typing import Any
+
+from natsd.monitor import jetstream
+from natsd.monitor.observed import ObservedServer
+from natsd.monitor.process_usage import cores, resident_bytes
+from natsd.monitor.values import datetime_ns, number, timestamp
+
+PRIVATE = ("store_dir",)
+"""Settings of JetStream that other servers need not know."""
+
+
+def statsz(server: ObservedServer, *, processor_percent: float) -> dict[str, Any]:
+    """The load of the server."""
+    counters = server.counters
+    sent = {"msgs": counters.out_msgs, "bytes": counters.out_bytes}
+    received = {"msgs": counters.in_msgs, "bytes": counters.in_bytes}
+    stats = {
+        "start": timestamp(datetime_ns(server.start_time)),
+        "mem": resident_bytes(),
+        "cores": cores(),
+        "cpu": number(processor_percent),
+        "connections": len(server.clients),
+        "total_connections": server.total_connections,
+        "active_accounts": sum(bool(each.connections) for each in server.accounts.values()),
+        "subscriptions": sum(each.sublist.count for each in server.accounts.values()),
+        "sent": sent,
+        "sent_to_clients": sent,
+        "received": received,
+        "received_from_clients": received,
+        "slow_consumers": counters.slow_consumers,
+    }
+    if counters.stale_connections:
+        stats["stale_connections"] = counters.stale_connections
+    if counters.stalled_clients:
+        stats["stalled_clients"] = counters.stalled_clients
+    stats["active_servers"] = 1
+    if server.jetstream is not None:
+        settings = jetstream.config(server.jetstream.options)
+        stats["jetstream"] = {
+            "config": {name: settings[name] for name in settings if name not in PRIVATE},
+            "stats": jetstream.stats(server.jetstream),
+            "limits": jetstream.limits(server.jetstream.options),
+        }
+    return stats | {"gomaxprocs": 1}

@@ -1,0 +1,55 @@
+"""Long answers in short turns: the loop serves clients in between.
+
+- What makes an answer is a generator that yields wherever it may be interrupted. It runs for
+  `TURN_NS` at a time. A turn that does not end an answer lasts until the loop's next round: twenty
+  long answers at once hold up clients no longer than one does.
+"""
+
+import asyncio
+import time
+from collections.abc import Generator, Iterator
+from typing import Final, TypeAlias, TypeVar
+
+TURN_NS: Final = 1_000_000
+CHUNK_BYTES: Final = 64 * 1024
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+
+
+class Turns:
+    """Shared by all answers of a server."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def run(self, steps: Steps[T]) -> T:
+        """All steps, and what they return; what they raise is raised."""
+        while True:
+            async with self._turn:
+                ends_ns = time.monotonic_ns() + TURN_NS
+                while time.monotonic_ns() < ends_ns:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        result: T = end.value
+                        return result
+                await asyncio.sleep(0)
+
+    async def chunk(self, pieces: Iterator[bytes]) -> tuple[bytes, bool]:
+        """The next pieces, as many as one turn makes, and whether they were the last."""
+        async with self._turn:
+            chunk, is_last = _next_chunk(pieces)
+            if not is_last:
+                await asyncio.sleep(0)
+            return chunk, is_last
+
+
+def _next_chunk(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
+    ends_ns = time.monotonic_ns() + TURN_NS
+    chunk = bytearray()
+    for piece in pieces:
+        chunk += piece
+        if len(chunk) >= CHUNK_BYTES or time.monotonic_ns() >= ends_ns:
+            return bytes(chunk), False
+    return bytes(chunk), True
