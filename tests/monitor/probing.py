@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 from nats.aio.client import Client as NatsClient
 
 from natsd import Server, monitor
+from natsd.clients import ClosedClient
 
 
 class Probe:
@@ -66,3 +67,26 @@ async def probing_own(server: Server) -> AsyncIterator[Probe]:
     """The endpoints that the server itself has started, or is about to."""
     async with ClientSession() as session:
         yield Probe(server, server.http_port, session)
+
+
+def closed_client(cid: int, **more: Any) -> ClosedClient:
+    """A remembered connection with everything small, but for what is given."""
+    times = dict.fromkeys(("start_ns", "last_activity_ns", "stop_ns"), cid)
+    texts = dict.fromkeys(("name", "lang", "version", "authorized_user"), "")
+    numbers = dict.fromkeys(
+        (
+            "rtt_ns",
+            "pending_bytes",
+            "in_msgs",
+            "in_bytes",
+            "out_msgs",
+            "out_bytes",
+            "stalls",
+            "num_subscriptions",
+        ),
+        0,
+    )
+    where = {"ip": "127.0.0.1", "port": 1, "account_name": "$G", "kept_subscriptions": ()}
+    fixed = {"cid": cid, "kind": "Client", "reason": "Client Closed"}
+    fields: dict[str, Any] = {**times, **texts, **numbers, **where, **fixed}
+    return ClosedClient(**fields | more)

@@ -12,13 +12,12 @@ import pytest
 from aiohttp import ClientSession
 
 from natsd import Server, __version__, monitor
-from natsd.clients import ClosedClient
 from natsd.clients.listener import ListenError
 from natsd.monitor.connz import CONNECTIONS_PER_STEP
 from natsd.monitor.internals import command_line
 from natsd.monitor.json_text import pieces
 from natsd.monitor.turns import Turns
-from tests.monitor.probing import Probe, probing
+from tests.monitor.probing import Probe, closed_client, probing
 
 # What nats-server 2.14.5 answers, key by key; natsd adds its own version.
 KEYS = {
@@ -192,29 +191,6 @@ async def test_connz_by_cid_user_and_account() -> None:
             assert len(await probe.connections(f"cid={row['cid']}")) == 1
             nobody = await probe.get("/connz?cid=999")
             assert (nobody["connections"], nobody["limit"], nobody["total"]) == ([], 1, 1)
-
-
-def closed_client(cid: int, **more: Any) -> ClosedClient:
-    """A remembered connection with everything small, but for what is given."""
-    times = dict.fromkeys(("start_ns", "last_activity_ns", "stop_ns"), cid)
-    texts = dict.fromkeys(("name", "lang", "version", "authorized_user"), "")
-    numbers = dict.fromkeys(
-        (
-            "rtt_ns",
-            "pending_bytes",
-            "in_msgs",
-            "in_bytes",
-            "out_msgs",
-            "out_bytes",
-            "stalls",
-            "num_subscriptions",
-        ),
-        0,
-    )
-    where = {"ip": "127.0.0.1", "port": 1, "account_name": "$G", "kept_subscriptions": ()}
-    fixed = {"cid": cid, "kind": "Client", "reason": "Client Closed"}
-    fields: dict[str, Any] = {**times, **texts, **numbers, **where, **fixed}
-    return ClosedClient(**fields | more)
 
 
 SORTED = {
