@@ -4,6 +4,7 @@ client, and below it an outlet for compiled code."""
 from typing import Final
 
 from natsd.accounts.internal_client import InternalClient
+from natsd.config.account_options import MsgTraceOptions
 from natsd.core.outlet import Outlet
 from natsd.core.reactor import Counters, Reactor
 from natsd.core.sublist import SubList
@@ -15,10 +16,27 @@ SYSTEM_ACCOUNT: Final = "$SYS"
 class Account:
     """A space of subjects. Messages of one account are never seen in another."""
 
-    __slots__ = ("connections", "counters", "internal_client", "name", "outlet", "sublist")
+    __slots__ = (
+        "connections",
+        "counters",
+        "internal_client",
+        "msg_trace",
+        "name",
+        "outlet",
+        "sublist",
+    )
 
-    def __init__(self, name: str, reactor: Reactor, *, sublist_cache: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        reactor: Reactor,
+        *,
+        sublist_cache: bool = True,
+        msg_trace: MsgTraceOptions | None = None,
+    ) -> None:
+        """`msg_trace`: where messages with a sampled `traceparent` are traced; None: nowhere."""
         self.name = name
+        self.msg_trace = msg_trace
         self.sublist = SubList(cache=sublist_cache)
         self.counters = Counters()
         self.connections = 0

@@ -25,6 +25,7 @@ from natsd.clients.connect import (
     decode_connect,
 )
 from natsd.clients.redact import redact_connect, shown_payload
+from natsd.clients.tracing import Decision, decide
 from natsd.config import Options
 from natsd.config.levels import TRACE
 from natsd.core.connection import Connection
@@ -36,6 +37,9 @@ from natsd.core.wire import Settings
 logger = logging.getLogger("natsd.client")
 
 PROTOCOL_ASYNC_INFO: Final = 1
+HPUB_WORDS_MIN: Final = 3
+"""A subject and two sizes; the operation in front of them may have been read before."""
+TOO_LARGE: Final = "maximum payload exceeded"
 NOBODY: Final = ConnectOptions()
 """Who has not said CONNECT yet."""
 _parse_json = msgspec.json.Decoder(dict[str, Any]).decode
@@ -54,6 +58,8 @@ class ClientHost(Protocol):
     def authenticate(self, connect: ConnectOptions) -> bool: ...
     def account_of(self, connect: ConnectOptions) -> Account: ...
     def client_closed(self, client: "Client") -> None: ...
+    def describe(self) -> dict[str, object]: ...
+    def now_ns(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class SubscriptionInfo:
 class Client(Connection):
     """A connection that speaks the client protocol."""
 
-    __slots__ = ("_connect", "_host", "account", "ip", "port")
+    __slots__ = ("_connect", "account", "host", "ip", "port")
 
     kind: Final = "Client"
 
@@ -78,7 +84,7 @@ class Client(Connection):
         self, host: ClientHost, cid: int, fd: int, ip: str, port: int, transport: Any = None
     ) -> None:
         super().__init__(host.reactor, host.settings, cid, fd, transport)
-        self._host = host
+        self.host = host
         self._connect: ConnectOptions | None = None
         self.ip = ip
         self.port = port
@@ -88,7 +94,7 @@ class Client(Connection):
 
     def welcome(self) -> None:
         """Send INFO and begin to serve; too many connections are turned away."""
-        host = self._host
+        host = self.host
         self.debug("Client connection created")
         self._join(host.account_of(NOBODY))
         self.open()
@@ -111,6 +117,7 @@ class Client(Connection):
             account.connections += 1
             self.account = account
             self.bind_account(account.sublist, account.counters)
+            self.counts_parents = account.msg_trace is not None
 
     # ---- operations, called by the compiled connection
 
@@ -127,11 +134,11 @@ class Client(Connection):
         if self._connect is not None:
             self.drop_subscriptions()
         self._remember(connect)
-        if connect.account or connect.new_account or not self._host.authenticate(connect):
+        if connect.account or connect.new_account or not self.host.authenticate(connect):
             self._refuse()
             return
         self.connected()
-        self._join(self._host.account_of(connect))
+        self._join(self.host.account_of(connect))
         self._negotiate(connect)
 
     def _remember(self, connect: ConnectOptions) -> None:
@@ -147,7 +154,7 @@ class Client(Connection):
         )
 
     def _negotiate(self, connect: ConnectOptions) -> None:
-        headers = connect.headers and not self._host.options.no_header_support
+        headers = connect.headers and not self.host.options.no_header_support
         self.negotiate(
             connect.verbose, connect.pedantic, connect.echo, headers, connect.no_responders
         )
@@ -173,7 +180,20 @@ class Client(Connection):
     def first_pong(self) -> None:
         """Tell clients that understand it which account they are in."""
         if self._connect is not None and self._connect.protocol >= PROTOCOL_ASYNC_INFO:
-            self.send_protocol(self._host.info(self.cid, self.ip, self.account))
+            self.send_protocol(self.host.info(self.cid, self.ip, self.account))
+
+    def begin_trace(self, subject: bytes, headers: bytes, size: int) -> Decision | None:
+        """The headers of a message may ask for a trace."""
+        return decide(self, subject, headers, size)
+
+    def trace_oversized(self, line: bytes, headers: bytes) -> None:
+        """Those of one that is too large to be taken do."""
+        words = line.split()
+        if len(words) > HPUB_WORDS_MIN and words[0].upper() == b"HPUB":
+            del words[0]
+        decision = decide(self, words[0], headers, int(words[-1]), TOO_LARGE)
+        if decision is not None and decision.trace is not None:
+            decision.trace.send()
 
     def announce_lame_duck(self) -> None:
         """Tell a client that understands it to connect to another server."""
@@ -190,8 +210,8 @@ class Client(Connection):
         """The connection is gone."""
         assert self.reason is not None
         self.debug(f"Client connection closed: {self.reason.value}")
-        self._host.clients.pop(self.cid, None)
-        self._host.client_closed(self)
+        self.host.clients.pop(self.cid, None)
+        self.host.client_closed(self)
         if self.account is not None:
             self.account.connections -= 1
 
@@ -215,7 +235,7 @@ class Client(Connection):
     @property
     def authorized_user(self) -> str:
         """Who it authenticated as; empty where nobody needs to."""
-        if self._connect is None or not self._host.options.auth_required:
+        if self._connect is None or not self.host.options.auth_required:
             return ""
         return self._connect.user or ("[REDACTED]" if self._connect.auth_token else "")
 
@@ -261,6 +281,6 @@ class Client(Connection):
 
     def trace_payload(self, direction: str, data: bytes) -> None:
         """Log a payload, as far as `max_traced_msg_len` allows."""
-        limit = self._host.options.max_traced_msg_len
+        limit = self.host.options.max_traced_msg_len
         shown = shown_payload(data, limit)
         logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", str(self), direction, shown)

@@ -3,9 +3,11 @@
 - An account's `jetstream` is a boolean, `enabled` or `disabled`, or a mapping of limits; -1: none.
 - `tiers` holds limits by the number of replicas, `R1` to `R5`, in place of those of everything
   together; nats-server takes them from JWTs only.
+- An account's `msg_trace` (also `trace_dest`) is a subject, or a mapping of `dest` and `sampling`,
+  a number or a text such as `25%`.
 - There is the account `$G` so far, in which all clients are.
 
-Source: nats-server 2.14 reference 2.4, 6.15.
+Source: nats-server 2.14 reference 2.4, 3.7, 6.15.
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
 
@@ -22,10 +24,12 @@ from natsd.config.settings import (
     section,
     section_of,
     size,
+    text,
     unknown_setting,
     whole,
     word,
 )
+from natsd.core.subject import is_valid_publish
 
 INT32_MAX: Final = 2**31 - 1
 ACCOUNTS: Final = ("$G",)
@@ -109,11 +113,41 @@ def _read_jetstream(given: object) -> AccountJetStream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MsgTraceOptions:
+    """Where an account's messages with a sampled `traceparent` header are traced."""
+
+    dest: str = text("", "subject that traces are published to; empty: there are none")
+    sampling: int = whole(100, 1, 100, "how many of 100 such messages are traced")
+
+    def __post_init__(self) -> None:
+        read_all(self)
+        if self.dest and not is_valid_publish(self.dest):
+            raise OptionsError(f"Trace destination {self.dest!r} is not valid")
+
+
+def _read_msg_trace(given: object) -> MsgTraceOptions:
+    if isinstance(given, str):
+        return MsgTraceOptions(dest=given)
+    if isinstance(given, Mapping):
+        given = {name: _without_per_cent(str(name), value) for name, value in given.items()}
+    return section_of(MsgTraceOptions, given)
+
+
+def _without_per_cent(name: str, value: object) -> object:
+    return (
+        value.removesuffix("%") if name.lower() == "sampling" and isinstance(value, str) else value
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccountOptions:
     """One account's settings."""
 
     jetstream: AccountJetStream = section(
         AccountJetStream(), _read_jetstream, "streams and consumers: true, or a mapping of limits"
+    )
+    msg_trace: MsgTraceOptions = section(
+        MsgTraceOptions(), _read_msg_trace, "traces of messages: a subject, or dest and sampling"
     )
 
     def __post_init__(self) -> None:
@@ -129,7 +163,7 @@ def read_accounts(given: object) -> Named[AccountOptions]:
         if name not in ACCOUNTS:
             raise unknown_setting(str(name), list(ACCOUNTS))
         try:
-            read[name] = section_of(AccountOptions, settings)
+            read[name] = section_of(AccountOptions, settings, aliases={"trace_dest": "msg_trace"})
         except OptionsError as error:
             raise OptionsError(f"{name}: {error}") from None
     return Named(read)

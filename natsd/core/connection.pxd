@@ -25,6 +25,9 @@ cdef class Connection(Wire):
     cdef bint careful_out                # a delivery needs more than appending
     cdef bint connect_seen
     cdef readonly bint first_pong_sent
+    cdef public bint counts_parents      # a sampled `traceparent` header asks for a trace
+    cdef object tracing                  # MessageTrace of the publish under way, or None
+    cdef int traced                      # messages of this read
 
     cdef readonly int64_t in_msgs
     cdef readonly int64_t in_bytes
@@ -46,6 +49,7 @@ cdef class Connection(Wire):
 
     cdef void count_in(self, Counters counters) noexcept
     cdef int count_delivered(self) except -1
+    cdef int publish_traced(self, Message* message) except -1
     cdef bint admit(self, Message* message) except -1
     cdef MatchResult resolve(self, Message* message)
     cdef bint is_reserved(self, Message* message) except -1

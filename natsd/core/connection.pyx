@@ -31,14 +31,19 @@ from natsd.core.parser cimport (
     UNKNOWN_OPERATION, Args, Violation,
 )
 from natsd.core.reactor cimport Counters, Endpoint, Reactor, monotonic_ns
+from natsd.core.reserved cimport is_reserved_reply, is_reserved_subject, may_be_reserved
 from natsd.core.subject cimport subject_is_valid_literal
 from natsd.core.sublist cimport SubList
 from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
+from natsd.core.tracing cimport (
+    TracedMessage, distribute_traced, line_length, may_be_traced, with_headers,
+)
 from natsd.core.wire cimport Settings, Wire
 
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.sublist import InvalidSubject
+from natsd.core.tracing import AUTO_UNSUBSCRIBED, CLIENT_CLOSED, NOT_STALLED
 
 cdef extern from *:
     """
@@ -77,6 +82,7 @@ cdef enum:
     FIRST_PING_NS = 2_000_000_000
     REMOVED_PER_TURN = 2048         # subscriptions of a connection that ends
     LOGGED_BYTES = 128              # of what a client sent and should not have
+    TRACED_PER_READ = 8             # then others have a turn: a trace costs as much as 100 messages
 
 cdef int64_t RTT_INTERVAL_NS = 3_600_000_000_000
 
@@ -130,6 +136,12 @@ cdef class Connection(Wire):
 
     def notice(self, str text) -> None:
         """Log at info level."""
+
+    def begin_trace(self, bytes subject, bytes headers, int64_t size):
+        """The headers may ask for a trace: a Decision (natsd/clients/tracing.py), or None."""
+
+    def trace_oversized(self, bytes line, bytes headers) -> None:
+        """The same of a message that is larger than any may be, as far as its headers are there."""
 
     def trace_operation(self, str direction, bytes operation) -> None:
         """Log an operation."""
@@ -196,6 +208,7 @@ cdef class Connection(Wire):
             if self.account_counters is not None:
                 self.count_in(self.account_counters)
             self.read_msgs = self.read_bytes = 0
+            self.traced = 0
         return self.reactor.end_read()
 
     cdef void count_in(self, Counters counters) noexcept:
@@ -239,29 +252,42 @@ cdef class Connection(Wire):
     # ---- operations
 
     cdef int on_publish(self, Message* message) except -1:
-        cdef MatchResult result = self.memo
-        cdef int64_t delivered
         self.read_msgs += 1
         self.read_bytes += message.data_len
-        if self.careful_in:
-            if not self.admit(message):
-                return 0
-        elif message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
-            return 0
-        if (
-            result is None or not result.live or result.subject_len != message.subject_len
-            or memcmp(result.subject, message.subject, message.subject_len) != 0
+        if message.header_len and may_be_traced(
+            message.data, message.header_len, self.counts_parents
         ):
-            result = self.resolve(message)
-            if result is None:
-                return 0
-        delivered = distribute(result, message, self.reactor, None if self.echo else self)
-        if delivered:
-            self.reactor.batch_bytes += delivered * message.data_len
-            if self.reactor.congested is not None:
-                self.wait_for_recipient()
-        elif message.reply != NULL and self.no_responders:
-            self.answer_no_responders(message)
+            return self.publish_traced(message)
+        return publish(self, message, None)
+
+    cdef int publish_traced(self, Message* message) except -1:
+        """The headers may ask for a trace: publish as they say."""
+        cdef object decision = self.begin_trace(
+            message.subject[:message.subject_len], message.data[:message.header_len],
+            message.data_len,
+        )
+        cdef TracedMessage traced
+        cdef Message changed
+        cdef object _kept
+        if decision is None:
+            return publish(self, message, None)
+        if decision.trace is not None:
+            traced = TracedMessage()
+            traced.message = message
+            traced.trace = self.tracing = decision.trace
+            try:
+                publish(self, message, traced)
+            finally:
+                traced.message = NULL
+                self.tracing = None
+            decision.trace.send()
+        elif not decision.is_dropped:
+            _kept = with_headers(message, decision.headers, &changed)
+            publish(self, &changed, None)
+        self.traced += 1
+        if self.traced >= TRACED_PER_READ and self.reason is None and not self.is_stalled:
+            self.pause_reading()        # what else is read has its turn later
+            self.reactor.stall(self, monotonic_ns())
         return 0
 
     cdef MatchResult resolve(self, Message* message):
@@ -282,11 +308,15 @@ cdef class Connection(Wire):
             text = text_of(message.subject[:message.subject_len])
             self.send_error(ErrorText.PUBLISH_VIOLATION.format(text))
             self.error(f"Publish Violation - Subject {quoted(text)}")
+            if self.tracing is not None:
+                self.tracing.refused(ErrorText.PUBLISH_VIOLATION.format(text))
             return True
         if message.reply != NULL and is_reserved_reply(message.reply, message.reply_len):
             text = text_of(message.reply[:message.reply_len])
             self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
             self.error(f"Publish Violation - Reply {quoted(text)}")
+            if self.tracing is not None:
+                self.tracing.refused(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
             return True
         return False
 
@@ -435,7 +465,13 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
+        cdef Py_ssize_t line_len
         error, reason, logged = VIOLATIONS[violation]
+        if violation == MAX_PAYLOAD:    # behind the line stands what is there of the headers
+            line_len = line_length(at, size)
+            if may_be_traced(at + line_len, size - line_len, self.counts_parents):
+                self.trace_oversized(at[:line_len], at[line_len:size])
+            size = line_len
         self.error(f"{logged}: {quoted(text_of(at[:min(size, <Py_ssize_t>LOGGED_BYTES)]))}")
         if error is not None:
             self.send_error(error)
@@ -444,6 +480,24 @@ cdef class Connection(Wire):
         return 0
 
     # ---- delivering
+
+    def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
+        """Deliver, or say what would be delivered, and have it recorded."""
+        cdef str error = ""
+        cdef bint taken = True
+        if sub.closed:
+            return False
+        if self.reason is not None:
+            error = CLIENT_CLOSED
+            taken = False
+        elif not traced.trace.is_only:
+            if sub.max_delivered and sub.delivered >= sub.max_delivered:
+                error = AUTO_UNSUBSCRIBED
+            taken = self.deliver(sub, <Message*> traced.message)
+            if not taken and not error:
+                error = NOT_STALLED if self.reason is None else CLIENT_CLOSED
+        traced.trace.egress(self, sub, error)
+        return taken
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         if sub.closed:
@@ -668,31 +722,39 @@ cdef class Connection(Wire):
         return 0 if self.subscriptions is None else len(self.subscriptions)
 
 
-cdef inline bint may_be_reserved(const char* subject) noexcept:
-    """Whether a subject begins as the server's own do: a cheap first look."""
-    return subject[0] == c"_" and subject[1] != c"I" or subject[0] == c"$"
-
-
-cdef inline bint begins(
-    const char* text, Py_ssize_t length, const char* prefix, Py_ssize_t prefix_len
-) noexcept:
-    return length >= prefix_len and memcmp(text, prefix, prefix_len) == 0
-
-
-cdef inline bint is_reserved_subject(const char* subject, Py_ssize_t length) noexcept:
-    """Gateways' replies and RAFT's subjects."""
-    return (
-        begins(subject, length, b"$NRG.", 5)
-        or length > 5 and begins(subject, length, b"_GR_.", 5)
-    )
-
-
-cdef inline bint is_reserved_reply(const char* reply, Py_ssize_t length) noexcept:
-    """What services, consumers and gateways ask for answers with."""
-    return (
-        begins(reply, length, b"$JS.ACK.", 8) or begins(reply, length, b"_R_.", 4)
-        or length > 5 and begins(reply, length, b"_GR_.", 5)
-    )
+cdef inline int publish(
+    Connection self, Message* message, TracedMessage traced
+) except -1:
+    """Deliver a message to all who want it; `traced` is None unless its way is recorded."""
+    cdef MatchResult result = self.memo
+    cdef int64_t delivered
+    if self.careful_in:
+        if not self.admit(message):
+            return 0
+    elif message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
+        return 0
+    if (
+        result is None or not result.live or result.subject_len != message.subject_len
+        or memcmp(result.subject, message.subject, message.subject_len) != 0
+    ):
+        result = self.resolve(message)
+        if result is None:
+            return 0
+    if traced is None:
+        delivered = distribute(result, message, self.reactor, None if self.echo else self)
+    else:
+        delivered = distribute_traced(
+            result, traced, self.reactor, None if self.echo else self
+        )
+    if delivered:
+        if traced is not None and traced.trace.is_only:
+            return 0
+        self.reactor.batch_bytes += delivered * message.data_len
+        if self.reactor.congested is not None:
+            self.wait_for_recipient()
+    elif message.reply != NULL and self.no_responders:
+        self.answer_no_responders(message)
+    return 0
 
 
 cdef str text_of(bytes text):

@@ -9,6 +9,7 @@ from libc.string cimport memcmp
 
 from natsd.core.reactor cimport Reactor
 from natsd.core.subscription cimport Message, Sink, Subscription
+from natsd.core.tracing cimport TracedMessage, deliver_unrecorded
 
 
 cdef class CallbackSink(Sink):
@@ -39,6 +40,16 @@ cdef class CallbackSink(Sink):
             arguments += (None if self.reactor.is_sending else self.reactor.reading,)
         self.reactor.enqueue(self.callback, arguments)
         return 1
+
+    def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
+        """A service is an import from the system account; with trace-only it is not asked."""
+        if self.tells_origin and not sub.closed:
+            traced.trace.service_import(
+                traced.message.subject[:traced.message.subject_len].decode("utf-8", "replace")
+            )
+            if traced.trace.is_only:
+                return False
+        return deliver_unrecorded(sub, traced)
 
 
 cdef class IgnoringSink(Sink):

@@ -351,7 +351,8 @@ cdef inline Py_ssize_t payload(
     cdef Py_ssize_t frame = message.data - p + message.data_len + 2
     message.owner = NULL
     if message.data_len > h.max_payload_bytes and h.max_payload_bytes >= 0:
-        return violate(h, MAX_PAYLOAD, p, message.data - p)
+        # With the headers, as far as they are there: they may ask for a trace.
+        return violate(h, MAX_PAYLOAD, p, min(message.data + message.header_len, end) - p)
     if not may_be_terminated(message, end - message.data):
         return violate(h, UNKNOWN_OPERATION, p, end - p)
     if end - p >= frame:

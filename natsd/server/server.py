@@ -18,6 +18,7 @@ import asyncio
 import hmac
 import logging
 import socket
+import time
 from collections import deque
 from datetime import UTC, datetime
 from functools import partial
@@ -31,9 +32,11 @@ from natsd.clients.connect import ConnectOptions
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.transport import TransportLink, Transports
 from natsd.config import Options, make_options
+from natsd.config.account_options import AccountOptions
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max
 from natsd.core.reactor import Counters, Reactor, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
+from natsd.core.wall_time import timestamp
 from natsd.core.wire import Settings
 from natsd.monitor.services import Services
 from natsd.server.banner import log_stopped, log_stopping
@@ -43,6 +46,7 @@ from natsd.server.jetstream import JetStreamPart
 from natsd.server.lame_duck import move_clients
 from natsd.server.presence import Presence
 from natsd.server.threaded import OwnThread
+from natsd.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from natsd.jetstream.jetstream import JetStream
@@ -93,6 +97,7 @@ class Server:
         self.total_connections = 0
         self.closed_clients: deque[ClosedClient] = deque(maxlen=self.options.max_closed_clients)
         self._last_cid = FIRST_CLIENT_ID - 1
+        self._last_event = 0
 
     # ---- life
 
@@ -181,8 +186,12 @@ class Server:
             pending_bytes_max(options),
         )
         for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
+            settings = options.accounts.get(name, AccountOptions()).msg_trace
             self.accounts[name] = Account(
-                name, self.reactor, sublist_cache=not options.disable_sublist_cache
+                name,
+                self.reactor,
+                sublist_cache=not options.disable_sublist_cache,
+                msg_trace=settings if settings.dest else None,
             )
 
     def _serve_clients(self, listener: socket.socket) -> None:
@@ -347,6 +356,21 @@ class Server:
     def client_closed(self, client: Client) -> None:
         """A client is being torn down: remember it for monitoring."""
         self.closed_clients.append(ClosedClient.of(client))
+
+    def now_ns(self) -> int:
+        """The wall clock."""
+        return time.time_ns()
+
+    def describe(self) -> dict[str, object]:
+        """Which server says something, and when: the start of what it publishes of itself."""
+        self._last_event += 1
+        fields: dict[str, object] = {"name": self.name, "host": self.options.host, "id": self.id}
+        if self.options.jetstream.enabled and self.options.jetstream.domain:
+            fields["domain"] = self.options.jetstream.domain
+        fields["ver"] = NATS_VERSION
+        if self.options.jetstream.enabled:
+            fields["jetstream"] = True
+        return fields | {"seq": self._last_event, "time": timestamp(self.now_ns())}
 
     # ---- connections
 

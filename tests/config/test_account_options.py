@@ -44,6 +44,17 @@ MISTAKES = [
         {"$G": {"jetstream": {"max_mem": 1, "tiers": {"R1": {}}}}},
         "accounts: $G: jetstream: limits are those of tiers, or of everything together",
     ),
+    ({"$G": {"msg_trace": 5}}, "accounts: $G: msg_trace: must be a mapping of settings"),
+    ({"$G": {"msg_trace": "a.*"}}, "accounts: $G: msg_trace: Trace destination 'a.*' is not valid"),
+    (
+        {"$G": {"trace_dest": {"dest": "a", "sampling": 101}}},
+        "accounts: $G: msg_trace: sampling must be 1 to 100, not 101",
+    ),
+    (
+        {"$G": {"msg_trace": {"dest": "a", "sampling": "0%"}}},
+        "accounts: $G: msg_trace: sampling must be 1 to 100, not '0'",
+    ),
+    ({"$G": {"msg_trace": {"to": "a"}}}, "accounts: $G: msg_trace: unknown option 'to'"),
 ]
 
 
@@ -91,3 +102,20 @@ def test_options_with_accounts_are_hashable_and_can_be_built_upon() -> None:
     options = make_options(accounts={"$G": {"jetstream": {"streams": 3}}})
     assert hash(options) == hash(make_options(options, accounts=options.accounts))
     assert make_options(options, port=5).accounts == options.accounts
+
+
+@pytest.mark.parametrize(
+    ("given", "dest", "sampling"),
+    [
+        ("a.b", "a.b", 100),
+        ({"dest": "a.b"}, "a.b", 100),
+        ({"Dest": "a.b", "Sampling": 25}, "a.b", 25),
+        ({"dest": "a.b", "sampling": "25%"}, "a.b", 25),
+        ({"dest": "a.b", "sampling": "25"}, "a.b", 25),
+        ({}, "", 100),
+    ],
+)
+@pytest.mark.parametrize("name", ["msg_trace", "trace_dest"])
+def test_where_messages_are_traced(name: str, given: object, dest: str, sampling: int) -> None:
+    read = make_options(accounts={"$G": {name: given}}).accounts["$G"].msg_trace
+    assert (read.dest, read.sampling) == (dest, sampling)

@@ -40,6 +40,7 @@ cdef class Ingest(Actor):
     cdef bytes prefix                   # of every ack
     cdef public object expiring         # told when a message with a lifetime goes; or None
     cdef public object failing          # told why what was appended is not stored; or None
+    cdef public object trace_publish    # of traced_publish.pyx: called with it and a TracedMessage
     cdef public Admission atomic_batches    # None: the stream takes no such batches
     cdef public Admission fast_batches
     cdef readonly bint is_paused        # nothing is taken: the stream is not ready, or going away
@@ -56,6 +57,7 @@ cdef class Ingest(Actor):
     cdef char* stripped                 # headers without what is not stored
     cdef Py_ssize_t stripped_room
     cdef bint is_rolling                # the answer to the entry just applied has to wait
+    cdef bytes refused                  # what a publisher was told last instead of a PubAck
 
     # One replica: apply at once. Raises StoreError.
     cdef int propose(self, Entry* entry) except -1
@@ -66,6 +68,10 @@ cdef class Ingest(Actor):
         self, const char* subject, Py_ssize_t subject_len, const char* headers,
         Py_ssize_t headers_len, const char* data, Py_ssize_t data_len, const char* reply,
         Py_ssize_t reply_len,
+    ) except -1
+    cdef int fill(
+        self, Entry* entry, PublishHeaders* found, const char* subject, Py_ssize_t subject_len,
+        const char* headers, Py_ssize_t headers_len, const char* data, Py_ssize_t data_len,
     ) except -1
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len

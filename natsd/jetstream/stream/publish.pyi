@@ -1,5 +1,7 @@
 from collections.abc import Callable
+from typing import Final
 
+from natsd.core.tracing import TracedMessage
 from natsd.jetstream.scheduler import Actor
 from natsd.jetstream.stream.admission import Admission
 from natsd.jetstream.stream.core import StreamCore
@@ -10,9 +12,12 @@ from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.usage import Usage
 from natsd.store.errors import StoreError
 
+DUPLICATE_REFUSED: Final[bytes]
+
 class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
+    trace_publish: Callable[[Ingest, TracedMessage], None] | None
     atomic_batches: Admission | None
     fast_batches: Admission | None
     message_ids: MessageIds

@@ -33,6 +33,7 @@ from natsd.core.match_result cimport MatchResult
 from natsd.core.subject cimport wire_bytes
 from natsd.core.subject_transform cimport SubjectTransform
 from natsd.core.subscription cimport Message, Subscription
+from natsd.core.tracing cimport TracedMessage
 from natsd.jetstream.scheduler cimport Actor
 from natsd.jetstream.stream.ack_queue cimport (
     DUPLICATE, STORED, STORED_TEXT, STORED_WITH, TEXT, AckQueue, Answer, AnswerKind,
@@ -76,6 +77,7 @@ cdef enum:
 cdef bytes LEVEL_HEADER = REQUIRED_API_LEVEL.encode()
 
 TOO_LARGE = "message too large"
+DUPLICATE_REFUSED = b'{"duplicate":true}'
 
 
 cdef class Ingest(Actor):
@@ -194,6 +196,14 @@ cdef class Ingest(Actor):
         )
         return 1
 
+    def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
+        """The same of a publish that is traced; with trace-only it is checked and not stored."""
+        if sub.closed or self.is_paused:
+            return False
+        sub.delivered += 1
+        self.trace_publish(self, traced)
+        return True
+
     def publish_internal(
         self, subject not None, bytes headers not None, bytes data not None, bytes reply=None
     ) -> None:
@@ -232,6 +242,16 @@ cdef class Ingest(Actor):
                 ):
                     return 0
                 return self.answer_busy(reply, reply_len)
+        self.fill(&entry, &found, subject, subject_len, headers, headers_len, data, data_len)
+        if self.message_ids.is_recollecting and header_given(&found, MESSAGE_ID):
+            return self.answer_busy(reply, reply_len)
+        return self.admit(&entry, &found, reply, reply_len)
+
+    cdef int fill(
+        self, Entry* entry, PublishHeaders* found, const char* subject, Py_ssize_t subject_len,
+        const char* headers, Py_ssize_t headers_len, const char* data, Py_ssize_t data_len,
+    ) except -1:
+        """A publish as an entry that was not checked yet, and what its headers ask for."""
         entry.subject = subject
         entry.subject_len = subject_len
         if headers_len < EMPTY_HEADERS:     # no header block: who reads a stream need not care
@@ -247,13 +267,11 @@ cdef class Ingest(Actor):
         entry.is_skipped = False
         found.found = 0
         if headers_len:
-            find_publish_headers(headers, headers_len, &found)
+            find_publish_headers(headers, headers_len, found)
             if has_status(headers, headers_len) or found.found >> <int> REQUEST_INFO & 1:
-                self.strip(&entry)
-                find_publish_headers(entry.headers, entry.headers_len, &found)
-            if self.message_ids.is_recollecting and header_given(&found, MESSAGE_ID):
-                return self.answer_busy(reply, reply_len)
-        return self.admit(&entry, &found, reply, reply_len)
+                self.strip(entry)
+                find_publish_headers(entry.headers, entry.headers_len, found)
+        return 0
 
     cdef int strip(self, Entry* entry) except -1:
         """Leave away what is not stored of the headers."""
@@ -287,6 +305,7 @@ cdef class Ingest(Actor):
             )
         refused = self.check(entry, headers, &original)
         if original:
+            self.refused = DUPLICATE_REFUSED
             return self.answer(DUPLICATE, original, original, reply, reply_len, None)
         if refused is None:
             try:
@@ -612,6 +631,8 @@ cdef class Ingest(Actor):
         self, AnswerKind kind, uint64_t wait, uint64_t value, const char* reply,
         Py_ssize_t reply_len, bytes text,
     ) except -1:
+        if kind == TEXT:
+            self.refused = text
         if reply_len == 0 or self.no_ack:
             return 0
         if text is None:
@@ -634,6 +655,7 @@ cdef class Ingest(Actor):
 
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1:
         """Nothing is taken: say so, unless even that is too much."""
+        self.refused = self.preconditions.refuse(ErrorId.JSStreamTooManyRequests)
         if reply_len and not self.no_ack and self.busy.size() < BUSY_BYTES_MAX:
             self.busy.push(TEXT, 0, 0, reply, reply_len, NULL, 0)
         return 0

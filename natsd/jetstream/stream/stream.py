@@ -56,6 +56,7 @@ from natsd.jetstream.stream.markers import replace_expired
 from natsd.jetstream.stream.publish import Ingest
 from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.storage import open_store
+from natsd.jetstream.stream.traced_publish import trace_publish
 from natsd.store.errors import (
     DamagedEncoding,
     MessageNotFound,
@@ -103,6 +104,7 @@ class Stream:
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
         self.ingest.failing = self._commit_failed
+        self.ingest.trace_publish = trace_publish
         take_batches(self)
         self._direct = DirectGets(self)
         self.sourcing = Sourcing(self)

@@ -1,0 +1,226 @@
+"""A message trace: what became of one published message, sent as JSON to whoever asked.
+
+    publish with Nats-Trace-Dest: there
+        ─▶ {"server": {…}, "request": {"header": {…}, "msgsize": 39}, "events": [
+              {"type": "in", "ts": …, "kind": 0, "cid": 7, "acc": "$G", "subj": "orders.new"},
+              {"type": "js", "ts": …, "stream": "ORDERS", "subject": "orders.new"},
+              {"type": "eg", "ts": …, "kind": 0, "cid": 9, "sub": "orders.>"}]}           to `there`
+
+    in  it came from a client; `error`: it went no further, and why
+    si  it is a request to a service of the system account
+    js  a stream took it; `error`: refused it; `nointerest`: no consumer wants it, it is not kept
+    eg  it was delivered to a client's subscription; `error`: it was not, and why
+
+Promise
+- What is recorded is bounded: after EGRESSES_MAX deliveries no more of them are listed.
+- The trace is sent behind the message: at the end of the turn, as all that the server itself sends.
+
+Source: nats-server 2.14 reference 3.7; ADR-41.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import msgspec
+
+from natsd.core.tracing import trace_headers
+from natsd.core.wall_time import timestamp
+
+if TYPE_CHECKING:
+    from natsd.accounts.account import Account
+    from natsd.core.subscription import Subscription
+
+DESTINATION: Final = b"Nats-Trace-Dest"
+ONLY: Final = b"Nats-Trace-Only"
+ORIGIN_ACCOUNT: Final = b"Nats-Trace-Origin-Account"
+PARENT: Final = b"traceparent"
+DISABLED: Final = b"trace disabled"
+"""No subject: in `Nats-Trace-Dest` it says that the message is not to be traced."""
+
+CLIENT: Final = 0
+"""The kind of a connection, as nats-server numbers them."""
+EGRESSES_MAX: Final = 1024
+COMPRESSED_BYTES_MAX: Final = 64 << 10
+"""A longer trace is sent as it is: to compress it would keep everybody waiting."""
+
+_ACCEPT_ENCODING: Final = b"Accept-Encoding"
+_TRUE: Final = (b"1", b"true", b"on")
+_HEX: Final = frozenset(b"0123456789abcdefABCDEF")
+
+
+class TraceSource(Protocol):
+    """The server, as a trace shows it."""
+
+    def describe(self) -> dict[str, object]: ...
+    def now_ns(self) -> int: ...
+
+
+class Recipient(Protocol):
+    """A connection as a trace names it."""
+
+    @property
+    def cid(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """What the headers of a message ask for."""
+
+    headers: dict[str, list[str]]
+    destination: str
+    """Empty: the account says where, since a sampled `traceparent` asks."""
+    is_only: bool
+    """The message is neither delivered nor stored."""
+    origin_account: str
+    encoding: bytes
+
+    @classmethod
+    def read(cls, block: bytes) -> Self | None:
+        """None: they ask for no trace."""
+        headers: dict[str, list[str]] = {}
+        first: dict[bytes, bytes] = {}
+        is_sampled = False
+        for name, value in trace_headers(block):
+            first.setdefault(name, value)
+            headers.setdefault(_text(name), []).append(_text(value))
+            is_sampled = is_sampled or (name.lower() == PARENT and _is_sampled(value))
+        destination = first.get(DESTINATION, b"")
+        if destination == DISABLED or not (destination or is_sampled):
+            return None
+        return cls(
+            headers,
+            destination.decode("utf-8", "surrogateescape"),
+            bool(destination) and first.get(ONLY, b"").lower() in _TRUE,
+            _text(first.get(ORIGIN_ACCOUNT, b"")),
+            first.get(_ACCEPT_ENCODING, b"").lower(),
+        )
+
+
+class MessageTrace:
+    """What is known of one message; `send` tells it."""
+
+    __slots__ = (
+        "_account",
+        "_destination",
+        "_egresses",
+        "_events",
+        "_request",
+        "_size",
+        "_source",
+        "is_only",
+    )
+
+    def __init__(
+        self,
+        account: "Account",
+        destination: str,
+        request: TraceRequest,
+        size: int,
+        source: TraceSource,
+    ) -> None:
+        self._account = account
+        self._destination = destination
+        self._request = request
+        self._size = size
+        self._source = source
+        self._events: list[dict[str, Any]] = []
+        self._egresses = 0
+        self.is_only = request.is_only
+
+    def ingress(self, publisher: Recipient, subject: bytes, error: str = "") -> None:
+        """It came in; always the first event."""
+        self._add("in", kind=CLIENT, cid=publisher.cid, name=publisher.name or None)
+        self._events[-1] |= {"acc": self._account.name, "subj": _text(subject)}
+        if error:
+            self.refused(error)
+
+    def refused(self, error: str) -> None:
+        """It is not taken from its publisher."""
+        self._events[0]["error"] = error
+
+    def egress(self, recipient: Recipient, subscription: "Subscription", error: str = "") -> None:
+        """It is delivered to a client; `error`: it is not."""
+        self._egresses += 1
+        if self._egresses > EGRESSES_MAX:
+            return
+        self._add(
+            "eg",
+            kind=CLIENT,
+            cid=recipient.cid,
+            name=recipient.name or None,
+            sub=_text(subscription.subject_bytes),
+            queue=None if subscription.queue_bytes is None else _text(subscription.queue_bytes),
+            error=error or None,
+        )
+
+    def service_import(self, subject: str) -> None:
+        """It is a request to the system account's services."""
+        self._add("si", acc="$SYS", **{"from": subject, "to": subject})
+
+    def stream(
+        self, name: str, subject: bytes | None, *, is_unwanted: bool = False, error: str = ""
+    ) -> None:
+        """A stream takes it, under that subject; with `error` it does not."""
+        self._add(
+            "js",
+            stream=name,
+            subject=None if subject is None else _text(subject),
+            nointerest=is_unwanted or None,
+            error=error or None,
+        )
+
+    def _add(self, event_type: str, **fields: object) -> None:
+        event: dict[str, Any] = {"type": event_type, "ts": self._source.now_ns()}
+        event.update((name, value) for name, value in fields.items() if value is not None)
+        self._events.append(event)
+
+    def send(self) -> None:
+        """Publish what is known."""
+        for event in self._events:
+            event["ts"] = timestamp(event["ts"])
+        request = {"header": dict(sorted(self._request.headers.items())), "msgsize": self._size}
+        text = msgspec.json.encode(
+            {"server": self._source.describe(), "request": request, "events": self._events}
+        )
+        payload, headers = _encoded(text, self._request.encoding)
+        self._account.internal_client.publish(self._destination, payload, headers=headers)
+
+
+def with_trace_disabled(block: bytes) -> bytes:
+    """The header block with `Nats-Trace-Dest: trace disabled`, in the place of what it said."""
+    line = DESTINATION + b": " + DISABLED
+    start = block.find(b"\r\n" + DESTINATION + b":")
+    if start < 0:
+        head = block.removesuffix(b"\r\n").removesuffix(b"\r\n")
+        return head + b"\r\n" + line + b"\r\n\r\n"
+    end = block.find(b"\r\n", start + 2)
+    return block[: start + 2] + line + (block[end:] if end >= 0 else b"\r\n\r\n")
+
+
+def _encoded(text: bytes, accepted: bytes) -> tuple[bytes, bytes]:
+    """The text as the asker accepts it, and the header block that says so."""
+    if not accepted:
+        return text, b""
+    encoding = "identity"
+    if len(text) <= COMPRESSED_BYTES_MAX:
+        import cramjam  # only a few traces are compressed
+
+        if b"snappy" in accepted or b"s2" in accepted:
+            encoding, text = "snappy", bytes(cramjam.snappy.compress(text))
+        elif b"gzip" in accepted:
+            encoding, text = "gzip", bytes(cramjam.gzip.compress(text))
+    return text, f"NATS/1.0\r\nContent-Encoding: {encoding}\r\n\r\n".encode()
+
+
+def _is_sampled(parent: bytes) -> bool:
+    """The lowest bit of a `traceparent`'s flags: version-trace-parent-flags."""
+    parts = parent.split(b"-")
+    if len(parts) != 4 or len(parts[3]) != 2 or not _HEX.issuperset(parts[3]):
+        return False
+    return int(parts[3], 16) & 1 == 1
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

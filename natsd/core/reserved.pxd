@@ -1,0 +1,30 @@
+"""Subjects that are the server's own: no client publishes to them."""
+
+from libc.string cimport memcmp
+
+
+cdef inline bint may_be_reserved(const char* subject) noexcept:
+    """Whether a subject begins as the server's own do: a cheap first look."""
+    return subject[0] == c"_" and subject[1] != c"I" or subject[0] == c"$"
+
+
+cdef inline bint begins(
+    const char* text, Py_ssize_t length, const char* prefix, Py_ssize_t prefix_len
+) noexcept:
+    return length >= prefix_len and memcmp(text, prefix, prefix_len) == 0
+
+
+cdef inline bint is_reserved_subject(const char* subject, Py_ssize_t length) noexcept:
+    """Gateways' replies and RAFT's subjects."""
+    return (
+        begins(subject, length, b"$NRG.", 5)
+        or length > 5 and begins(subject, length, b"_GR_.", 5)
+    )
+
+
+cdef inline bint is_reserved_reply(const char* reply, Py_ssize_t length) noexcept:
+    """What services, consumers and gateways ask for answers with."""
+    return (
+        begins(reply, length, b"$JS.ACK.", 8) or begins(reply, length, b"_R_.", 4)
+        or length > 5 and begins(reply, length, b"_GR_.", 5)
+    )

@@ -1,0 +1,182 @@
+"""Message tracing, where messages pass: is a trace asked for, and where did the message go?
+
+    HPUB ─ may_be_traced? ─ no ──▶ distribute                    every other message
+                          └ yes ─▶ begin_trace ─▶ distribute_traced ─▶ trace.send()
+                                     (Client)        │
+                                                     └▶ sink.deliver_traced(sub, traced)
+
+Promise
+- A message without headers pays one branch. One with headers pays a look at the beginnings of its
+  header lines; nothing else is read unless one of them is a header of traces.
+- Tracing has no place in `Message` or `Sink.deliver`: it is the slow path, in Python objects.
+- With trace-only no sink's `deliver` is called.
+
+A sink that has something to record defines `deliver_traced(sub, traced) -> bool`: it delivers, or
+with `traced.trace.is_only` says what it would do; True: the message was, or would be, taken.
+
+Source: nats-server 2.14 reference 3.7; ADR-41.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memchr
+
+from natsd.core.match_result cimport MatchResult, QueueResult, plain_at
+from natsd.core.reactor cimport Reactor
+from natsd.core.reserved cimport is_reserved_subject
+from natsd.core.subject cimport wire_bytes
+from natsd.core.subscription cimport Message, Sink, Subscription
+
+cdef enum:
+    HEADERS_SHOWN_MAX = 1024
+
+cdef tuple TRACE_HEADERS = (
+    b"Nats-Trace-Dest", b"Nats-Trace-Only", b"Nats-Trace-Origin-Account", b"traceparent",
+    b"Accept-Encoding",
+)
+
+NO_ECHO = "Not delivered because of no echo"
+CLIENT_CLOSED = "Not delivered because client is closed"
+AUTO_UNSUBSCRIBED = "Not delivered because auto-unsubscribe exceeded"
+NOT_STALLED = "Not delivered because fast producer not stalled and consumer is slow"
+
+
+cdef class TracedMessage:
+    """See tracing.pxd."""
+
+
+cdef bint deliver_unrecorded(Subscription sub, TracedMessage traced) except -1:
+    if traced.trace.is_only:
+        return not sub.closed
+    return sub.sink.deliver(sub, <Message*> traced.message)
+
+
+cdef bint deliver_traced(Subscription sub, TracedMessage traced, Sink publisher) except -1:
+    cdef object deliver
+    if sub.sink is publisher:
+        traced.trace.egress(publisher, sub, NO_ECHO)
+        return False
+    deliver = getattr(sub.sink, "deliver_traced", None)
+    if deliver is None:
+        return deliver_unrecorded(sub, traced)
+    return deliver(sub, traced)
+
+
+cdef int64_t distribute_traced(
+    MatchResult result, TracedMessage traced, Reactor reactor, Sink publisher
+) except -1:
+    cdef QueueResult* group
+    cdef uint32_t i, _i, pick
+    cdef int64_t delivered = 0
+    for i in range(result.plain_count):
+        delivered += deliver_traced(plain_at(result, i), traced, publisher)
+    for i in range(result.queue_count):
+        group = &result.queue_groups[i]
+        pick = reactor.random(group.count)
+        for _i in range(group.count):
+            if deliver_traced(<Subscription> group.members[pick], traced, publisher):
+                delivered += 1
+                break
+            pick = (pick + 1) % group.count
+    return delivered
+
+
+cdef tuple with_headers(const Message* message, bytes headers, Message* changed):
+    cdef Py_ssize_t header_len = PyBytes_GET_SIZE(headers)
+    cdef bytes data = headers + message.data[message.header_len:message.data_len] + b"\r\n"
+    cdef bytes line = b"%d %d\r\n" % (header_len, PyBytes_GET_SIZE(data) - 2)
+    if message.reply != NULL:
+        line = message.reply[:message.reply_len] + b" " + line
+    changed[0] = message[0]
+    changed.line = PyBytes_AS_STRING(line)
+    changed.line_len = PyBytes_GET_SIZE(line)
+    if message.reply != NULL:
+        changed.reply = changed.line
+    changed.data = PyBytes_AS_STRING(data)
+    changed.data_len = PyBytes_GET_SIZE(data) - 2
+    changed.header_len = header_len
+    changed.owner = <PyObject*> data
+    return line, data
+
+
+def trace_headers(block) -> list:
+    """The names and values of a header block as a trace shows them, in their order.
+
+    A name ends at the first colon, wherever that is; a value ends at CRLF, without the blanks
+    around it. What has no name or no value is left out. Of a block with very many headers, the
+    rest is searched for those that a trace asks with, the first of each.
+    """
+    cdef bytes data = wire_bytes(block)
+    cdef const char* at = data
+    cdef const char* end = at + len(data)
+    cdef const char* name
+    cdef const char* name_end
+    cdef const char* value_end
+    cdef list found = []
+    cdef set missing
+    if not data.startswith(b"NATS/1.0\r\n"):
+        return found
+    at += VERSION_LINE_BYTES
+    missing = set(TRACE_HEADERS)
+    while at < end:
+        name = at
+        name_end = <const char*> memchr(at, c":", end - at)
+        if name_end == NULL:
+            break
+        at = name_end + 1
+        while at < end and (at[0] == c" " or at[0] == c"\t"):
+            at += 1
+        value_end = line_end(at, end)
+        if value_end == NULL:
+            break
+        if name < name_end:
+            note_header(found, missing, name, name_end, at, value_end)
+        at = value_end + 2
+    return found
+
+
+cdef inline const char* line_end(const char* at, const char* end) noexcept:
+    """Where its CRLF begins; NULL: nowhere."""
+    while at < end:
+        at = <const char*> memchr(at, c"\r", end - at)
+        if at == NULL or at + 1 >= end:
+            return NULL
+        if at[1] == c"\n":
+            return at
+        at += 1
+    return NULL
+
+
+cdef int note_header(
+    list found, set missing, const char* name, const char* name_end, const char* value,
+    const char* value_end,
+) except -1:
+    cdef bytes key
+    while value_end > value and (value_end[-1] == c" " or value_end[-1] == c"\t"):
+        value_end -= 1
+    if value == value_end:
+        return 0
+    if len(found) >= HEADERS_SHOWN_MAX:
+        if not missing or name[0] not in (c"N", c"T", c"t", c"A"):
+            return 0
+        key = name[:name_end - name]
+        if key.lower() == b"traceparent":
+            key = b"traceparent"
+        if key not in missing:
+            return 0
+        missing.discard(key)
+    found.append((<bytes> name[:name_end - name], <bytes> value[:value_end - value]))
+    return 0
+
+
+def is_reserved(subject) -> bool:
+    """Whether the server alone publishes to that subject."""
+    cdef bytes text = wire_bytes(subject)
+    return is_reserved_subject(text, len(text))
+
+
+def is_asked(block, *, parents=False) -> bool:
+    """`may_be_traced`, for tests."""
+    cdef bytes data = wire_bytes(block)
+    return may_be_traced(data, len(data), parents)
