@@ -6,6 +6,7 @@ from natsd.core.match_result cimport MatchResult
 from natsd.core.reactor cimport Counters
 from natsd.core.subscription cimport Message, Subscription
 from natsd.core.sublist cimport SubList
+from natsd.core.tracing cimport TracedMessage
 from natsd.core.wire cimport Wire
 
 
@@ -26,8 +27,9 @@ cdef class Connection(Wire):
     cdef bint connect_seen
     cdef readonly bint first_pong_sent
     cdef public bint counts_parents      # a sampled `traceparent` header asks for a trace
-    cdef object tracing                  # MessageTrace of the publish under way, or None
-    cdef int traced                      # messages of this read
+    cdef TracedMessage traced            # the publish under way, where it is; else None
+    cdef bint is_decided                 # whether that one is
+    cdef int traces                      # of this read
 
     cdef readonly int64_t in_msgs
     cdef readonly int64_t in_bytes

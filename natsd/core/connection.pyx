@@ -208,7 +208,7 @@ cdef class Connection(Wire):
             if self.account_counters is not None:
                 self.count_in(self.account_counters)
             self.read_msgs = self.read_bytes = 0
-            self.traced = 0
+            self.traces = 0
         return self.reactor.end_read()
 
     cdef void count_in(self, Counters counters) noexcept:
@@ -252,13 +252,41 @@ cdef class Connection(Wire):
     # ---- operations
 
     cdef int on_publish(self, Message* message) except -1:
-        self.read_msgs += 1
-        self.read_bytes += message.data_len
-        if message.header_len and may_be_traced(
+        cdef MatchResult result
+        cdef int64_t delivered
+        if message.header_len and not self.is_decided and may_be_traced(
             message.data, message.header_len, self.counts_parents
         ):
             return self.publish_traced(message)
-        return publish(self, message, None)
+        result = self.memo
+        self.read_msgs += 1
+        self.read_bytes += message.data_len
+        if self.careful_in:
+            if not self.admit(message):
+                return 0
+        elif message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
+            return 0
+        if (
+            result is None or not result.live or result.subject_len != message.subject_len
+            or memcmp(result.subject, message.subject, message.subject_len) != 0
+        ):
+            result = self.resolve(message)
+            if result is None:
+                return 0
+        if self.traced is not None:
+            delivered = distribute_traced(
+                result, self.traced, self.reactor, None if self.echo else self
+            )
+        else:
+            delivered = distribute(result, message, self.reactor, None if self.echo else self)
+        if delivered:
+            if self.traced is None or not self.traced.trace.is_only:
+                self.reactor.batch_bytes += delivered * message.data_len
+            if self.reactor.congested is not None:
+                self.wait_for_recipient()
+        elif message.reply != NULL and self.no_responders:
+            self.answer_no_responders(message)
+        return 0
 
     cdef int publish_traced(self, Message* message) except -1:
         """The headers may ask for a trace: publish as they say."""
@@ -266,26 +294,28 @@ cdef class Connection(Wire):
             message.subject[:message.subject_len], message.data[:message.header_len],
             message.data_len,
         )
-        cdef TracedMessage traced
-        cdef Message changed
+        cdef Message changed = message[0]
         cdef object _kept
-        if decision is None:
-            return publish(self, message, None)
-        if decision.trace is not None:
-            traced = TracedMessage()
-            traced.message = message
-            traced.trace = self.tracing = decision.trace
+        if decision is not None and decision.is_dropped:
+            self.read_msgs += 1
+            self.read_bytes += message.data_len
+        else:
+            if decision is not None and decision.trace is not None:
+                self.traced = TracedMessage()
+                self.traced.message = message
+                self.traced.trace = decision.trace
+            elif decision is not None:
+                _kept = with_headers(message, decision.headers, &changed)
+            self.is_decided = True
             try:
-                publish(self, message, traced)
+                self.on_publish(&changed)
             finally:
-                traced.message = NULL
-                self.tracing = None
-            decision.trace.send()
-        elif not decision.is_dropped:
-            _kept = with_headers(message, decision.headers, &changed)
-            publish(self, &changed, None)
-        self.traced += 1
-        if self.traced >= TRACED_PER_READ and self.reason is None and not self.is_stalled:
+                self.is_decided = False
+                self.traced = None
+            if decision is not None and decision.trace is not None:
+                decision.trace.send()
+        self.traces += 1
+        if self.traces >= TRACED_PER_READ and self.reason is None and not self.is_stalled:
             self.pause_reading()        # what else is read has its turn later
             self.reactor.stall(self, monotonic_ns())
         return 0
@@ -308,15 +338,15 @@ cdef class Connection(Wire):
             text = text_of(message.subject[:message.subject_len])
             self.send_error(ErrorText.PUBLISH_VIOLATION.format(text))
             self.error(f"Publish Violation - Subject {quoted(text)}")
-            if self.tracing is not None:
-                self.tracing.refused(ErrorText.PUBLISH_VIOLATION.format(text))
+            if self.traced is not None:
+                self.traced.trace.refused(ErrorText.PUBLISH_VIOLATION.format(text))
             return True
         if message.reply != NULL and is_reserved_reply(message.reply, message.reply_len):
             text = text_of(message.reply[:message.reply_len])
             self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
             self.error(f"Publish Violation - Reply {quoted(text)}")
-            if self.tracing is not None:
-                self.tracing.refused(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
+            if self.traced is not None:
+                self.traced.trace.refused(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
             return True
         return False
 
@@ -720,41 +750,6 @@ cdef class Connection(Wire):
     @property
     def num_subscriptions(self) -> int:
         return 0 if self.subscriptions is None else len(self.subscriptions)
-
-
-cdef inline int publish(
-    Connection self, Message* message, TracedMessage traced
-) except -1:
-    """Deliver a message to all who want it; `traced` is None unless its way is recorded."""
-    cdef MatchResult result = self.memo
-    cdef int64_t delivered
-    if self.careful_in:
-        if not self.admit(message):
-            return 0
-    elif message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
-        return 0
-    if (
-        result is None or not result.live or result.subject_len != message.subject_len
-        or memcmp(result.subject, message.subject, message.subject_len) != 0
-    ):
-        result = self.resolve(message)
-        if result is None:
-            return 0
-    if traced is None:
-        delivered = distribute(result, message, self.reactor, None if self.echo else self)
-    else:
-        delivered = distribute_traced(
-            result, traced, self.reactor, None if self.echo else self
-        )
-    if delivered:
-        if traced is not None and traced.trace.is_only:
-            return 0
-        self.reactor.batch_bytes += delivered * message.data_len
-        if self.reactor.congested is not None:
-            self.wait_for_recipient()
-    elif message.reply != NULL and self.no_responders:
-        self.answer_no_responders(message)
-    return 0
 
 
 cdef str text_of(bytes text):
