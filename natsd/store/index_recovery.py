@@ -144,7 +144,7 @@ class _ByIndex:
 
     def _check_since(self, reads: list[tuple[int, Read]], images: dict[int, BlockImage]) -> None:
         since, image = self._since, self._image
-        if self._overlap(reads, images):
+        if self._overlap(reads, images) or since.floor == 0:  # 0: a commit may not have ended
             raise _Mismatch
         if since.commit_number < image.commit_number or since.last_sequence < image.last_sequence:
             raise _Mismatch  # cut back since, or not these blocks

@@ -118,8 +118,12 @@ cdef class JournaledLog(MessageLog):
 
     cdef list take_blocks(self, uint64_t commit_number, bint closing):
         """What no commit has of the last blocks; of the active one at least a mark. Only that one
-        moves the front: what its messages remove must not be gone before they are on disk."""
-        cdef Edges* durable = &self.journal.durable
+        moves the front: what its messages remove must not be gone before they are on disk.
+
+        Where blocks went before they were written, the others must not be found without the active
+        one: their marks say by a first sequence of 0 that the commit goes on.
+        """
+        cdef uint64_t first = 0 if leaves_out(self) else self.journal.durable.first
         cdef MsgBlock block
         cdef BlockExtent extent
         cdef list extents = []
@@ -131,7 +135,7 @@ cdef class JournaledLog(MessageLog):
             block = self.blocks.at(at)
             is_active = block is self.blocks.active
             extent = block.take(
-                commit_number, self.edges.first if is_active else durable.first,
+                commit_number, self.edges.first if is_active else first,
                 self.edges.last if is_active else block.last_sequence,
                 is_active, closing and is_active,
             )
@@ -267,3 +271,17 @@ cdef class JournaledLog(MessageLog):
 cdef inline bint is_unsaved(MsgBlock block) noexcept:
     """Does it hold what is not on disk?"""
     return block.size != block.durable.size
+
+
+cdef bint leaves_out(JournaledLog log) except -1:
+    """Did blocks go since the durable point that hold what is not on disk?"""
+    cdef Replaced old
+    cdef MsgBlock block
+    cdef list gone = list(log.journal.retired)
+    for old in log.replaced:
+        gone += old.journal.retired
+        gone += old.blocks.blocks
+    for block in gone:
+        if is_unsaved(block):
+            return True
+    return False

@@ -11,6 +11,8 @@ Promise
 - A file that holds another block than its name says, or another stream's, is not served
   (block_identity.py). Where a block begins behind what its predecessor holds, what is missing in
   between was removed, or lost: then it is damage too.
+- A commit of which blocks were left out, since limits had emptied them, counts as a whole or not
+  at all: without its last block the others are `empty`.
 - What a block with a successor, or index.db, proves to have been written and does not verify is
   damage: kept in `damage` with file, offset and sequences, and no message of it is served.
 - Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and shares run in threads
@@ -28,7 +30,7 @@ Source: "Recovery trusts nothing" of the design.
 import contextlib
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,14 +96,31 @@ def recover(blocks: StoredBlocks, image: StoreImage | None) -> Recovered:
     ids = sorted(filter(None, map(block_id_of, names)), reverse=True)
     threads = min(THREADS_MAX, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads, thread_name_prefix="natsd-recovery") as pool:
-        return _Recovery(blocks, image, pool).run(ids)
+        try:
+            return _Recovery(blocks, image, pool).run(ids)
+        except _CommitUnfinished as found:
+            for stored in blocks.all:
+                blocks.drop(stored)
+            return _Recovery(blocks, image, pool, found.block_ids).run(ids)
+
+
+class _CommitUnfinished(Exception):
+    """These blocks, the newest, are of a commit whose last one was not written."""
+
+    def __init__(self, block_ids: list[int]) -> None:
+        super().__init__()
+        self.block_ids = block_ids
 
 
 class _Recovery:
     """One pass over the blocks, newest first."""
 
     def __init__(
-        self, blocks: StoredBlocks, image: StoreImage | None, pool: ThreadPoolExecutor
+        self,
+        blocks: StoredBlocks,
+        image: StoreImage | None,
+        pool: ThreadPoolExecutor,
+        unfinished: Collection[int] = (),
     ) -> None:
         self._blocks = blocks
         self._image = image
@@ -109,6 +128,8 @@ class _Recovery:
         self._pool = pool
         self._removed = SequenceSet()
         self._erased = SequenceSet()
+        self._unfinished = unfinished  # blocks that were never acknowledged
+        self._open: list[int] | None = []  # blocks of a commit whose end was not seen; None: it was
         self._floor = 0
         self._has_mark = False  # some newer block has one: this one was written to its end
         self._follows = 0  # what the stream had come to when the block that was read before began
@@ -123,11 +144,18 @@ class _Recovery:
     def run(self, ids: list[int]) -> Recovered:
         found = self._found
         for block_id, read in self._reads(ids):
+            if block_id in self._unfinished:
+                found.empty.append(self._blocks.path_of(block_id))
+                continue
             self._take(block_id, read)
             while len(self._shares) > WINDOW:
                 self._merge()
         while self._shares:
             self._merge()
+        if self._open and self._image is None:
+            raise _CommitUnfinished(self._open)
+        if self._open and self._image is not None:
+            self._floor = self._floor or self._image.first_sequence
         self._note_unexplained(0)
         if self._image is not None and self._image.commit_number >= found.commit_number:
             self._note_lost(self._image, ids)
@@ -278,6 +306,7 @@ class _Recovery:
         if read.scan.base_sequence and 0 < self._upto <= block.base_sequence:
             found.empty.append(path)  # the stream was cut, and went on in a newer block
             return
+        self._look_for_end(block, read.scan.first_sequence)
         if self._headless is not None:
             self._narrow_damage(block.last_sequence + 1)
         self._headless = None if read.scan.base_sequence else path
@@ -306,6 +335,18 @@ class _Recovery:
         self._upto = block.base_sequence
         future = self._pool.submit(BlockShare, block, within, self._floor)
         self._shares.append((stored, last, future))
+
+    def _look_for_end(self, block: MsgBlock, floor: int) -> None:
+        """Raise _CommitUnfinished if the newest blocks are of a commit that did not end, and what
+        it left out is missing between them and this block (JournaledLog.take_blocks)."""
+        if self._open is None:
+            return
+        if floor or block.block_id in self._images:
+            if self._open and block.last_sequence + 1 < self._upto:
+                raise _CommitUnfinished(self._open)
+            self._open = None
+        else:
+            self._open.append(block.block_id)
 
     def _finish_erasing(self, stored: StoredBlock, half_erased: list[Damage]) -> None:
         block = stored.block

@@ -504,9 +504,7 @@ class FaultyJob:
         self._add(file.fdatasync, lambda _: True)
 
     def sync_directory(self, path: Path) -> None:
-        self._add(
-            lambda: self._disk.sync_dir(path), lambda error: error.errno not in NOT_OPENED
-        )
+        self._add(lambda: self._disk.sync_dir(path), lambda error: error.errno not in NOT_OPENED)
 
     def truncate(self, file: DiskFile, size: int) -> None:
         self._add(lambda: file.truncate(size))
