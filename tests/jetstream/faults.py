@@ -31,7 +31,7 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.errors import StoreError
+from natsd.store.errors import StoreError, StoreReadOnly
 from natsd.store.file_store import FileStore
 from tests.jetstream.serving import ACCOUNT, account_of, build, create, publish, update
 from tests.store.faulty_disk import ANY_CALL, FaultyDisk
@@ -42,7 +42,6 @@ STREAMS: Final = 6
 """More than the committer has threads: their commits go through the journal."""
 PUBLISHED: Final = 5
 """Messages of a stream before the fault, and after it."""
-NO_SPACE: Final = "no space"
 
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "plain": {},
@@ -72,8 +71,8 @@ class AtOnce(Executor):
 @dataclass
 class Expected:
     """One stream: what must be there by sequence; `published`: what was not acknowledged and may
-    be there; `unsure`: what an operation was to remove that failed for another reason than space,
-    so that nobody knows what a restart finds."""
+    be there; `unsure`: what was to be removed when the disk failed for good, so that nobody knows
+    whether a restart finds it."""
 
     name: str
     must: dict[int, bytes] = field(default_factory=dict)
@@ -90,13 +89,14 @@ class Expected:
             self.must[answer["seq"]] = payload
 
     @contextlib.contextmanager
-    def removing(self, sequences: Iterable[int]) -> Iterator[None]:
+    def removing(self, stream: Stream, sequences: Iterable[int]) -> Iterator[None]:
         """What is asked for within removes these, if it is answered well."""
         removed = set(sequences)
         try:
             yield
-        except (ApiError, StoreError, OSError) as error:
-            if NO_SPACE not in str(error):
+        except (ApiError, StoreError, OSError):
+            assert isinstance(stream.store, FileStore)
+            if isinstance(stream.store.write_error, StoreReadOnly):
                 self.unsure |= removed
             raise
         for sequence in removed:
@@ -137,17 +137,18 @@ class Operations:
         await self.history.create_first(self.jetstream)
 
     async def purge(self) -> None:
-        with self.expected.removing(self.expected.must):
+        with self.expected.removing(self.stream, self.expected.must):
             await self.stream.purge()
 
     async def purge_keep(self) -> None:
-        with self.expected.removing(sorted(self.expected.must)[:-2]):
+        with self.expected.removing(self.stream, sorted(self.expected.must)[:-2]):
             await self.stream.purge(keep=2)
 
     async def purge_some(self) -> None:
         """Not from the front: each removal is recorded."""
         must = self.expected.must
-        with self.expected.removing(s for s, data in must.items() if data.startswith(b"S0.1 ")):
+        removed = [sequence for sequence, data in must.items() if data.startswith(b"S0.1 ")]
+        with self.expected.removing(self.stream, removed):
             await self.stream.purge("S0.1")
 
     async def update(self) -> None:
@@ -155,7 +156,7 @@ class Operations:
 
     async def erase(self) -> None:
         """From the block that is appended to: an encrypted one is replaced for that."""
-        with self.expected.removing([max(self.expected.must)]):
+        with self.expected.removing(self.stream, [max(self.expected.must)]):
             await self.stream.delete_message(max(self.expected.must))
         store = self.stream.store
         assert isinstance(store, FileStore)
