@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from natsd.accounts import Account
 from natsd.jetstream.jetstream import JetStream
@@ -22,10 +22,15 @@ class Program(Protocol):
 
 
 async def run_until_off(
-    disk: FaultyDisk, program: Program, clock: Callable[[], int] = time.time_ns
+    disk: FaultyDisk,
+    program: Program,
+    clock: Callable[[], int] = time.time_ns,
+    *,
+    options: dict[str, Any] | None = None,
 ) -> None:
-    """Whoever sees that the power is gone is dead: nothing is stopped, or closed."""
-    jetstream = build(ROOT, disk=disk, clock=clock)
+    """Nothing is stopped, or closed, when the power is gone. What the program raises before that
+    is raised."""
+    jetstream = build(ROOT, disk=disk, clock=clock, **(options or {}))
 
     async def run() -> None:
         await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
@@ -34,6 +39,8 @@ async def run_until_off(
     running = asyncio.ensure_future(run())
     while not running.done() and not disk.is_off:  # noqa: ASYNC110 - a disk that is off tells nobody
         await asyncio.sleep(0)
+    if not disk.is_off:
+        await running
     await end_other_tasks()
     jetstream.scheduler.close()
     jetstream.reactor.close()
