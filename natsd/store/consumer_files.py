@@ -10,9 +10,10 @@ Promise
 - The checkpoint decides: the one log that it names counts, every other is a leftover. A log is on
   disk before the checkpoint that names it.
 - `recover` cuts a torn tail, and has what it found on disk before anybody is shown it: a process
-  before may have ended after a sync that failed, so the log is written again and synced. Damage is reported with file and offset, the damaged log is set aside,
-  and the state goes on in a new one: what parity gives back is kept, and behind a gap nothing
-  counts but acks of what is known to be pending.
+  before may have ended after a sync that failed, so the log is written again and synced.
+- Damage is reported with file and offset, the damaged log is set aside, and the state goes on in a
+  new one: what parity gives back is kept, and behind a gap nothing counts but acks of what is known
+  to be pending. The old log keeps its name until a checkpoint holds what was read of it.
 - Without a checkpoint that verifies there is no state: nothing is changed then.
 
 Everything here blocks and raises OSError.
@@ -27,9 +28,10 @@ from typing import Final, TypeAlias
 
 from natsd.store.consumer_log import LogScan, encode_log_header, scan_log
 from natsd.store.consumer_tracker import ConsumerTracker
-from natsd.store.disk import Disk, DiskFile, make_directories, write_again
+from natsd.store.disk import Disk, DiskFile, make_directories
 from natsd.store.doubled_file import UNFINISHED_SUFFIX, read_contents
 from natsd.store.errors import ConsumerStateDamaged, DamagedEncoding
+from natsd.store.holes import write_again
 from natsd.store.twin_file import read_twins, replace_twins, twins_exist
 
 CHECKPOINT_FILE: Final = "state.db"

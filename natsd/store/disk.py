@@ -43,8 +43,6 @@ CANNOT_ALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno
 CANNOT_SYNC = CANNOT_ALLOCATE | {errno.EACCES, errno.EPERM, errno.EROFS}
 SIDE_BY_SIDE_MIN = 64  # directories; fewer are synced one after the other
 SYNCS_AT_ONCE = 8
-AGAIN_BYTES = 1 << 20
-PAGE_BYTES = 4096
 REMOVED_SUFFIX = ".removed"
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 # The process or the system has no descriptor or no memory left: the disk is as it was.
@@ -281,22 +279,6 @@ def sync_names(disk: Disk, directory: Path) -> None:
     with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="natsd-sync") as pool:
         for _ in pool.map(disk.sync_dir, found):  # raises what one of them raised
             pass
-
-
-def write_again(file: DiskFile, start: int, end: int, *, unit: int = AGAIN_BYTES) -> None:
-    """Write what the file shows from `start` to `end` once more, so that the next sync puts it on
-    disk. After a sync that failed, perhaps in an earlier process, the page cache goes on showing
-    bytes that the disk does not have, and no later sync writes them. What cannot be read stays as
-    it is."""
-    for at in range(start, end, unit):
-        size = min(unit, end - at)
-        try:
-            file.pwrite(file.pread(size, at), at)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            if unit > PAGE_BYTES:
-                write_again(file, at, at + size, unit=PAGE_BYTES)
 
 
 def rename_synced(disk: Disk, source: Path, target: Path) -> None:

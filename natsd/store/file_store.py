@@ -150,7 +150,9 @@ class FileStore(LogStore):
         )
         for damage in recovered.damage:
             _logger.error("%s", damage)
-        log = JournaledLog(limits, lambda base: blocks.create(base, log.last_time_ns, log.last_sequence))
+        log = JournaledLog(
+            limits, lambda base: blocks.create(base, log.last_time_ns, log.last_sequence)
+        )
         if recovered.blocks or recovered.last_sequence:
             _adopt(log, recovered)
         store = cls(volume, log, blocks, recovered, chosen)

@@ -20,6 +20,7 @@ from natsd.store.disk import DiskFile
 
 PAGE_BYTES: Final = 4096
 HOLES_MAX: Final = 256
+AGAIN_BYTES: Final = 1 << 20
 # What a system says of bytes that a medium, or the checksums of a file system, do not give back.
 UNREADABLE: Final = frozenset(
     getattr(errno, name)
@@ -71,3 +72,19 @@ def read_around(file: DiskFile, size: int) -> Contents:
 def read_all(file: DiskFile) -> Contents:
     """Read a whole file. Blocks. Raises `OSError`."""
     return read_around(file, file.size())
+
+
+def write_again(file: DiskFile, start: int, end: int, *, unit: int = AGAIN_BYTES) -> None:
+    """Write what the file shows from `start` to `end` once more, so that the next sync puts it on
+    disk. After a sync that failed, perhaps in an earlier process, the page cache goes on showing
+    bytes that the disk does not have, and no later sync writes them. What cannot be read stays as
+    it is."""
+    for at in range(start, end, unit):
+        size = min(unit, end - at)
+        try:
+            file.pwrite(file.pread(size, at), at)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            if unit > PAGE_BYTES:
+                write_again(file, at, at + size, unit=PAGE_BYTES)

@@ -139,7 +139,9 @@ class IndexWriter:
             ("expiries", image.expiries),
             ("damage", image.damage),
         )
-        return self._header(image.store_id) + b"".join(self._section(name, body) for name, body in sections)
+        return self._header(image.store_id) + b"".join(
+            self._section(name, body) for name, body in sections
+        )
 
     def subjects(self, body: bytes) -> bytes:
         """Some of the subjects."""

@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from natsd.store.block import MsgBlock
 from natsd.store.block_identity import why_refused
 from natsd.store.block_summary import BlockSummary
+from natsd.store.disk import DiskFile
 from natsd.store.errors import DamagedEncoding
 from natsd.store.found_damage import decode_damage
+from natsd.store.holes import is_unreadable, read_around
 from natsd.store.index_db import BlockImage, StoreImage
-from natsd.store.holes import read_around
 from natsd.store.rebuild import (
     BlockShare,
     load_expiries,
@@ -48,6 +49,9 @@ from natsd.store.subject_index import SubjectIndex
 from natsd.store.subject_snapshot import load_subjects
 
 HEADER_BYTES = 64
+MARK_BYTES = 104
+_MARK_NUMBER = slice(48, 56)
+_MARK_CHAIN = slice(88, 96)
 
 
 class _Mismatch(Exception):
@@ -211,11 +215,12 @@ class _ByIndex:
         with contextlib.closing(self._blocks.disk.open(path, write=False)) as file:
             header = read_around(file, HEADER_BYTES).data
             size = file.size()
+            ends = ends_as(file, image)
         if header_seed(header) != image.seed:
             raise _Mismatch
         is_wrapped = bool(header_flags(header) & WRAPPED)
-        if size < (HEADER_BYTES if is_wrapped else image.size):
-            raise _Mismatch
+        if size < HEADER_BYTES or not (is_wrapped or ends):
+            raise _Mismatch  # cut short, or an older copy of itself
         block = MsgBlock.from_summary(self._summary(image), self._blocks.block_bytes_max)
         end = size if is_wrapped else image.size
         stored = StoredBlock(block, path, is_wrapped, end, end, is_named=True)
@@ -337,3 +342,16 @@ class _ByIndex:
                 stored.block.seal()
                 stored.block.clear_cache()
                 stored.block.drop_arrays()
+
+
+def ends_as(file: DiskFile, image: BlockImage) -> bool:
+    """Whether a plain block ends with the mark that index.db saw there. Where that is damaged it
+    does not; then all blocks are read."""
+    try:
+        mark = file.pread(MARK_BYTES, image.size - MARK_BYTES)
+    except OSError as error:
+        if not is_unreadable(error):
+            raise
+        return False
+    number, chain = image.commit_number.to_bytes(8, "little"), image.chain.to_bytes(8, "little")
+    return mark[_MARK_NUMBER] == number and mark[_MARK_CHAIN] == chain

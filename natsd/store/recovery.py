@@ -38,10 +38,9 @@ from pathlib import Path
 from natsd.store.block import MsgBlock
 from natsd.store.block_identity import why_refused
 from natsd.store.damage import Damage
-from natsd.store.disk import write_again
 from natsd.store.expiries import Expiries
 from natsd.store.found_damage import FoundDamage
-from natsd.store.holes import read_all
+from natsd.store.holes import read_all, write_again
 from natsd.store.index_db import BlockImage, StoreImage
 from natsd.store.rebuild import BlockShare, note_gaps, set_slots
 from natsd.store.record import OVERHEAD_BYTES, erased

@@ -182,7 +182,7 @@ async def look(disk: FaultyDisk, options: dict[str, Any]) -> Known:
         stream = account_of(jetstream).streams.get("S")
         if stream is not None:
             assert isinstance(stream.store, FileStore)
-            assert [d for d in stream.store.damage if 0 < d.first_sequence] == []
+            assert not [each for each in stream.store.damage if each.first_sequence]
         await found.note(jetstream)
     return found
 

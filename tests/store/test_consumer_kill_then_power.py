@@ -1,5 +1,5 @@
-"""A consumer's process dies at any call, the next one shows what the page cache has, and dies too or
-goes on; then the power fails. No delivery and no ack that was shown is undone.
+"""A consumer's process dies at any call, the next one shows what the page cache has, and dies too
+or goes on; then the power fails. No delivery and no ack that was shown is undone.
 
 Design, "Durability": recovery trusts nothing, the page cache included.
 """

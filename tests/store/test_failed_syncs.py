@@ -1,5 +1,5 @@
-"""A sync fails, the process ends, the next one finds in the page cache what is not on disk; then the
-power fails. What the next one served must be there still ("Durability" of the design)."""
+"""A sync fails, the process ends, the next one finds in the page cache what is not on disk; then
+the power fails. What the next one served must be there still ("Durability" of the design)."""
 
 import asyncio
 import errno

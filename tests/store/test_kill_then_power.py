@@ -1,5 +1,5 @@
-"""The process dies at any call, the next one opens what the page cache shows, and dies too or serves;
-then the power fails. What was acknowledged or shown is there still.
+"""The process dies at any call, the next one opens what the page cache shows, and dies too or
+serves; then the power fails. What was acknowledged or shown is there still.
 
 Design, "Durability": recovery trusts nothing, the page cache included.
 """

@@ -1,9 +1,10 @@
-"""Block files that are whole, and not where they belong: missing, of another stream, another block of
-the same stream, renamed, or an older copy. Nothing wrong is served, and each is reported."""
+"""Block files that are whole, and not where they belong: missing, of another stream, another block
+of the same stream, renamed, or an older copy. Nothing wrong is served, and each is reported."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,24 +76,34 @@ async def make(kind: str, end: str, word: bytes, seed: int) -> Made:
     return Made(machine, files, older, messages)
 
 
-def wounds(made: Made, other: Made) -> dict[str, Callable[[dict[str, bytes]], object]]:
+Files = dict[str, bytes]
+
+
+def put(name: str, data: bytes, files: Files) -> None:
+    files[name] = data
+
+
+def rename(name: str, into: str, files: Files) -> None:
+    files[into] = files.pop(name)
+
+
+def remove(name: str, files: Files) -> None:
+    del files[name]
+
+
+def wounds(made: Made, other: Made) -> dict[str, Callable[[Files], object]]:
     names = sorted(name for name in made.files if name.endswith(".blk"))
     assert len(names) >= 4
-    found: dict[str, Callable[[dict[str, bytes]], object]] = {}
+    found: dict[str, Callable[[Files], object]] = {}
     for number, name in enumerate(names):
         neighbour = names[number - 1]
-        last = block_name(90)
-        found[f"{name} missing"] = lambda files, n=name: files.pop(n)
-        found[f"{name} is {neighbour}"] = lambda files, n=name, m=neighbour: files.update(
-            {n: made.files[m]}
-        )
-        found[f"{name} renamed"] = lambda files, n=name: files.update({last: files.pop(n)})
+        found[f"{name} missing"] = partial(remove, name)
+        found[f"{name} is {neighbour}"] = partial(put, name, made.files[neighbour])
+        found[f"{name} renamed"] = partial(rename, name, block_name(90))
         if name in other.files:
-            found[f"{name} of another stream"] = lambda files, n=name: files.update(
-                {n: other.files[n]}
-            )
+            found[f"{name} of another stream"] = partial(put, name, other.files[name])
         if name in made.older and made.older[name] != made.files[name]:
-            found[f"{name} older"] = lambda files, n=name: files.update({n: made.older[n]})
+            found[f"{name} older"] = partial(put, name, made.older[name])
     return found
 
 

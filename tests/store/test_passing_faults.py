@@ -170,7 +170,7 @@ async def test_calls_of_a_stream_that_is_served(kind: str, number: int) -> None:
             while await explore(kind, number, after, times):
                 after += STEP
                 cases += 1
-        assert cases > 1
+        assert cases
 
 
 async def served_and_killed(kind: str) -> tuple[FaultyDisk, Publisher]:
@@ -223,7 +223,7 @@ async def test_calls_of_a_start(kind: str, number: int) -> None:
                 after += STEP
                 cases += 1
                 publisher.acknowledged = dict(before)
-        assert cases > 1
+        assert cases
 
 
 CONSUMER = Path("/store/consumer")
@@ -290,4 +290,4 @@ async def test_calls_of_a_consumer(number: int) -> None:
             while await explore_consumer(number, after, times):
                 after += STEP
                 cases += 1
-        assert cases > 1
+        assert cases
