@@ -23,8 +23,9 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -41,6 +42,7 @@ FILE_MODE = 0o600
 CANNOT_ALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
 # What a directory answers that is another user's, or on a file system that syncs no directories.
 CANNOT_SYNC = CANNOT_ALLOCATE | {errno.EACCES, errno.EPERM, errno.EROFS}
+DEPTH_MAX = 12  # of directories in a volume: links may lead in a circle
 SIDE_BY_SIDE_MIN = 64  # directories; fewer are synced one after the other
 SYNCS_AT_ONCE = 8
 REMOVED_SUFFIX = ".removed"
@@ -260,25 +262,39 @@ def make_directories(disk: Disk, path: Path) -> None:
 
 
 def sync_names(disk: Disk, directory: Path) -> None:
-    """Have every name in `directory`, at any depth, and in its parents on disk: a process that was
-    killed may have left some that it had not synced. Blocks."""
+    """Have every name in `directory`, and in those below and its parents, on disk: a process that
+    was killed may have left some that it had not synced. What another user keeps there is left
+    out. Blocks."""
     for parent in reversed(directory.parents):
-        try:
+        with _unless_not_ours():
             disk.sync_dir(parent)
-        except OSError as error:
-            if error.errno not in CANNOT_SYNC:
-                raise
     found = [directory]
     for each in found:  # which grows
-        names = disk.listdir(each)
-        found += [path for name in names if disk.is_directory(path := each / name)]
+        if len(each.parts) - len(directory.parts) < DEPTH_MAX:
+            with _unless_not_ours():
+                names = disk.listdir(each)
+                found += [path for name in names if disk.is_directory(path := each / name)]
     if len(found) < SIDE_BY_SIDE_MIN:
         for each in found:
-            disk.sync_dir(each)
+            _sync_ours(disk, each)
         return
     with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="natsd-sync") as pool:
-        for _ in pool.map(disk.sync_dir, found):  # raises what one of them raised
+        for _ in pool.map(partial(_sync_ours, disk), found):  # raises what one of them raised
             pass
+
+
+def _sync_ours(disk: Disk, directory: Path) -> None:
+    with _unless_not_ours():
+        disk.sync_dir(directory)
+
+
+@contextlib.contextmanager
+def _unless_not_ours() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC:
+            raise
 
 
 def rename_synced(disk: Disk, source: Path, target: Path) -> None:
