@@ -134,6 +134,20 @@ def create(
     return write_generation(disk, first, tracker.encode())
 
 
+def is_state_used(disk: Disk, directory: Path) -> bool:
+    """Whether anything was written to the state since it was created: a delivery, or the mark of a
+    close."""
+    if not disk.exists(directory):
+        return False
+    logs = [name for name in disk.listdir(directory) if name.endswith(LOG_SUFFIX)]
+    first = f"{1:06}{LOG_SUFFIX}"
+    if any(name != first for name in logs):
+        return True
+    return bool(
+        logs and read_contents(disk, directory / first).data[LOG_HEADER_BYTES:].strip(b"\0")
+    )
+
+
 def recover(
     disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random, *, place: str
 ) -> tuple[OpenLog, Recovery]:

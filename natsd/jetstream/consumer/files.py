@@ -7,13 +7,13 @@
 
 Promise
 - A consumer is there from the moment `meta.json` is on disk to the moment its directory is renamed;
-  a crash before or behind leaves a directory that the next start removes.
+  a crash before or behind leaves a directory that the next start removes. A state in which anything
+  was written, and no `meta.json`, is what damage left.
 - What is damaged, or of a later version, stays where it is, and keeps its name.
 
 Everything here blocks, and raises OSError.
 """
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from natsd.jetstream.asset_file import (
 from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
+from natsd.store.consumer_files import is_state_used
 from natsd.store.disk import Disk, is_removed, make_directories, rename_synced
 from natsd.store.errors import EncryptionError
 from natsd.store.vault import Vault
@@ -35,8 +36,6 @@ from natsd.store.vault import Vault
 CONSUMERS: Final = "obs"
 STATE: Final = "state"
 STATE_DAMAGED: Final = "state.damaged"
-
-_logger = logging.getLogger(__name__)
 
 
 class ConsumerAsset(Model):
@@ -96,10 +95,9 @@ def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
 
 def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     """What stands in a consumer's directory; None: nothing that counts, and it is removed."""
-    disk, was_deleted = vault.disk, is_removed(directory.name)
-    if was_deleted or not has_asset(disk, directory):
-        if disk.exists(directory / STATE) and not was_deleted:
-            _logger.warning("%s has no meta.json: its create never ended, it is removed", directory)
+    disk = vault.disk
+    is_there = has_asset(disk, directory) or is_state_used(disk, directory / STATE)
+    if is_removed(directory.name) or not is_there:
         remove(disk, directory)
         return None
     try:

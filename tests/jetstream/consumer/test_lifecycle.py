@@ -216,14 +216,22 @@ async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
 
 
 async def test_a_create_that_died_never_happened(tmp_path: Path) -> None:
+    """It left a state in which nothing was written yet."""
     async with serving(tmp_path) as served:
-        await served.consumer(await served.stream())
+        consumer = await served.consumer(await served.stream())
+        assert consumer.directory is not None
+        state = {path.name: path.read_bytes() for path in (consumer.directory / STATE).iterdir()}
     (directory,) = found(tmp_path, "obs/C")
     for name in ("meta.json", "meta.json.copy"):
         (directory / name).unlink()
+    for path in list((directory / STATE).iterdir()):
+        path.unlink()
+    for name, data in state.items():
+        (directory / STATE / name).write_bytes(data)
     async with serving(tmp_path) as served:
         stream = await served.stream()
         assert not stream.consumers
+        assert not stream.offline_consumers.reasons
         assert not directory.exists()
         await served.consumer(stream)
 
@@ -264,7 +272,7 @@ async def ask(served: Served, request: str) -> dict[str, Any]:
     return dict(json.loads(answer))
 
 
-@pytest.mark.parametrize("wound", ["configuration", "state", "engine"])
+@pytest.mark.parametrize("wound", ["configuration", "no configuration", "state", "engine"])
 async def test_messages_wait_for_a_consumer_that_is_offline(
     tmp_path: Path,
     wound: str,
@@ -281,6 +289,9 @@ async def test_messages_wait_for_a_consumer_that_is_offline(
     if wound == "configuration":
         for meta in found(tmp_path, "obs/C/meta.json*"):
             wipe(meta)
+    elif wound == "no configuration":
+        for meta in found(tmp_path, "obs/C/meta.json*"):
+            meta.unlink()
     elif wound == "state":
         for path in found(tmp_path, "obs/C/state/state.db*"):
             path.unlink()
