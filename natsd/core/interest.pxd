@@ -50,12 +50,12 @@ cdef class Interest:
     cdef void remove(self, Subscription sub) noexcept
     # Fill `found` with the nodes that list subscriptions to the subject.
     # 1: walked; 0: the subject has an empty token, so nobody; -1: out of memory.
-    cdef int find(self, const char* subject, Py_ssize_t length) noexcept
+    cdef int find(self, const char* subject, Py_ssize_t length) noexcept nogil
     cdef int find_colliding(self, const char* subject, Py_ssize_t length) noexcept
     cdef int find_all(self) noexcept
     cdef int clear(self) except -1
 
     cdef int _split_pattern(self, Subscription sub) except -1
-    cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept
-    cdef int _arrive(self, NodeList* here) noexcept
+    cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept nogil
+    cdef int _arrive(self, NodeList* here) noexcept nogil
     cdef int _arrive_below(self, Node* top) noexcept

@@ -13,7 +13,8 @@ Invariants
 - Every node but the root lists a subscription or has a child: dead branches are pruned at once.
 - The trie owns one reference to each subscription it lists; `remove` passes it to the caller.
 - `sub.node` is NULL exactly while no trie lists it.
-- No walk recurses (4,096 bytes make 2,000 levels), calls Python, or lets go of the GIL. Walks find
+- No walk recurses (4,096 bytes make 2,000 levels), calls Python, or lets go of the GIL: one walk at
+  a time of each trie, as a walk uses its lists. Walks find
   nodes, each at most once; what is done with them is the caller's.
 
 Seed: 000 (TrieLevel, TrieNode). Behaviour of reverse matching: every subscription that shares a
@@ -111,7 +112,7 @@ cdef Node* new_node(Node* parent, Token* token) noexcept:
     return node
 
 
-cdef inline Node* child_of(Node* node, Token* token) noexcept:
+cdef inline Node* child_of(Node* node, Token* token) noexcept nogil:
     if is_star(token.start, token.length):
         return node.star
     if is_tail(token.start, token.length):
@@ -147,7 +148,7 @@ cdef void free_node(Node* node) noexcept:
     NATSD_LIVE(live.nodes, -1)
 
 
-cdef inline bint lists_any(Node* node) noexcept:
+cdef inline bint lists_any(Node* node) noexcept nogil:
     return node.plain.count > 0 or node.groups.count > 0
 
 
@@ -267,7 +268,7 @@ cdef void unlist(Members* members, list orphans):
         Py_DECREF(sub)      # `orphans` holds it
 
 
-cdef int grow(NodeList* nodes) noexcept:
+cdef int grow(NodeList* nodes) noexcept nogil:
     cdef uint32_t capacity = nodes.capacity * 2 or 16
     cdef Node** items = <Node**> realloc(nodes.items, capacity * sizeof(Node*))
     if items == NULL:
@@ -277,7 +278,7 @@ cdef int grow(NodeList* nodes) noexcept:
     return 0
 
 
-cdef inline int push(NodeList* nodes, Node* node) noexcept:
+cdef inline int push(NodeList* nodes, Node* node) noexcept nogil:
     if nodes.count == nodes.capacity and grow(nodes) < 0:
         return -1
     nodes.items[nodes.count] = node
@@ -287,7 +288,7 @@ cdef inline int push(NodeList* nodes, Node* node) noexcept:
 
 # Walks go down level by level, over all branches at once
 
-cdef inline int descend(NodeList* here, NodeList* below, NodeList* found, Token* token) noexcept:
+cdef inline int descend(NodeList* here, NodeList* below, NodeList* found, Token* token) noexcept nogil:
     """From `here` to the nodes `below` that a published token leads to. Where there are several,
     each step is taken for all of them before the next one, so that the processor waits for their
     memory once."""
@@ -408,7 +409,7 @@ cdef class Interest:
         self.count -= 1
         prune(node)
 
-    cdef int find(self, const char* subject, Py_ssize_t length) noexcept:
+    cdef int find(self, const char* subject, Py_ssize_t length) noexcept nogil:
         cdef NodeList* here = &self.here
         cdef NodeList* below = &self.below
         cdef uint32_t at
@@ -445,14 +446,14 @@ cdef class Interest:
         self.found.count = 0
         return self._arrive_below(self.root)
 
-    cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept:
+    cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept nogil:
         cdef int whole = split_tokens(&self.tokens, subject, length)
         self.found.count = self.here.count = 0
         if whole > 0 and push(&self.here, self.root) < 0:
             return -1
         return whole
 
-    cdef int _arrive(self, NodeList* here) noexcept:
+    cdef int _arrive(self, NodeList* here) noexcept nogil:
         """The walk has used up the subject: who subscribed to exactly what led here?"""
         cdef uint32_t place
         cdef Node* node

@@ -40,7 +40,7 @@ from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import API_LEVEL
 from natsd.jetstream.resources import check_room, release, reserve
 from natsd.jetstream.steps import in_turns
-from natsd.jetstream.stream.config import check_create, check_update
+from natsd.jetstream.stream.config import check_config, check_create, check_update, rules_of
 from natsd.jetstream.stream.files import AccountFiles, StreamAsset, check_free, install_stream
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import UNLIMITED, AccountTier, AccountTiers, Tiers
@@ -195,6 +195,10 @@ class JetStreamAccount:
                 await self._propose(change, ErrorId.JSStreamCreateErrF)
             stream_created(self, config.name)
             return self.streams[config.name], True
+
+    async def check_config(self, config: StreamConfig, *, pedantic: bool = False) -> None:
+        """Raises the ApiError of the first rule that the configuration breaks."""
+        await in_turns(check_config(config, rules_of(self, config.num_replicas), pedantic=pedantic))
 
     async def check_restore(self, config: StreamConfig) -> StreamConfig:
         """The configuration that a restored stream would get. Raises ApiError."""

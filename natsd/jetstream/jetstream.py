@@ -34,6 +34,7 @@ from natsd.jetstream.account import ApiCounters, JetStreamAccount
 from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
+from natsd.jetstream.archive.transfer_memory import TransferMemory
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import check_keys, recover_account
@@ -105,6 +106,7 @@ class JetStream:
         self.accounts: dict[str, JetStreamAccount] = {}
         self.system_account: Account | None = None
         self.api_counters = ApiCounters()
+        self.transfer_memory = TransferMemory()
         self._counting = Alarm(self.scheduler, self._count_again)
         self.meta = Meta(self._apply)
         self.api = Router(self)

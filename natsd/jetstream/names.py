@@ -27,6 +27,14 @@ NAME_BYTES_MAX: Final = 255
 DESCRIPTION_BYTES_MAX: Final = 4 * 1024
 METADATA_BYTES_MAX: Final = 128 * 1024
 
+# Items of lists in configurations. nats-server has no limits; what is beyond these would hold the
+# loop when it is begun, shown or changed.
+FILTERS_MAX: Final = 20_000
+SOURCES_MAX: Final = 1_024
+TRANSFORMS_MAX: Final = 1_024
+BACKOFF_MAX: Final = 1_024
+GROUPS_MAX: Final = 256
+
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 SUBJECT_DETAILS_LIMIT: Final = 100_000

@@ -101,6 +101,11 @@ class ArchiveReader:
         """Nothing of an entry waits for its rest."""
         return not self._pending
 
+    @property
+    def pending_bytes(self) -> int:
+        """Of the entry that is not whole yet."""
+        return len(self._pending)
+
     def finish(self) -> None:
         """There is no more. Raises DamagedEncoding unless that was a whole archive."""
         if not self._frames.is_between_frames:

@@ -23,5 +23,5 @@ cdef class Matches:
     cdef int find_some(self, int64_t* slots, int room) except -1
     cdef int64_t follow(self) except -2
     cdef bint is_asked_for(self, int64_t slot) noexcept nogil
-    cdef bint is_repeated(self) noexcept nogil
+    cdef bint is_repeated(self) except -1
     cdef int pause(self) except -1

@@ -6,9 +6,8 @@ two slices may be given or not; one that is there all the time is given once. Be
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t
 
-from natsd.core.subject cimport subject_matches
 from natsd.store.filter cimport Filter, NatsPattern
 from natsd.store.subject_index cimport SubjectIndex
 from natsd.trie.atomics cimport prefetch_cell
@@ -101,14 +100,11 @@ cdef class Matches:
     cdef bint is_asked_for(self, int64_t slot) noexcept nogil:
         return (self.subjects.record(slot).count == 0) == self.only_ghosts
 
-    cdef bint is_repeated(self) noexcept nogil:
-        cdef uint32_t at
-        cdef NatsPattern* before
-        for at in range(self.pattern):
-            before = &self.filter.each[at]
-            if subject_matches(self.name, self.name_len, before.text, before.length):
-                return True
-        return False
+    cdef bint is_repeated(self) except -1:
+        """A pattern before the current one, which matches, does so too."""
+        if self.pattern == 0:
+            return False
+        return self.filter.first_match(self.name, self.name_len) < self.pattern
 
     cdef int pause(self) except -1:
         """Let go of the trie until the next call."""

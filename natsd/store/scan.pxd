@@ -85,6 +85,7 @@ cdef class Scan:
     cdef bint extent_verifies(self, const Mark* mark) noexcept nogil
     cdef int take_record(self, const RecordHeader* header, uint32_t at) noexcept nogil
     cdef int take_message(self, const RecordHeader* header, uint32_t at) noexcept nogil
+    cdef bint can_be_sent(self, uint32_t at) noexcept nogil
     cdef int take_skip(self, const RecordHeader* header, uint32_t at) noexcept nogil
     cdef uint32_t resync(self, uint32_t at) noexcept nogil
     cdef bint verifies(self, uint32_t at, uint64_t* sequence) noexcept nogil

@@ -5,8 +5,8 @@
 
 Promise
 - Any bytes at all can be scanned; it takes time in proportion to their number. A record is taken
-  only if its header and its XXH64 verify with the block's seed, and its sequence is above all
-  before.
+  only if its header and its XXH64 verify with the block's seed, its sequence is above all before,
+  and its subject can stand on a protocol line (sendable.pxd).
 - Where no header verifies, the walk goes on at the next byte where a record does. So one damaged
   stretch costs the records it touches and no other, and each is noted with offset and sequences.
 - What follows the last mark was never acknowledged: cut, unless the caller has `proven` it to be on
@@ -38,6 +38,7 @@ from natsd.store.record cimport (
     StoredMessage, body_is_whole, message_of, mix_chain, parse_block_header, parse_header,
     parse_mark, read_u64, record_checksum, record_length_at, view_record,
 )
+from natsd.store.sendable cimport is_sendable
 
 from natsd.store.damage import Damage
 
@@ -241,11 +242,21 @@ cdef class Scan:
         if header.flags & ERASED:
             self.extent_altered = True
             removed = REMOVED
+        elif not self.can_be_sent(at):
+            self.last_sequence = header.sequence
+            return self.note_damage(
+                at, header.length, header.sequence, header.sequence, BAD_BODY
+            )
         else:
             self.live_bytes = self.live_bytes + header.length
             self.live_count = self.live_count + 1
         self.last_sequence = header.sequence
         return index_add(&self.index, header.sequence, at | removed, NO_SLOT)
+
+    cdef bint can_be_sent(self, uint32_t at) noexcept nogil:
+        cdef RecordView view
+        view_record(self.bytes_at + at, &view)
+        return is_sendable(view.subject, view.subject_len)
 
     cdef int take_skip(self, const RecordHeader* header, uint32_t at) noexcept nogil:
         cdef uint64_t count = 0

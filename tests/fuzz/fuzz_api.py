@@ -61,7 +61,7 @@ def check_body(model: Model) -> None:
         check_rules(model)
     if isinstance(model, CreateConsumerRequest):
         config = with_defaults(model.config, STREAM, Ceilings(), pedantic=model.pedantic)
-        check_consumer(config, STREAM, Ceilings())
+        at_once(check_consumer(config, STREAM, Ceilings()))
 
 
 def check_rules(request: StreamConfigRequest) -> None:

@@ -6,6 +6,7 @@ Promise
 - Any bytes may come on any subject: the answer is what was asked for or one of the documented
   errors. A handler that fails is logged and answered with 500; the server goes on.
 - A request without a reply subject is carried out and not answered, as nats-server does.
+- No body holds the loop, whatever is in it: long ones are read elsewhere.
 - What waits is bounded, and so is what is done at once; questions never wait behind changes.
 - `$JS.<domain>.API.…` stands for `$JS.API.…`; what streams and consumers serve is passed on.
 - What was carried out or refused is told to who listens for it, with who asked.
@@ -13,6 +14,7 @@ Promise
 Source: reference §6.1, §6.2; nats-server 2.14, tried.
 """
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
@@ -61,6 +63,9 @@ INFOS_QUEUE: Final = "JetStream API info queue"
 _ASSET_SPACES: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT")
 _DOMAIN_SPACES: Final = ("STREAM.>", "CONSUMER.>", "META.>", "SERVER.>", "ACCOUNT.>")
 """What nats-server brings from a domain's prefix to the API, requests or not."""
+LARGE_BODY_BYTES: Final = 8 << 10
+"""A longer body takes longer to read than a turn of the loop may."""
+
 _CLIENT_SPACES: Final = ("$KV.>", "$OBJ.>")
 _NO_RESPONDERS: Final = "NATS/1.0 503\r\nNats-Subject: {subject}\r\n\r\n"
 
@@ -105,6 +110,7 @@ class Router:
         )
         self._subscriptions: list[tuple[Account, Subscription]] = []
         self._invalid = InvalidRequests(jetstream.loop.time)
+        self._reading = asyncio.Lock()
         self.dropped = 0
 
     # Accounts
@@ -228,7 +234,7 @@ class Router:
         assert route.handler is not None
         try:
             _check_level(received.headers)
-            body = read_body(route, received.data, strict=self._jetstream.options.strict)
+            body = await self._read(route, received.data)
             request = Request(
                 received.account, received.subject, received.arguments, body, received.origin
             )
@@ -244,6 +250,14 @@ class Router:
             _logger.exception("JetStream: request on %s failed", quoted(received.subject))
             failure = api_error(ErrorId.JSStreamGeneralErrorF, err="internal error")
             return encode(route.response(error=ErrorBody.of(failure))), True
+
+    async def _read(self, route: Route, data: bytes) -> Model:
+        """The body; a large one is read in a thread, and one at a time. Raises ApiError."""
+        read = partial(read_body, route, data, strict=self._jetstream.options.strict)
+        if len(data) <= LARGE_BODY_BYTES:
+            return read()
+        async with self._reading:
+            return await self._jetstream.volume.read(read)
 
     def _refuse(
         self,
@@ -286,7 +300,8 @@ def read_body(route: Route, data: bytes, *, strict: bool) -> Model:
         case Body.MAYBE if not is_object_or_array(data):
             data = b""
     try:
-        return decode(route.request, data, strict=strict and route.is_strict)
+        is_strict, is_one = strict and route.is_strict, route.body is Body.ONE
+        return decode(route.request, data, strict=is_strict, is_one_value=is_one)
     except InvalidJson as error:
         raise api_error(ErrorId.JSInvalidJSONErr, err=error) from error
 

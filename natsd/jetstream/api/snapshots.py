@@ -17,7 +17,7 @@ from natsd.jetstream.api.request import Request
 from natsd.jetstream.archive.builder import StreamBuilder
 from natsd.jetstream.archive.consumers import check_consumer
 from natsd.jetstream.archive.restoring import Restoring
-from natsd.jetstream.archive.sending import COMPLETE, SnapshotSending
+from natsd.jetstream.archive.sending import COMPLETE, SnapshotSending, bytes_held
 from natsd.jetstream.archive.source import ArchiveSource
 from natsd.jetstream.archive.taking import check_messages, freeze_stream
 from natsd.jetstream.errors import ErrorId, api_error
@@ -62,6 +62,10 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
     except BaseException:
         await taken.release()
         raise
+    share = account.jetstream.transfer_memory.share()
+    if not share.hold(bytes_held(body, taken.state.bytes)):
+        await taken.release()
+        raise api_error(ErrorId.JSInsufficientResourcesErr)
     source = ArchiveSource(account.jetstream.volume, taken)
     sending = SnapshotSending(
         account.account,
@@ -69,6 +73,7 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
         source,
         body,
         snapshot_ack_prefix(stream.name, _identity(account)),
+        share,
     )
     advisories.snapshot_create(account, stream.name, taken.state, request.client)
     _begin(account, _send(stream, sending, source, request.client, began_ns), stream)
@@ -127,6 +132,7 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         name,
         builder,
         partial(_install, account),
+        account.jetstream.transfer_memory.share(),
     )
     advisories.restore_create(account, name, request.client)
     _begin(account, _receive(account, name, restoring, request.client))

@@ -58,9 +58,11 @@ async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:
 
 async def update(request: Request[StreamConfigRequest]) -> StreamUpdateResponse:
     """Another configuration."""
-    config = request.body.config
+    config, account = request.body.config, request.account
+    if request.stream != config.name or request.stream not in account.streams:
+        await account.check_config(config, pedantic=request.body.pedantic)  # that is told first
     _check_name(request.stream, config.name)
-    stream = await request.account.update_stream(config, pedantic=request.body.pedantic)
+    stream = await account.update_stream(config, pedantic=request.body.pedantic)
     return StreamUpdateResponse(info=with_shown_metadata(await stream.info()))
 
 

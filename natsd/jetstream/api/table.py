@@ -53,6 +53,7 @@ class Body(Enum):
     MAYBE = "JSON if it looks like an object or an array, else ignored"
     JSON = "JSON; nothing is all defaults"
     MUST = "JSON with members: else 10003"
+    ONE = "one JSON value"
 
 
 class Served(Enum):
@@ -96,7 +97,7 @@ def _response_of(handler: Handler) -> type[Response]:
     return response
 
 
-ANY, EMPTY, MAYBE, MUST = Body.ANY, Body.EMPTY, Body.MAYBE, Body.MUST
+ANY, EMPTY, MAYBE, MUST, ONE = Body.ANY, Body.EMPTY, Body.MAYBE, Body.MUST, Body.ONE
 INFO, ASSET, SYSTEM = Served.INFO, Served.ASSET, Served.SYSTEM
 
 # fmt: off  columns, to be read as a table
@@ -126,8 +127,8 @@ ROUTES: Final = (
     Route("CONSUMER.INFO.*.*", NoBody, consumers.info, EMPTY, INFO),
     Route("CONSUMER.DELETE.*.*", NoBody, consumers.delete, EMPTY),
     Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE),
-    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, consumers.unpin, is_strict=False),
-    Route("CONSUMER.RESET.*.*", ConsumerResetRequest, consumers.reset, is_strict=False),
+    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, consumers.unpin, ONE, is_strict=False),
+    Route("CONSUMER.RESET.*.*", ConsumerResetRequest, consumers.reset, ONE, is_strict=False),
     Route("CONSUMER.LEADER.STEPDOWN.*.*", LeaderStepDownRequest, clustered.consumer_stepdown, ANY),
     # served by streams and consumers: pull requests and direct gets
     Route("CONSUMER.MSG.NEXT.*.*", ConsumerGetNextRequest, served=ASSET),

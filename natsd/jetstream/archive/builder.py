@@ -42,6 +42,7 @@ from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length, is_valid_asset_name
+from natsd.jetstream.steps import Steps, in_turns
 from natsd.jetstream.stream.duplicates_file import keep_duplicates
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed
@@ -59,7 +60,9 @@ from natsd.store.vault import Vault
 from natsd.store.volume import Volume
 
 M = TypeVar("M", bound=Model)
-ConsumerCheck = Callable[[ArchivedConsumer, StreamConfig, Mapping[str, ConsumerConfig]], None]
+ConsumerCheck = Callable[
+    [ArchivedConsumer, StreamConfig, Mapping[str, ConsumerConfig]], Steps[None]
+]
 """Whether the stream may have the consumer beside these; raises ApiError."""
 
 
@@ -76,7 +79,7 @@ class StreamBuilder:
         options: FileOptions,
         *,
         config: StreamConfig | None = None,
-        check_consumer: ConsumerCheck = lambda *_: None,
+        check_consumer: ConsumerCheck,
     ) -> None:
         self.directory = directory
         self.asset = StreamAsset(config=StreamConfig(), created=0)
@@ -131,7 +134,7 @@ class StreamBuilder:
         elif name == IDS:
             self._message_ids = body
         elif name.startswith(CONSUMERS) and name.endswith(CONSUMER_META):
-            self._take_consumer(body)
+            await self._take_consumer(body)
         elif name.startswith(CONSUMERS) and name.endswith(CONSUMER_STATE):
             await self._take_consumer_state(body)
         else:
@@ -212,14 +215,16 @@ class StreamBuilder:
         store = self._stores.get(name)
         return 0 if store is None else store.log.msgs
 
-    def _take_consumer(self, body: bytes) -> None:
+    async def _take_consumer(self, body: bytes) -> None:
         consumer = _decode(ArchivedConsumer, body)
         name = consumer.name
         if self._consumer is not None or name in self._consumers:
             raise DamagedEncoding(f"consumer {name!r} is out of place")
         if not is_valid_asset_name(name) or byte_length(name) > NAME_BYTES_MAX or name == "..":
             raise DamagedEncoding(f"{name!r} is no name of a consumer")
-        self._check_consumer(consumer, self.asset.config, self._consumers)
+        if name != (consumer.config.durable_name or consumer.config.name or name):
+            raise DamagedEncoding(f"consumer {name!r} is configured with another name")
+        await in_turns(self._check_consumer(consumer, self.asset.config, self._consumers))
         self._consumer = consumer
 
     async def _take_consumer_state(self, body: bytes) -> None:

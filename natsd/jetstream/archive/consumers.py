@@ -9,6 +9,7 @@ from natsd.jetstream.consumer.config import check_config
 from natsd.jetstream.consumer.defaults import Ceilings
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.steps import Steps
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
@@ -19,7 +20,7 @@ def check_consumer(
     consumer: ArchivedConsumer,
     stream: StreamConfig,
     others: Mapping[str, ConsumerConfig],
-) -> None:
+) -> Steps[None]:
     """The rules that hold for consumers that are created. Raises ApiError."""
     limits = account.jetstream.options.limits
     tier = account.tiers.of(stream.num_replicas)
@@ -29,5 +30,5 @@ def check_consumer(
         account_max_ack_pending=tier.limits.max_ack_pending,
     )
     check_room(stream, tier.limits.max_consumers, others)
-    check_work_queue(consumer.config, stream, others)
-    check_config(consumer.config, stream, ceilings, is_recovering=True)
+    yield from check_work_queue(consumer.config, stream, others)
+    yield from check_config(consumer.config, stream, ceilings, is_recovering=True)

@@ -10,7 +10,7 @@ All of it blocks. Source: reference §6.14, §11.1.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -26,9 +26,18 @@ from natsd.jetstream.archive.contents import (
     tracker_of,
 )
 from natsd.jetstream.asset_file import read_asset
+from natsd.jetstream.consumer.admission import check_work_queue
+from natsd.jetstream.consumer.config import check_config as check_consumer_config
+from natsd.jetstream.consumer.defaults import Ceilings
 from natsd.jetstream.consumer.files import STATE, UnsupportedConsumers, find_consumers
+from natsd.jetstream.errors import ApiError
+from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import InvalidJson, decode
+from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import is_valid_asset_name
+from natsd.jetstream.steps import Steps, at_once
+from natsd.jetstream.stream.config import ConfigRules, check_config
 from natsd.jetstream.stream.duplicates_file import read_duplicates
 from natsd.jetstream.stream.files import (
     DELAYED,
@@ -264,6 +273,17 @@ async def _build(
     return done
 
 
+def _check_consumer(
+    consumer: ArchivedConsumer, stream: StreamConfig, others: Mapping[str, ConsumerConfig]
+) -> Steps[None]:
+    """What no account allows. Raises NotPossible."""
+    try:
+        yield from check_work_queue(consumer.config, stream, others)
+        yield from check_consumer_config(consumer.config, stream, Ceilings(), is_recovering=True)
+    except ApiError as error:
+        raise NotPossible(f"consumer {consumer.name!r}: {error}") from None
+
+
 async def _begin(
     volume: Volume, vault: Vault, files: AccountFiles, name: str, body: bytes
 ) -> StreamBuilder:
@@ -271,9 +291,13 @@ async def _begin(
     if name != META:
         raise DamagedEncoding(f"the archive begins with {name!r}")
     try:
-        stream = decode(StreamAsset, body).config.name
+        config = decode(StreamAsset, body).config
+        at_once(check_config(config, ConfigRules(AccountLimits())))
     except InvalidJson as error:
         raise DamagedEncoding(f"{META} is not understood: {error}") from None
+    except ApiError as error:
+        raise NotPossible(f"{META}: {error}") from None
+    stream = config.name
     if not is_valid_asset_name(stream):
         raise DamagedEncoding(f"{stream!r} is no name of a stream")
     place = files.stream(stream)
@@ -282,6 +306,8 @@ async def _begin(
     options = FileOptions(keys=vault.keys)
     built = files.snapshots / RESTORED
     volume.disk.rmtree(built)
-    builder = StreamBuilder(volume, vault, built, place, vault.random, options)
+    builder = StreamBuilder(
+        volume, vault, built, place, vault.random, options, check_consumer=_check_consumer
+    )
     await builder.begin()
     return builder

@@ -9,8 +9,10 @@ Promise
 - The stream appears whole and verified, or nothing of it stays.
 - A chunk that comes a second time in a row, since its sender did not hear that it was taken, is
   answered and not taken again (snappy_frames.py says why that can be told).
-- Who is silent for STALL_NS is waited for no longer; what comes faster than it can be taken, beyond
-  QUEUED_BYTES_MAX, ends the restore.
+- A client that is silent for STALL_NS, or slower than Pace allows, is waited for no longer; what
+  comes faster than it can be taken, beyond QUEUED_BYTES_MAX, ends the restore. So does what all
+  transfers together may not hold (transfer_memory.py).
+- At its end nothing of what came is held any more, without a look for garbage.
 - What an account may store is kept to as messages come, not only at the end.
 
 Source: reference §6.14; nats-server 2.14, tried.
@@ -26,6 +28,7 @@ from typing import Final
 from natsd.accounts import Account
 from natsd.core.subject import InvalidSubject
 from natsd.jetstream.archive.builder import StreamBuilder
+from natsd.jetstream.archive.transfer_memory import Pace, Share
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.response import ErrorBody
@@ -67,6 +70,7 @@ class Restoring:
         name: str,
         builder: StreamBuilder,
         install: Install,
+        share: Share,
     ) -> None:
         self._client = account.internal_client
         self._title = f"restore for stream '{account.name} > {name}'"
@@ -75,13 +79,18 @@ class Restoring:
         self._usage = usage
         self._builder = builder
         self._install = install
+        self._share = share
+        self._pace = Pace(scheduler.now_ns())
         self._reader = ArchiveReader()
         self._queue = deque[tuple[str | None, bytes]]()
         self._queued_bytes = 0
+        self._pending_bytes = 0  # of an entry of which more is to come
         self._last = b""
         self._reply: str | None = None  # of the chunk that is being taken
         self._is_stalled = False
         self._is_flooded = False
+        self._is_refused = False
+        self._refused: str | None = None  # where the chunk is answered for which there is no memory
         self._changed = asyncio.Event()
         self._alarm = Alarm(scheduler, self._stalled)
         self.bytes_received = 0
@@ -99,14 +108,22 @@ class Restoring:
             _logger.warning("JetStream: %s failed: %s", self._title, error)
             response = StreamCreateResponse(error=ErrorBody.of(_api_error(error)))
         finally:
-            self._alarm.cancel()
-            self._client.unsubscribe(self._subscription)
+            self._let_go()
             is_installed = response is not None and response.info is not None
             if not is_installed:
                 await self._builder.give_up()
         if response is not None and self._reply is not None:
             self._publish(self._reply, encode(response))
         return is_installed
+
+    def _let_go(self) -> None:
+        """Of what came, and of what refers to this: a Restoring is freed with its task."""
+        self._alarm.cancel()
+        self._client.unsubscribe(self._subscription)
+        del self._alarm, self._subscription, self._reader
+        self._queue.clear()
+        self._last = b""
+        self._share.close()
 
     async def _receive_all(self) -> StreamInfo:
         while True:
@@ -116,6 +133,8 @@ class Restoring:
             if not chunk:
                 return await self._finish()
             await self._take(chunk)
+            if not self._pace.moved(len(chunk), self._scheduler.now_ns()):
+                raise RestoreStopped("is stalled")
             self._publish(self._reply, b"")
 
     async def _take(self, chunk: bytes) -> None:
@@ -128,9 +147,17 @@ class Restoring:
             return
         for at in range(0, len(chunk), UNPACKED_AT_ONCE):
             piece = chunk[at : at + UNPACKED_AT_ONCE]
-            for name, body in await self._volume.read(self._reader.feed, piece):
+            entries = await self._volume.read(self._reader.feed, piece)
+            self._hold()
+            for name, body in entries:
                 await self._builder.take(name, body)
                 self._check_room()
+
+    def _hold(self) -> None:
+        """What waits, and what came of an entry. Raises ApiError 10023."""
+        self._pending_bytes = self._reader.pending_bytes
+        if not self._share.hold(self._queued_bytes + self._pending_bytes):
+            raise api_error(ErrorId.JSInsufficientResourcesErr)
 
     async def _finish(self) -> StreamInfo:
         self._reader.finish()
@@ -153,7 +180,7 @@ class Restoring:
 
     async def _next(self) -> tuple[str | None, bytes]:
         self._alarm.set(self._scheduler.now_ns() + STALL_NS)
-        while not self._queue:
+        while not (self._queue or self._is_flooded or self._is_refused):
             if self._is_stalled:
                 raise RestoreStopped("is stalled")
             self._changed.clear()
@@ -161,16 +188,23 @@ class Restoring:
         self._alarm.cancel()
         if self._is_flooded:
             raise RestoreStopped("received more than could be taken: chunks must wait for answers")
+        if self._is_refused:
+            self._reply = self._refused
+            raise api_error(ErrorId.JSInsufficientResourcesErr)
         reply, chunk = self._queue.popleft()
         self._queued_bytes -= len(chunk) + 1
         return reply, chunk
 
     def _received(self, _subject: str, reply: str | None, _headers: bytes, data: bytes) -> None:
-        if self._queued_bytes + len(data) > QUEUED_BYTES_MAX:
+        queued = self._queued_bytes + len(data) + 1
+        if queued > QUEUED_BYTES_MAX:
             self._is_flooded = True
-            return
-        self._queued_bytes += len(data) + 1
-        self._queue.append((reply, data))
+        elif not self._share.hold(queued + self._pending_bytes):
+            self._is_refused = True
+            self._refused = reply
+        else:
+            self._queued_bytes = queued
+            self._queue.append((reply, data))
         self._changed.set()
 
     def _stalled(self, _now_ns: int) -> None:

@@ -9,8 +9,9 @@
 
 Promise
 - What is under way is at most `window_size`, and one chunk; sizes out of bounds are put into them.
-- The receiver decides the pace; who is gone, or is silent for ACK_TIMEOUT_NS, is waited for no
-  longer. Clocks are the scheduler's.
+- The receiver decides the pace; one that is gone, is silent for ACK_TIMEOUT_NS, or is slower than
+  Pace allows, is waited for no longer. Clocks are the scheduler's.
+- What is held at most, `bytes_held`, counts for what all transfers together may hold until the end.
 
 Source: reference §6.14; nats-server 2.14, tried.
 """
@@ -22,7 +23,8 @@ from typing import Final
 
 from natsd.accounts import Account
 from natsd.core.subject import InvalidSubject
-from natsd.jetstream.archive.source import ArchiveSource
+from natsd.jetstream.archive.source import READ_AHEAD_BYTES, ArchiveSource
+from natsd.jetstream.archive.transfer_memory import Pace, Share
 from natsd.jetstream.models.requests import StreamSnapshotRequest
 from natsd.jetstream.scheduler import Alarm, Scheduler
 from natsd.store.errors import StoreError
@@ -48,6 +50,13 @@ def sizes(request: StreamSnapshotRequest) -> tuple[int, int]:
     return chunk, max(window // chunk, 1)
 
 
+def bytes_held(request: StreamSnapshotRequest, stream_bytes: int) -> int:
+    """The most that a snapshot holds in memory: its window, and the blocks that are read ahead, as
+    they are and packed."""
+    chunk, window = sizes(request)
+    return min(chunk * window, stream_bytes) + 2 * min(READ_AHEAD_BYTES, stream_bytes)
+
+
 class SnapshotSending:
     """`run` once."""
 
@@ -58,6 +67,7 @@ class SnapshotSending:
         source: ArchiveSource,
         request: StreamSnapshotRequest,
         ack_prefix: str,
+        share: Share,
     ) -> None:
         self._account = account
         self._scheduler = scheduler
@@ -65,6 +75,8 @@ class SnapshotSending:
         self._subject = request.deliver_subject
         self._chunk_bytes, self._window = sizes(request)
         self._ack_prefix = ack_prefix
+        self._share = share
+        self._pace = Pace(scheduler.now_ns())
         self._slots = self._window
         self._is_wanted = False
         self._is_late = False
@@ -85,7 +97,11 @@ class SnapshotSending:
             self._alarm.cancel()
             client.unsubscribe(acks)
             sublist.unwatch(self._subject, self._listened_to)
-            await self._source.close()
+            del self._alarm  # it refers to this, which is freed with its task
+            try:
+                await self._source.close()
+            finally:
+                self._share.close()
         self._publish(b"", headers=f"NATS/1.0 {status}\r\n\r\n".encode())
         return status
 
@@ -100,7 +116,8 @@ class SnapshotSending:
                 await self._until_changed()
             if not self._is_wanted:
                 return NO_INTEREST
-            if not self._slots:
+            is_slow = not self._pace.moved(len(chunk), self._scheduler.now_ns())
+            if is_slow or not self._slots:
                 return NO_FLOW_RESPONSE
             self._slots -= 1
             number += 1

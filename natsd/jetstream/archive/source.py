@@ -20,6 +20,8 @@ from natsd.store.frozen_store import FrozenStore
 from natsd.store.volume import Volume
 
 PACKED_AT_ONCE: Final = 2
+READ_AHEAD_BYTES: Final = (PACKED_AT_ONCE + 1) * (8 << 20)
+"""Of blocks as they are; they grow to 8 MiB."""
 
 Packing = Callable[[], bytes]
 

@@ -1,18 +1,20 @@
 """Whether a stream takes one more consumer: how many it may have, and what a work queue demands.
 
 In a work queue each message is for one consumer: all consumers acknowledge each message, start at
-the beginning, and no two of them want the same subject.
+the beginning, and no two of them want the same subject. Filters may be very many: checks of them
+are made in steps.
 
 Source: reference §6.5; nats-server's addConsumer, partitionUnique.
 """
 
 from collections.abc import Mapping, Sequence
 
-from natsd.core.subject import collide
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
 from natsd.jetstream.models.stream import Retention, StreamConfig
+from natsd.jetstream.overlaps import do_collide
+from natsd.jetstream.steps import Steps
 
 
 def counted(consumers: Mapping[str, ConsumerConfig]) -> dict[str, ConsumerConfig]:
@@ -33,7 +35,7 @@ def check_room(
 
 def check_work_queue(
     config: ConsumerConfig, stream: StreamConfig, consumers: Mapping[str, ConsumerConfig]
-) -> None:
+) -> Steps[None]:
     """A new consumer; nothing with other retentions. Raises ApiError 10098 to 10101."""
     if stream.retention is not Retention.WORKQUEUE or config.direct or config.sourcing:
         return
@@ -45,7 +47,7 @@ def check_work_queue(
     filters = filters_of(config)
     if others and not filters:
         raise api_error(ErrorId.JSConsumerWQMultipleUnfilteredErr)
-    if not is_partition(filters, others):
+    if not (yield from is_partition(filters, others)):
         raise api_error(ErrorId.JSConsumerWQConsumerNotUniqueErr)
 
 
@@ -54,7 +56,7 @@ def check_work_queue_update(
     config: ConsumerConfig,
     stream: StreamConfig,
     consumers: Mapping[str, ConsumerConfig],
-) -> None:
+) -> Steps[None]:
     """New filters of a consumer that is there. Raises ApiError 10099, 10100."""
     if stream.retention is not Retention.WORKQUEUE:
         return
@@ -62,15 +64,15 @@ def check_work_queue_update(
     filters = filters_of(config)
     if others and not filters and not (config.direct or config.sourcing):
         raise api_error(ErrorId.JSConsumerWQMultipleUnfilteredErr)
-    if not is_partition(filters, others):
+    if not (yield from is_partition(filters, others)):
         raise api_error(ErrorId.JSConsumerWQConsumerNotUniqueErr)
 
 
-def is_partition(filters: Sequence[str], others: Mapping[str, ConsumerConfig]) -> bool:
+def is_partition(filters: Sequence[str], others: Mapping[str, ConsumerConfig]) -> Steps[bool]:
     """Whether no other consumer wants a subject that these filters let through."""
-    return not any(
-        collide(mine, theirs)
-        for mine in filters
-        for other in others.values()
-        for theirs in filters_of(other) or (">",)
-    )
+    if not others:
+        return True
+    theirs = list[str]()
+    for other in others.values():
+        theirs += filters_of(other) or (">",)
+    return not (yield from do_collide(filters, theirs))

@@ -9,7 +9,6 @@ subjects: nats-server lets a consumer wait for a subject that an update will add
 """
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from natsd.config.durations import format_duration_ns
@@ -25,12 +24,17 @@ from natsd.jetstream.models.consumer import (
 )
 from natsd.jetstream.models.stream import Retention, StreamConfig
 from natsd.jetstream.names import (
+    BACKOFF_MAX,
     DESCRIPTION_BYTES_MAX,
+    FILTERS_MAX,
+    GROUPS_MAX,
     METADATA_BYTES_MAX,
     byte_length,
     is_valid_asset_name,
     metadata_length,
 )
+from natsd.jetstream.overlaps import coverings
+from natsd.jetstream.steps import AT_ONCE, Steps, slices
 
 HEARTBEAT_NS_MIN: Final = 100_000_000
 REQUEST_EXPIRES_NS_MIN: Final = 1_000_000
@@ -78,9 +82,10 @@ def check_config(
     ceilings: Ceilings,
     *,
     is_recovering: bool = False,
-) -> None:
-    """Raises the ApiError of the first rule that is broken."""
+) -> Steps[None]:
+    """Raises the ApiError of the first rule that is broken. In steps: filters may be many."""
     _check_names(config)
+    _check_lengths(config)
     _check_replicas(config, stream, is_recovering)
     _check_waits(config)
     if config.ack_policy is AckPolicy.FLOW_CONTROL:
@@ -90,12 +95,12 @@ def check_config(
     if byte_length(config.description) > DESCRIPTION_BYTES_MAX:
         raise api_error(ErrorId.JSConsumerDescriptionTooLongErrF, max=DESCRIPTION_BYTES_MAX)
     if is_push(config):
-        _check_push(config, stream)
+        yield from _check_push(config, stream)
     else:
         _check_pull(config, stream, ceilings)
     _check_ceilings(config, stream, ceilings)
     _check_direct(config)
-    _check_filters(config)
+    yield from _check_filters(config)
     _check_start(config)
     _check_sampling(config)
     if config.flow_control and config.idle_heartbeat == 0:
@@ -115,6 +120,17 @@ def _check_names(config: ConsumerConfig) -> None:
         raise _invalid(f"consumer name {_NAME_TEXT}")
     if config.durable_name and not is_valid_asset_name(config.durable_name):
         raise _invalid(f"consumer durable name {_NAME_TEXT}")
+
+
+def _check_lengths(config: ConsumerConfig) -> None:
+    """Of lists; a rule of natsd's own."""
+    for items, what, most in (
+        (config.filter_subjects, "filter subjects", FILTERS_MAX),
+        (config.backoff, "backoff values", BACKOFF_MAX),
+        (config.priority_groups, "priority groups", GROUPS_MAX),
+    ):
+        if len(items) > most:
+            raise _invalid(f"consumer has too many {what}, maximum allowed is {most}")
 
 
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig, is_recovering: bool) -> None:
@@ -151,13 +167,15 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
         raise api_error(ErrorId.JSConsumerAckFCRequiresNoMaxDeliverErr)
 
 
-def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_push(config: ConsumerConfig, stream: StreamConfig) -> Steps[None]:
     if not is_literal(config.deliver_subject):
         raise api_error(ErrorId.JSConsumerDeliverToWildcardsErr)
     if not is_valid(config.deliver_subject):
         raise api_error(ErrorId.JSConsumerInvalidDeliverSubject)
-    if any(is_subset(config.deliver_subject, subject) for subject in stream.subjects):
-        raise api_error(ErrorId.JSConsumerDeliverCycleErr)
+    for some in slices(stream.subjects):
+        if any(is_subset(config.deliver_subject, subject) for subject in some):
+            raise api_error(ErrorId.JSConsumerDeliverCycleErr)
+        yield
     if config.max_waiting != 0:
         raise api_error(ErrorId.JSConsumerPushMaxWaitingErr)
     if config.max_ack_pending > 0 and config.ack_policy is AckPolicy.NONE:
@@ -206,7 +224,7 @@ def _check_direct(config: ConsumerConfig) -> None:
         raise api_error(ErrorId.JSConsumerDirectRequiresEphemeralErr)
 
 
-def _check_filters(config: ConsumerConfig) -> None:
+def _check_filters(config: ConsumerConfig) -> Steps[None]:
     if config.filter_subject and config.filter_subjects:
         raise api_error(ErrorId.JSConsumerDuplicateFilterSubjects)
     if config.filter_subject and not is_valid(config.filter_subject):
@@ -214,15 +232,14 @@ def _check_filters(config: ConsumerConfig) -> None:
     if "" in config.filter_subjects:
         raise api_error(ErrorId.JSConsumerEmptyFilter)
     filters = filters_of(config)
+    find = yield from coverings(filters)
     for place, subject in enumerate(filters):
         if not is_valid(subject):
             raise _invalid("invalid subject")
-        if _is_covered(subject, filters[:place]) or _is_covered(subject, filters[place + 1 :]):
+        if find(place) is not None:
             raise api_error(ErrorId.JSConsumerOverlappingSubjectFilters)
-
-
-def _is_covered(subject: str, filters: Sequence[str]) -> bool:
-    return any(is_subset(subject, other) for other in filters)
+        if place % AT_ONCE == AT_ONCE - 1:
+            yield
 
 
 def _check_start(config: ConsumerConfig) -> None:

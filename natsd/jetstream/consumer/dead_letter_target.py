@@ -70,7 +70,7 @@ def _comes_back(subject: str, config: ConsumerConfig, stream: "Stream") -> bool:
 
 def _stored_as(subject: str, stream: "Stream") -> str:
     transform = stream.config.subject_transform
-    if transform is None:
+    if transform is None or not transform.dest:
         return subject
     return SubjectTransform(transform.src, transform.dest).map(subject) or subject
 

@@ -277,7 +277,7 @@ def why_refused(body: bytes) -> str:
     """What an answer to a publish says against it; empty: it is a PubAck."""
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "an answer that is no PubAck"
     if not isinstance(answer, dict) or "error" in answer or not answer.get("seq"):
         error = answer.get("error") if isinstance(answer, dict) else None

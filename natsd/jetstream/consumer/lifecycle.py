@@ -54,6 +54,7 @@ from natsd.jetstream.models.consumer import (
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.jetstream.side_by_side import side_by_side
+from natsd.jetstream.steps import in_turns
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import is_out_of_space, is_passing
 from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
@@ -95,7 +96,7 @@ async def create(
         config = _with_kept_fields(config, existing.config)
     ceilings = _ceilings(stream)
     config = with_defaults(with_required_level(config), stream.config, ceilings, pedantic=pedantic)
-    check_config(config, stream.config, ceilings)
+    await in_turns(check_config(config, stream.config, ceilings))
     check_target(config, stream)
     if existing is not None:
         await update(existing, config, action)
@@ -110,7 +111,8 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
     stream = consumer.stream
     if action == ConsumerAction.CREATE and not is_same(config, consumer.config):
         raise api_error(ErrorId.JSConsumerAlreadyExists)
-    check_work_queue_update(consumer.name, config, stream.config, _configs(stream))
+    others = _configs(stream)
+    await in_turns(check_work_queue_update(consumer.name, config, stream.config, others))
     await consumer.update(config)
     if config.sourcing:  # what was under way is asked for again
         await consumer.reset(0)
@@ -120,7 +122,7 @@ async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
     """Whether a new consumer may come, what it is called and where it begins. Raises ApiError."""
     others = _configs(stream)
     check_room(stream.config, _limits(stream).max_consumers, others)
-    check_work_queue(config, stream.config, others)
+    await in_turns(check_work_queue(config, stream.config, others))
     name = config.durable_name or config.name or _new_name(stream)
     if config.durable_name and byte_length(name) > NAME_BYTES_MAX:
         raise api_error(ErrorId.JSConsumerNameTooLongErrF, max=NAME_BYTES_MAX)

@@ -18,12 +18,13 @@ import binascii
 import contextlib
 import json
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeVar, get_origin
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
@@ -42,6 +43,8 @@ _OMITEMPTY: Final = "omitempty"
 _EMBEDDED: Final = "embedded"
 
 Omitempty = Annotated[T, _OMITEMPTY]
+Items = Annotated[list[T], FailFast()]
+"""A list; the first item that is wrong ends the reading, however many there are."""
 Embedded = Annotated[T, _EMBEDDED]
 
 
@@ -115,6 +118,11 @@ class GoEnum(StrEnum):
         raise GoError.saying(cls.refusal(json.dumps(value)))
 
     @classmethod
+    def reads(cls, value: object) -> bool:
+        """Whether it says itself what is wrong with such a value, and not its field."""
+        return True
+
+    @classmethod
     def refusal(cls, raw: str) -> str:
         """What is said of a value that is none of its words; `raw` is its JSON."""
         return f"can not unmarshal {quoted(raw)}"
@@ -127,12 +135,15 @@ class Model(BaseModel):
 
     go_name: ClassVar[str]
     """Of the struct, in Go's errors; the class's own name unless it says otherwise."""
+    go_is_pointer: ClassVar[bool] = False
+    """Whether lists are of pointers to it."""
 
     _names: ClassVar[frozenset[str]]
     _zero_values: ClassVar[dict[str, object]]
     _embedded: ClassVar[frozenset[str]]
     _enums: ClassVar[dict[str, type[GoEnum]]]
-    _maps: ClassVar[frozenset[str]]
+    _items: ClassVar[dict[str, object]]  # of lists: what `null` is in them
+    _maps: ClassVar[dict[str, object]]
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_kwargs: object) -> None:
@@ -153,9 +164,16 @@ class Model(BaseModel):
             for name, field in fields.items()
             if isinstance(field.annotation, type) and issubclass(field.annotation, GoEnum)
         }
-        cls._maps = frozenset(
-            name for name, field in fields.items() if get_origin(field.annotation) is dict
-        )
+        cls._items = {
+            name: _zero_of(get_args(field.annotation)[0])
+            for name, field in fields.items()
+            if get_origin(field.annotation) is list
+        }
+        cls._maps = {
+            name: get_args(field.annotation)[1]
+            for name, field in fields.items()
+            if get_origin(field.annotation) is dict
+        }
 
     @model_validator(mode="before")
     @classmethod
@@ -168,8 +186,13 @@ class Model(BaseModel):
             if name not in cls._names:
                 if info.context is None or info.context.get("strict", True):
                     raise GoError.saying(f"json: unknown field {quoted(key)}")
-            elif name in cls._enums:
+            elif name in cls._enums and cls._enums[name].reads(member):
                 members[name] = cls._enums[name].read(member)
+            elif name in cls._maps and isinstance(member, dict):
+                members[name] = _up_to_first_wrong(member, cls._maps[name])
+            elif name in cls._items and isinstance(member, list) and None in member:
+                zero = cls._items[name]
+                members[name] = [zero if each is None else each for each in member]
             elif member is not None:
                 members[name] = member
         return members
@@ -186,6 +209,24 @@ class Model(BaseModel):
             elif name not in self._zero_values or getattr(self, name) != self._zero_values[name]:
                 members[name] = value
         return members
+
+
+def _zero_of(kind: object) -> object:
+    """What Go makes of a `null` in a list."""
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return "" if bare is str else 0 if bare is int else {}
+
+
+def _up_to_first_wrong(members: dict[str, object], kind: object) -> dict[str, object]:
+    """All, or the first member only that is not of that kind: its error is enough."""
+    if None in members.values():
+        zero = "" if kind is str else 0
+        members = {key: zero if each is None else each for key, each in members.items()}
+    for key, each in members.items():
+        is_text, is_count = isinstance(each, str), type(each) is int and 0 <= each < 2**64
+        if not (is_text if kind is str else is_count):
+            return {key: each}
+    return members
 
 
 def _folded(key: object) -> str:

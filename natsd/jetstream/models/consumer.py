@@ -12,6 +12,7 @@ from natsd.jetstream.models.base import (
     DurationNs,
     GoEnum,
     Int,
+    Items,
     Model,
     Omitempty,
     OptionalTimeNs,
@@ -91,9 +92,9 @@ class ConsumerConfig(Model):
     ack_policy: AckPolicy = AckPolicy.NONE
     ack_wait: Omitempty[DurationNs] = 0
     max_deliver: Omitempty[Int] = 0
-    backoff: Omitempty[list[DurationNs]] = Field(default_factory=list)
+    backoff: Omitempty[Items[DurationNs]] = Field(default_factory=list)
     filter_subject: Omitempty[str] = ""
-    filter_subjects: Omitempty[list[str]] = Field(default_factory=list)
+    filter_subjects: Omitempty[Items[str]] = Field(default_factory=list)
     replay_policy: ReplayPolicy = ReplayPolicy.INSTANT
     rate_limit_bps: Omitempty[Uint64] = 0
     sample_freq: Omitempty[str] = ""
@@ -114,7 +115,7 @@ class ConsumerConfig(Model):
     sourcing: Omitempty[bool] = False
     metadata: Omitempty[dict[str, str]] = Field(default_factory=dict)
     pause_until: Omitempty[TimeNs] = 0
-    priority_groups: Omitempty[list[str]] = Field(default_factory=list)
+    priority_groups: Omitempty[Items[str]] = Field(default_factory=list)
     priority_policy: Omitempty[PriorityPolicy] = PriorityPolicy.NONE
     priority_timeout: Omitempty[DurationNs] = 0
 
@@ -153,4 +154,4 @@ class ConsumerInfo(Model):
     paused: Omitempty[bool] = False
     pause_remaining: Omitempty[DurationNs] = 0
     ts: TimeNs = 0
-    priority_groups: Omitempty[list[PriorityGroupState]] = Field(default_factory=list)
+    priority_groups: Omitempty[Items[PriorityGroupState]] = Field(default_factory=list)

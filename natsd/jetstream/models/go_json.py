@@ -2,22 +2,32 @@
 
 - `decode` reads a request; what is wrong with it is said in the words of Go's encoding/json.
 - `encode` writes a response; `<`, `>` and `&` are escaped and maps are sorted, as Go does.
-- Any bytes may come: they are read, or an InvalidJson is raised, and nothing else.
+- Any bytes may come: they are read, or an InvalidJson is raised, and nothing else. What it costs
+  grows with their number only: the first thing that is wrong ends the reading.
 
 Source: reference §6.1; Go's encoding/json, tried.
 """
 
+import functools
 import json
+import re
 from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from pydantic import ValidationError
 
-from natsd.jetstream.models.base import GoType, Model
-from natsd.jetstream.models.json_syntax import syntax_error
+from natsd.jetstream.models.base import GoEnum, GoType, Model
+from natsd.jetstream.models.json_syntax import depth_error, json_error, syntax_error
 
 M = TypeVar("M", bound=Model)
+
+DEPTH_MAX: Final = 128
+"""Levels of a request, of which none has ten; nats-server gives up at 10,000."""
+VALUES_MAX: Final = 8
+"""Values of a body, one behind the other; no client sends more than one."""
+_BLANKS: Final = b" \t\r\n"
+_NO_BLANK: Final = re.compile(r"[^ \t\r\n]")
 
 _KINDS: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array", dict: "object"}
 _GO_TYPES: Final[dict[object, str]] = {str: "string", bool: "bool", int: "int", bytes: "[]uint8"}
@@ -45,16 +55,17 @@ class _Fraction(float):
         return number
 
 
-def decode(model: type[M], body: bytes, *, strict: bool = True) -> M:
-    """The model that the body holds; an empty body and `null` are the model's defaults.
-
-    Raises InvalidJson.
+def decode(model: type[M], body: bytes, *, strict: bool = True, is_one_value: bool = False) -> M:
+    """The model that the body holds; an empty body and `null` are the model's defaults. Of several
+    values, one behind the other, each says what it says anew: Go's json.Decoder, asked until the
+    end. `is_one_value`: Go's json.Unmarshal, for which there must be one. Raises InvalidJson.
     """
-    value = _read(body)
-    if value is None:
-        value = {}
+    values = [_read_one(body)] if is_one_value else _read(body)
     try:
-        return model.model_validate(value, context={"strict": strict})
+        for value in values[:-1]:
+            model.model_validate({} if value is None else value, context={"strict": strict})
+        whole = values[-1] if len(values) == 1 else functools.reduce(_merged, values)
+        return model.model_validate({} if whole is None else whole, context={"strict": strict})
     except ValidationError as error:
         raise InvalidJson(_why(model, error)) from None
 
@@ -81,29 +92,77 @@ def is_empty_object(body: bytes) -> bool:
     if not body or body == b"{}":
         return True
     try:
-        return _read(body) == {}
+        return _read_one(body) == {}
     except InvalidJson:
         return False
 
 
 def is_object_or_array(body: bytes) -> bool:
     """Whether a body that may be left out is meant as JSON."""
-    return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
+    return body.lstrip(_BLANKS)[:1] in (b"{", b"[")
 
 
-def _read(body: bytes) -> object:
-    if not body.strip(b" \t\r\n"):
-        return None
+def _read_one(body: bytes) -> object:
+    wrong = json_error(body)
+    if wrong is not None:
+        raise InvalidJson(wrong)
+    return _read(body)[0]
+
+
+def _read(body: bytes) -> list[object]:
+    """All values, one behind the other; an empty body is like `null`."""
+    if not body.strip(_BLANKS):
+        return [None]
+    if body.count(b"[") + body.count(b"{") > DEPTH_MAX:
+        too_deep = depth_error(body, DEPTH_MAX)
+        if too_deep is not None:
+            raise InvalidJson(too_deep)
     text = body.decode("utf-8", "replace")
+    values, at = list[object](), 0
+    while at < len(text):
+        value, at = _read_at(text, at)
+        values.append(value)
+        if len(values) > VALUES_MAX:
+            raise InvalidJson("too many values")
+    return values
+
+
+def _read_at(text: str, at: int) -> tuple[object, int]:
+    """The value that begins there, and where the next one would."""
     try:
-        value = json.loads(
-            text, parse_float=_Fraction, parse_int=_whole, parse_constant=_refuse_constant
-        )
-    except RecursionError:
+        value, end = _DECODER.raw_decode(text, _behind_blanks(text, at))
+        if "\\u" in text:
+            value = _replace_surrogates(value)
+    except RecursionError:  # a value behind the first one
         raise InvalidJson("exceeded max depth") from None
     except ValueError:
-        raise InvalidJson(syntax_error(body)) from None
-    return _replace_surrogates(value) if "\\u" in text else value
+        rest = text[at:].encode("utf-8", "surrogatepass")
+        raise InvalidJson(_moved(syntax_error(rest), len(text[:at].encode()))) from None
+    return value, _behind_blanks(text, end)
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    found = _NO_BLANK.search(text, at)
+    return len(text) if found is None else found.start()
+
+
+def _moved(wrong: str, by: int) -> str:
+    """The error, of a text that is the rest of a longer one."""
+    what, _, offset = wrong.rpartition(" at offset ")
+    return f"{what} at offset {int(offset) + by}" if what else wrong
+
+
+def _merged(before: Any, value: Any) -> Any:
+    """What is said later holds; members of objects are said one by one."""
+    if not (isinstance(before, dict) and isinstance(value, dict)):
+        return before if value is None else value
+    return {
+        **before,
+        **{
+            key: _merged(before[key], each) if key in before else each
+            for key, each in value.items()
+        },
+    }
 
 
 def _refuse_constant(name: str) -> None:
@@ -124,6 +183,11 @@ def _replace_surrogates(value: Any) -> Any:
 def _whole(text: str) -> int | _Fraction:
     """What fits no Go type, however long, is not made an int."""
     return int(text) if len(text) <= 20 else _Fraction(text)
+
+
+_DECODER: Final = json.JSONDecoder(
+    parse_float=_Fraction, parse_int=_whole, parse_constant=_refuse_constant
+)
 
 
 def _why(model: type[Model], error: ValidationError) -> str:
@@ -191,11 +255,15 @@ def _type_name(target: object) -> str:
     target = _bare(target)
     arguments = get_args(target)
     if get_origin(target) is list:
-        return "[]" + _type_name(arguments[0])
+        item = _bare(arguments[0])
+        is_pointer = isinstance(item, type) and issubclass(item, Model) and item.go_is_pointer
+        return ("[]*" if is_pointer else "[]") + _type_name(arguments[0])
     if get_origin(target) is dict:
         return f"map[{_type_name(arguments[0])}]{_type_name(arguments[1])}"
     if isinstance(target, type) and issubclass(target, Model):
         return f"server.{target.go_name}"
+    if isinstance(target, type) and issubclass(target, GoEnum):
+        return "string"
     return _GO_TYPES[target]
 
 

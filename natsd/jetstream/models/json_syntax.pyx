@@ -35,10 +35,12 @@ PLACES = [
 
 
 cdef struct Scanner:
+    const unsigned char* start
     const unsigned char* at
     const unsigned char* end
     const char* place           # of what stands at `at` and should not
     int depth
+    int deepest
     unsigned char[DEPTH_BYTES] is_object
 
 
@@ -183,6 +185,7 @@ cdef bint open_level(Scanner* scan) noexcept nogil:
     else:
         scan.is_object[level >> 3] = scan.is_object[level >> 3] & ~bit
     scan.depth += 1
+    scan.deepest = max(scan.deepest, scan.depth)
     scan.at += 1
     return True
 
@@ -237,13 +240,21 @@ cdef State scan_over(Scanner* scan, bytes text) noexcept:
     """To the end, or to where the grammar is broken: `place` says what was being read there."""
     cdef State state = VALUE
     memset(scan, 0, sizeof(Scanner))
-    scan.at = <const unsigned char*> PyBytes_AS_STRING(text)
+    scan.at = scan.start = <const unsigned char*> PyBytes_AS_STRING(text)
     scan.end = scan.at + PyBytes_GET_SIZE(text)
     while True:
         while scan.at < scan.end and scan.at[0] in b" \t\r\n":
             scan.at += 1
         if scan.at == scan.end or not step(scan, &state):
             return state
+
+
+cdef str too_deep(Scanner* scan):
+    return f"invalid character {quoted(scan.at[0])} exceeded max depth"
+
+
+cdef str offset_of(Scanner* scan):
+    return f" at offset {scan.at - scan.start + 1}"
 
 
 def json_error(bytes text not None):
@@ -253,20 +264,28 @@ def json_error(bytes text not None):
     if scan.at == scan.end:
         return None if state == AFTER_ALL else "unexpected end of JSON input"
     if scan.place == NULL:
-        return "exceeded max depth"
+        return too_deep(&scan)
     return f"invalid character {quoted(scan.at[0])} {scan.place.decode()}"
+
+
+def depth_error(bytes text not None, int most):
+    """What is wrong with a text that begins with a JSON value of more levels than `most`; None:
+    there is none."""
+    cdef Scanner scan
+    scan_over(&scan, text)
+    if scan.at < scan.end and scan.place == NULL:
+        return too_deep(&scan) + offset_of(&scan)
+    return "exceeded max depth" if scan.deepest > most else None
 
 
 def syntax_error(bytes body not None) -> str:
     """What is wrong with a text that holds no JSON value, or more than one: Go's json.Decoder."""
     cdef Scanner scan
     cdef State state = scan_over(&scan, body)
-    cdef Py_ssize_t offset
     if scan.at == scan.end:
         return "unexpected EOF"
     if scan.place == NULL:
-        return "exceeded max depth"
+        return too_deep(&scan) + offset_of(&scan)
     if state == AFTER_ALL:
         scan.place = PLACES[<int> VALUE]
-    offset = scan.at - <const unsigned char*> PyBytes_AS_STRING(body) + 1
-    return f"invalid character {quoted(scan.at[0])} {scan.place.decode()} at offset {offset}"
+    return f"invalid character {quoted(scan.at[0])} {scan.place.decode()}{offset_of(&scan)}"

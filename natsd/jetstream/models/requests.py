@@ -9,6 +9,7 @@ from natsd.jetstream.models.base import (
     DurationNs,
     Int,
     Int64,
+    Items,
     Model,
     Omitempty,
     OptionalTimeNs,
@@ -86,7 +87,7 @@ class StreamMsgGetRequest(Model):
     batch: Omitempty[Int] = 0
     max_bytes: Omitempty[Int] = 0
     start_time: Omitempty[OptionalTimeNs] = None
-    multi_last: Omitempty[list[str]] = Field(default_factory=list)
+    multi_last: Omitempty[Items[str]] = Field(default_factory=list)
     up_to_seq: Omitempty[Uint64] = 0
     up_to_time: Omitempty[OptionalTimeNs] = None
     no_hdr: Omitempty[bool] = False
@@ -140,7 +141,7 @@ class StreamMoveRequest(Model):
     server: Omitempty[str] = ""
     cluster: Omitempty[str] = ""
     domain: Omitempty[str] = ""
-    tags: Omitempty[list[str]] = Field(default_factory=list)
+    tags: Omitempty[Items[str]] = Field(default_factory=list)
 
 
 class CreateConsumerRequest(Model):

@@ -15,6 +15,7 @@ from natsd.jetstream.models.base import (
     Int,
     Int32,
     Int64,
+    Items,
     Model,
     Omitempty,
     OptionalTimeNs,
@@ -59,6 +60,11 @@ class Compression(GoEnum):
     S2 = "s2"
 
     @classmethod
+    def reads(cls, value: object) -> bool:
+        """Texts only, and nothing: else the field's type is wrong."""
+        return value is None or isinstance(value, str)
+
+    @classmethod
     def refusal(cls, raw: str) -> str:
         """The same text whatever it was."""
         return "unknown compression algorithm"
@@ -79,7 +85,7 @@ class Placement(Model):
     """Which servers may keep a stream."""
 
     cluster: Omitempty[str] = ""
-    tags: Omitempty[list[str]] = Field(default_factory=list)
+    tags: Omitempty[Items[str]] = Field(default_factory=list)
     preferred: Omitempty[str] = ""
 
 
@@ -107,11 +113,13 @@ class StreamConsumerSource(Model):
 class StreamSource(Model):
     """A stream that another is filled from."""
 
+    go_is_pointer = True
+
     name: str = ""
     opt_start_seq: Omitempty[Uint64] = 0
     opt_start_time: Omitempty[OptionalTimeNs] = None
     filter_subject: Omitempty[str] = ""
-    subject_transforms: Omitempty[list[SubjectTransformConfig]] = Field(default_factory=list)
+    subject_transforms: Omitempty[Items[SubjectTransformConfig]] = Field(default_factory=list)
     external: Omitempty[ExternalStream | None] = None
     consumer: Omitempty[StreamConsumerSource | None] = None
 
@@ -136,7 +144,7 @@ class StreamConfig(Model):
 
     name: str = ""
     description: Omitempty[str] = ""
-    subjects: Omitempty[list[str]] = Field(default_factory=list)
+    subjects: Omitempty[Items[str]] = Field(default_factory=list)
     retention: Retention = Retention.LIMITS
     max_consumers: Int = 0
     max_msgs: Int64 = 0
@@ -151,7 +159,7 @@ class StreamConfig(Model):
     duplicate_window: Omitempty[DurationNs] = 0
     placement: Omitempty[Placement | None] = None
     mirror: Omitempty[StreamSource | None] = None
-    sources: Omitempty[list[StreamSource]] = Field(default_factory=list)
+    sources: Omitempty[Items[StreamSource]] = Field(default_factory=list)
     compression: Compression = Compression.NONE
     first_seq: Omitempty[Uint64] = 0
     subject_transform: Omitempty[SubjectTransformConfig | None] = None
@@ -177,7 +185,7 @@ class StreamConfig(Model):
 class LostStreamData(Model):
     """Messages that damage took."""
 
-    msgs: list[Uint64] = Field(default_factory=list)
+    msgs: Items[Uint64] = Field(default_factory=list)
     bytes: Uint64 = 0
 
 
@@ -193,7 +201,7 @@ class StreamState(Model):
     num_subjects: Omitempty[Int] = 0
     subjects: Omitempty[dict[str, Uint64]] = Field(default_factory=dict)
     num_deleted: Omitempty[Int] = 0
-    deleted: Omitempty[list[Uint64]] = Field(default_factory=list)
+    deleted: Omitempty[Items[Uint64]] = Field(default_factory=list)
     lost: Omitempty[LostStreamData | None] = None
     consumer_count: Int = 0
 
@@ -218,7 +226,7 @@ class ClusterInfo(Model):
     leader_since: Omitempty[TimeNs] = 0
     system_account: Omitempty[bool] = False
     traffic_account: Omitempty[str] = ""
-    replicas: Omitempty[list[PeerInfo]] = Field(default_factory=list)
+    replicas: Omitempty[Items[PeerInfo]] = Field(default_factory=list)
 
 
 class StreamSourceInfo(Model):
@@ -230,7 +238,7 @@ class StreamSourceInfo(Model):
     active: DurationNs = -1
     error: Omitempty[ErrorBody | None] = None
     filter_subject: Omitempty[str] = ""
-    subject_transforms: Omitempty[list[SubjectTransformConfig]] = Field(default_factory=list)
+    subject_transforms: Omitempty[Items[SubjectTransformConfig]] = Field(default_factory=list)
 
 
 class StreamAlternate(Model):
@@ -250,8 +258,8 @@ class StreamInfo(Model):
     domain: Omitempty[str] = ""
     cluster: Omitempty[ClusterInfo | None] = None
     mirror: Omitempty[StreamSourceInfo | None] = None
-    sources: Omitempty[list[StreamSourceInfo]] = Field(default_factory=list)
-    alternates: Omitempty[list[StreamAlternate]] = Field(default_factory=list)
+    sources: Omitempty[Items[StreamSourceInfo]] = Field(default_factory=list)
+    alternates: Omitempty[Items[StreamAlternate]] = Field(default_factory=list)
     ts: TimeNs = 0
 
 

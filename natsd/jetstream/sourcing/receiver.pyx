@@ -42,6 +42,7 @@ from natsd.jetstream.stream.headers cimport (
 )
 from natsd.jetstream.stream.publish cimport Ingest
 from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX
+from natsd.store.sendable cimport is_sendable
 
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, header_value
@@ -59,6 +60,7 @@ CAUGHT_UP = 10
 cdef bytes FIRST_LINE = b"NATS/1.0\r\n"
 cdef bytes SOURCE_NAME = b"Nats-Stream-Source: "
 cdef uint64_t CAUGHT_UP_MAX = CAUGHT_UP
+cdef bytes UNSENDABLE = b"a message's subject is none"
 STALLED = "Nats-Consumer-Stalled"
 MISSED = "messages were missed"
 MOVED = "the mirror's last sequence changed"
@@ -289,6 +291,8 @@ cdef class Receiver(Actor):
     cdef bytes check(self, Entry* entry, PublishHeaders* found):
         cdef Ingest ingest = self.ingest
         cdef bytes refused
+        if not is_sendable(entry.subject, entry.subject_len):
+            return UNSENDABLE
         if entry.subject_len > SUBJECT_BYTES_MAX or ingest.size_of(entry) > RECORD_BYTES_MAX:
             return ingest.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
         if ingest.is_sealed:

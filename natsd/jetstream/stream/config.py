@@ -10,7 +10,7 @@
 Source: reference §6.4, §6.16; nats-server 2.14, tried.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -19,8 +19,6 @@ from natsd.config.durations import format_duration_ns
 from natsd.core.quoting import quoted
 from natsd.core.subject import collide, is_subset, is_valid
 from natsd.core.subject_mapping import InvalidMapping, check_mapping
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import ConsumerConfig
@@ -37,10 +35,13 @@ from natsd.jetstream.names import (
     DESCRIPTION_BYTES_MAX,
     METADATA_BYTES_MAX,
     NAME_BYTES_MAX,
+    SOURCES_MAX,
+    TRANSFORMS_MAX,
     byte_length,
     is_valid_asset_name,
     metadata_length,
 )
+from natsd.jetstream.overlaps import collisions
 from natsd.jetstream.steps import AT_ONCE, Steps, slices
 from natsd.jetstream.stream.metadata import with_static_metadata
 from natsd.jetstream.stream.source_config import (
@@ -135,10 +136,11 @@ def check_config(
     filled: dict[str, Any] = _fill_limits(config, pedantic=pedantic)
     filled["duplicate_window"] = _duplicate_window(config, rules, pedantic=pedantic)
     config = config.model_copy(update=filled)
+    _check_together(config)
     config = _with_markers(config, pedantic=pedantic)
     config = _with_schedules(config, pedantic=pedantic)
-    _check_together(config)
-    config = check_sourcing(config, rules.origins, pedantic=pedantic)
+    _check_persistence(config)
+    config = yield from check_sourcing(config, rules.origins, pedantic=pedantic)
     if not (config.subjects or config.mirror or config.sources):
         config = config.model_copy(update={"subjects": [config.name]})
     yield from _check_subjects(config)
@@ -220,6 +222,12 @@ def _check_texts(config: StreamConfig) -> None:
         _refuse(f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}")
     if metadata_length(config.metadata) > METADATA_BYTES_MAX:
         _refuse(f"stream metadata exceeds maximum size of {METADATA_BYTES_MAX} bytes")
+    if len(config.sources) > SOURCES_MAX:
+        _refuse(f"stream has too many sources, maximum allowed is {SOURCES_MAX}")
+    for source in config.sources if config.mirror is None else [config.mirror, *config.sources]:
+        if len(source.subject_transforms) > TRANSFORMS_MAX:
+            limit = f"maximum allowed is {TRANSFORMS_MAX}"
+            _refuse(f"stream source has too many subject transforms, {limit}")
 
 
 def _fill_limits(config: StreamConfig, *, pedantic: bool) -> dict[str, int]:
@@ -304,20 +312,24 @@ def _check_together(config: StreamConfig) -> None:
     """Settings that exclude or need one another."""
     if config.deny_purge and config.allow_rollup_hdrs:
         _refuse("roll-ups require the purge permission")
+    if config.allow_msg_counter:
+        _check_counter(config)
     if config.discard_new_per_subject:
         if config.discard is not DiscardPolicy.NEW:
             _refuse("discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
             _refuse("discard new per subject requires max msgs per subject > 0")
-    if config.allow_msg_counter:
-        _check_counter(config)
-    if config.persist_mode is PersistMode.ASYNC:
-        if config.storage is not Storage.FILE:
-            _refuse("async persist mode is only supported on file storage")
-        if config.num_replicas > 1:
-            _refuse("async persist mode is not supported on replicated streams")
-        if config.allow_atomic:
-            _refuse("async persist mode is not supported with atomic batch publish")
+
+
+def _check_persistence(config: StreamConfig) -> None:
+    if config.persist_mode is not PersistMode.ASYNC:
+        return
+    if config.storage is not Storage.FILE:
+        _refuse("async persist mode is only supported on file storage")
+    if config.num_replicas > 1:
+        _refuse("async persist mode is not supported on replicated streams")
+    if config.allow_atomic:
+        _refuse("async persist mode is not supported with atomic batch publish")
 
 
 def _check_counter(config: StreamConfig) -> None:
@@ -328,7 +340,7 @@ def _check_counter(config: StreamConfig) -> None:
     """
     if config.discard is DiscardPolicy.NEW:
         _refuse("counter stream cannot use discard new")
-    if config.allow_msg_ttl:
+    if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0:
         _refuse("counter stream cannot use message TTLs")
     if config.allow_msg_schedules:
         _refuse("counter stream cannot use message schedules")
@@ -339,7 +351,7 @@ def _check_counter(config: StreamConfig) -> None:
 def _check_subjects(config: StreamConfig) -> Steps[None]:
     """Valid, apart from one another, and none of the server's own unless nothing is answered."""
     subjects = config.subjects
-    find = yield from _overlaps(subjects)
+    find = yield from collisions(subjects)
     for place, subject in enumerate(subjects):
         _check_subject(config, subject)
         other = find(place)
@@ -347,47 +359,6 @@ def _check_subjects(config: StreamConfig) -> Steps[None]:
             _refuse(f"subject {quoted(subject)} overlaps with {quoted(subjects[other])}")
         if place % AT_ONCE == AT_ONCE - 1:
             yield
-
-
-def _overlaps(subjects: list[str]) -> Steps[Callable[[int], int | None]]:
-    """Finds the first place behind a place whose subject could receive the same message."""
-    for some in slices(subjects):
-        if any("*" in subject or ">" in subject for subject in some):
-            return (yield from _overlaps_of_patterns(subjects))
-        yield
-    return (yield from _overlaps_of_literals(subjects))
-
-
-def _overlaps_of_literals(subjects: list[str]) -> Steps[Callable[[int], int | None]]:
-    """There may be very many: the last place of each."""
-    last = dict[str, int]()
-    for place, subject in enumerate(subjects):
-        last[subject] = place
-        if place % AT_ONCE == AT_ONCE - 1:
-            yield
-
-    def find(place: int) -> int | None:
-        return last[subjects[place]] if last[subjects[place]] > place else None
-
-    return find
-
-
-def _overlaps_of_patterns(subjects: list[str]) -> Steps[Callable[[int], int | None]]:
-    listed, places = SubList(cache=False), dict[Subscription, int]()
-    for place, subject in enumerate(subjects):
-        if not is_valid(subject):
-            break  # it is refused before anything behind it is asked for
-        subscription = Subscription(subject)
-        listed.insert(subscription)
-        places[subscription] = place
-        if place % AT_ONCE == AT_ONCE - 1:
-            yield
-
-    def find(place: int) -> int | None:
-        met = (places[each] for each in listed.reverse_match(subjects[place]).plain)
-        return min((other for other in met if other > place), default=None)
-
-    return find
 
 
 def _check_subject(config: StreamConfig, subject: str) -> None:

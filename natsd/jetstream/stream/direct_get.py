@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 ASKED_MAX: Final = 1024
 BYTES_MAX: Final = 64 << 20
 """Of one answer, where the request names no `max_bytes`: max_pending's default."""
+BODY_BYTES_MAX: Final = 128 << 10
+"""Reading more than that would hold the loop."""
 SUBJECTS_MAX: Final = 1024
 CONGESTED_S: Final = 0.002
 """Until a client that falls behind is sent more."""
@@ -196,6 +198,8 @@ def read_request(key: str, headers: bytes, body: bytes) -> StreamMsgGetRequest:
         raise BadDirectGet("412 Required Api Level")
     if not body and not key:
         raise BadDirectGet("408 Empty Request")
+    if len(body) > BODY_BYTES_MAX:
+        raise BadDirectGet("413 Request Too Large")
     try:
         request = decode(StreamMsgGetRequest, body, strict=False)
     except InvalidJson:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from natsd.core.quoting import quoted
-from natsd.core.subject import collide, is_literal, is_subset, is_valid, is_valid_publish
+from natsd.core.subject import collide, is_literal, is_valid, is_valid_publish
 from natsd.core.subject_mapping import InvalidMapping, check_mapping
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.stream import (
@@ -24,6 +24,8 @@ from natsd.jetstream.models.stream import (
     SubjectTransformConfig,
 )
 from natsd.jetstream.names import API_PREFIX, is_valid_asset_name
+from natsd.jetstream.overlaps import Find, collisions, coverings
+from natsd.jetstream.steps import AT_ONCE, Steps, slices
 
 Origins = Callable[[str], StreamConfig | None]
 """The configuration of the account's stream of a name, if there is one."""
@@ -79,15 +81,15 @@ def no_streams(_name: str) -> StreamConfig | None:
 
 def check_sourcing(
     config: StreamConfig, origins: Origins, *, pedantic: bool = False
-) -> StreamConfig:
+) -> Steps[StreamConfig]:
     """The configuration, of a mirror with its origin's `mirror_direct`. Raises ApiError."""
     if config.mirror is None and not config.sources:
         return config
     if config.mirror is not None:
-        config = _check_mirror(config, config.mirror, origins, pedantic=pedantic)
-    _check_sources(config, origins)
-    _check_externals(config, origins)
-    _check_cycles(config, origins)
+        config = yield from _check_mirror(config, config.mirror, origins, pedantic=pedantic)
+    yield from _check_sources(config, origins)
+    yield from _check_externals(config, origins)
+    yield from _check_cycles(config, origins)
     return config
 
 
@@ -124,7 +126,7 @@ def identity(source: StreamSource) -> tuple[str, ...]:
 
 def _check_mirror(
     config: StreamConfig, mirror: StreamSource, origins: Origins, *, pedantic: bool
-) -> StreamConfig:
+) -> Steps[StreamConfig]:
     for field, error_id in MIRROR_FORBIDS:
         if getattr(config, field):
             raise api_error(error_id)
@@ -134,7 +136,7 @@ def _check_mirror(
     if config.subject_delete_marker_ttl > 0:
         text = "subject delete markers forbidden on mirrors"
         raise api_error(ErrorId.JSStreamInvalidConfigF, err=text)
-    _check_transforms(mirror, _OF_MIRROR, collide)
+    yield from _check_transforms(mirror, _OF_MIRROR, collisions)
     if not is_valid_asset_name(mirror.name):
         raise api_error(_OF_MIRROR.name)
     origin = _origin(mirror, origins)
@@ -147,7 +149,7 @@ def _check_mirror(
     return config.model_copy(update={"mirror_direct": origin.allow_direct})
 
 
-def _check_sources(config: StreamConfig, origins: Origins) -> None:
+def _check_sources(config: StreamConfig, origins: Origins) -> Steps[None]:
     if config.sources and config.allow_msg_schedules:
         raise api_error(ErrorId.JSSourceWithMsgSchedulesErr)
     known, consumers = set[tuple[str, ...]](), set[tuple[str, ...]]()
@@ -160,7 +162,7 @@ def _check_sources(config: StreamConfig, origins: Origins) -> None:
         known.add(its_identity)
         if source.filter_subject and source.subject_transforms:
             raise api_error(_OF_SOURCE.filter_and_transforms)
-        _check_transforms(source, _OF_SOURCE, is_subset)
+        yield from _check_transforms(source, _OF_SOURCE, coverings)
         _check_consumer(source, _OF_SOURCE)
         if source.consumer is not None:
             its_consumer = its_identity[:3]
@@ -170,6 +172,7 @@ def _check_sources(config: StreamConfig, origins: Origins) -> None:
         origin = _origin(source, origins)
         if origin is not None:
             _check_message_size(config, origin, _OF_SOURCE)
+        yield
 
 
 def _check_consumer(source: StreamSource, errors: _Errors) -> None:
@@ -186,10 +189,12 @@ def _check_consumer(source: StreamSource, errors: _Errors) -> None:
 
 
 def _check_transforms(
-    source: StreamSource, errors: _Errors, overlap: Callable[[str, str], bool]
-) -> None:
+    source: StreamSource, errors: _Errors, overlaps: Callable[[Sequence[str]], Steps[Find]]
+) -> Steps[None]:
     transforms = source.subject_transforms
-    for each in transforms:
+    for place, each in enumerate(transforms):
+        if place % AT_ONCE == AT_ONCE - 1:
+            yield
         if each.src and not is_valid(each.src):
             raise api_error(errors.transform_source, err=f"invalid subject {each.src}")
         if not each.dest:  # the subjects stay as they are
@@ -199,10 +204,12 @@ def _check_transforms(
         except InvalidMapping as error:
             raise api_error(errors.transform, err=error) from None
     patterns = [each.src or ">" for each in transforms]
-    for place, pattern in enumerate(patterns):
-        others = patterns[:place] + patterns[place + 1 :]
-        if any(overlap(pattern, other) for other in others):
+    find = yield from overlaps(patterns)
+    for place in range(len(patterns)):
+        if find(place) is not None:
             raise api_error(errors.overlap)
+        if place % AT_ONCE == AT_ONCE - 1:
+            yield
 
 
 def _origin(source: StreamSource, origins: Origins) -> StreamConfig | None:
@@ -219,7 +226,7 @@ def _all_sources(config: StreamConfig) -> list[StreamSource]:
     return config.sources if config.mirror is None else [config.mirror, *config.sources]
 
 
-def _check_externals(config: StreamConfig, origins: Origins) -> None:
+def _check_externals(config: StreamConfig, origins: Origins) -> Steps[None]:
     """Prefixes are literal, and what goes by them is neither this account's API nor captured."""
     sources = _all_sources(config)
     externals = [each.external for each in sources if each.external is not None]
@@ -227,23 +234,26 @@ def _check_externals(config: StreamConfig, origins: Origins) -> None:
         return
     known = [origins(each.name) for each in sources if each.external is None]
     subjects = [subject for origin in known if origin is not None for subject in origin.subjects]
-    for external in externals:
-        _check_delivery_prefix(external, subjects)
+    # Behind a prefix it is longer: only one that ends with `>` can be the same nevertheless.
+    endless = [*dict.fromkeys(subject for subject in subjects if subject.endswith(">"))]
+    for prefix in dict.fromkeys(external.deliver for external in externals):
+        yield from _check_delivery_prefix(prefix, endless)
     for external in externals:
         _check_api_prefix(external)
 
 
-def _check_delivery_prefix(external: ExternalStream, subjects: Sequence[str]) -> None:
-    prefix = external.deliver
+def _check_delivery_prefix(prefix: str, subjects: Sequence[str]) -> Steps[None]:
     if not prefix:
         return
     if not is_valid_publish(prefix):
         raise api_error(ErrorId.JSStreamInvalidExternalDeliverySubjErrF, prefix=prefix)
-    for subject in subjects:
+    for place, subject in enumerate(subjects):
         if collide(subject, f"{prefix}.{subject}"):
             raise api_error(
                 ErrorId.JSStreamExternalDelPrefixOverlapsErrF, prefix=prefix, subject=subject
             )
+        if place % AT_ONCE == AT_ONCE - 1:
+            yield
 
 
 def _check_api_prefix(external: ExternalStream) -> None:
@@ -257,7 +267,7 @@ def _check_api_prefix(external: ExternalStream) -> None:
         raise api_error(ErrorId.JSStreamExternalApiOverlapErrF, prefix=prefix, subject=API_PREFIX)
 
 
-def _check_cycles(config: StreamConfig, origins: Origins) -> None:
+def _check_cycles(config: StreamConfig, origins: Origins) -> Steps[None]:
     """Nothing that comes from the stream may come back to it.
 
     Streams that are met twice on the way are no cycle: nats-server takes some of them for one.
@@ -269,13 +279,22 @@ def _check_cycles(config: StreamConfig, origins: Origins) -> None:
             if source.external is not None:
                 continue
             if source.name == config.name:
-                if source is each.mirror or _overlaps(each.subjects, source.filter_subject):
+                if source is each.mirror or (
+                    yield from _overlaps(each.subjects, source.filter_subject)
+                ):
                     raise api_error(ErrorId.JSStreamInvalidConfigF, err="detected cycle")
             elif source.name not in seen:
                 seen.add(source.name)
                 origin = origins(source.name)
                 waiting.extend([] if origin is None else [origin])
+        yield
 
 
-def _overlaps(subjects: Sequence[str], pattern: str) -> bool:
-    return not pattern or any(collide(subject, pattern) for subject in subjects)
+def _overlaps(subjects: Sequence[str], pattern: str) -> Steps[bool]:
+    if not pattern:
+        return True
+    for some in slices(subjects):
+        if any(collide(subject, pattern) for subject in some):
+            return True
+        yield
+    return False

@@ -14,6 +14,7 @@ from natsd.jetstream.consumer.admission import (
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.steps import at_once
 
 WORK_QUEUE = StreamConfig.model_validate(
     {"name": "S", "subjects": ["a.>", "b"], "retention": "workqueue"}
@@ -42,32 +43,32 @@ def test_a_work_queue_refuses(
     others: list[ConsumerConfig], new: ConsumerConfig, err_code: int
 ) -> None:
     with pytest.raises(ApiError) as refused:
-        check_work_queue(new, WORK_QUEUE, dict(zip("ABC", others, strict=False)))
+        at_once(check_work_queue(new, WORK_QUEUE, dict(zip("ABC", others, strict=False))))
     assert refused.value.err_code == err_code
     limits = WORK_QUEUE.model_copy(update={"retention": StreamConfig().retention})
-    check_work_queue(new, limits, dict(zip("ABC", others, strict=False)))
+    at_once(check_work_queue(new, limits, dict(zip("ABC", others, strict=False))))
 
 
 def test_a_work_queue_takes_consumers_of_different_subjects() -> None:
-    check_work_queue(consumer("b"), WORK_QUEUE, {"A": consumer("a.>")})
-    check_work_queue(consumer(), WORK_QUEUE, {})
+    at_once(check_work_queue(consumer("b"), WORK_QUEUE, {"A": consumer("a.>")}))
+    at_once(check_work_queue(consumer(), WORK_QUEUE, {}))
 
 
 def test_what_mirrors_read_with_does_not_count() -> None:
     mirror = consumer(direct=True, ack_policy="none", deliver_subject="m")
-    check_work_queue(consumer(), WORK_QUEUE, {"M": mirror})
-    check_work_queue(mirror, WORK_QUEUE, {"A": consumer()})
+    at_once(check_work_queue(consumer(), WORK_QUEUE, {"M": mirror}))
+    at_once(check_work_queue(mirror, WORK_QUEUE, {"A": consumer()}))
     check_room(StreamConfig(max_consumers=1), -1, {"M": mirror})
 
 
 def test_an_update_keeps_the_subjects_apart() -> None:
     others = {"A": consumer("a.b"), "C": consumer("b")}
-    check_work_queue_update("C", consumer("a.c"), WORK_QUEUE, others)
+    at_once(check_work_queue_update("C", consumer("a.c"), WORK_QUEUE, others))
     with pytest.raises(ApiError) as refused:
-        check_work_queue_update("C", consumer("a.*"), WORK_QUEUE, others)
+        at_once(check_work_queue_update("C", consumer("a.*"), WORK_QUEUE, others))
     assert refused.value.err_code == 10100
     with pytest.raises(ApiError) as refused:
-        check_work_queue_update("C", consumer(), WORK_QUEUE, others)
+        at_once(check_work_queue_update("C", consumer(), WORK_QUEUE, others))
     assert refused.value.err_code == 10099
 
 
@@ -90,4 +91,4 @@ def test_a_partition_shares_no_subject(mine: list[str], theirs: list[list[str]])
     others = {str(number): consumer(*filters) for number, filters in enumerate(theirs)}
     wanted = [subject for filters in theirs for subject in filters or [">"]]
     expected = not any(collide(one, other) for one in mine for other in wanted)
-    assert is_partition(mine, others) == expected
+    assert at_once(is_partition(mine, others)) == expected

@@ -15,6 +15,7 @@ from natsd.jetstream.consumer.defaults import Ceilings, with_defaults
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.steps import at_once
 
 Fields = dict[str, Any]
 
@@ -42,7 +43,7 @@ def complete(
     of_stream = StreamConfig.model_validate(stream)
     limits = ceilings or Ceilings()
     config = with_defaults(asked, of_stream, limits, pedantic=pedantic)
-    check_config(config, of_stream, limits)
+    at_once(check_config(config, of_stream, limits))
     return config
 
 

@@ -29,7 +29,7 @@ ORIGIN = stream("O", subjects=["o.>"], max_msg_size=100, allow_direct=True)
 
 def checked(*others: StreamConfig, pedantic: bool = False, **fields: Any) -> StreamConfig:
     origins = {each.name: each for each in (ORIGIN, *others)}
-    return check_sourcing(stream("S", **fields), origins.get, pedantic=pedantic)
+    return at_once(check_sourcing(stream("S", **fields), origins.get, pedantic=pedantic))
 
 
 def mirror(**fields: Any) -> dict[str, Any]:

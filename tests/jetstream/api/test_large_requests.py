@@ -1,0 +1,240 @@
+"""What a request costs grows with its size, not with its square, and holds nobody else up (§6.1).
+
+Work is counted, not timed: CPU seconds of this process at one size and at four times that, with
+room for a busy machine; memory by tracemalloc; a bystander by the turns that the loop takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsd.jetstream.jetstream import JetStream
+from natsd.jetstream.models import go_json
+from natsd.jetstream.models.go_json import DEPTH_MAX, InvalidJson, decode
+from natsd.jetstream.models.requests import StreamConfigRequest
+from natsd.jetstream.names import (
+    BACKOFF_MAX,
+    FILTERS_MAX,
+    GROUPS_MAX,
+    SOURCES_MAX,
+    TRANSFORMS_MAX,
+)
+from tests.jetstream.serving import account_of, ask, create, serving
+
+Json = dict[str, Any]
+Request = tuple[str, Any]
+
+GROWTH = 4
+FACTOR = 10
+"""Of the cost, for GROWTH times the size: 16 would be a square."""
+SMALL_CPU_S = 0.05
+"""What is below that at the larger size is not compared: the clock's grain would decide."""
+MEMORY_FACTOR = 60
+MEMORY_BYTES = 4 << 20
+TURN_S_MAX = 0.5
+"""A turn of the loop on a machine that does much else; a request that held it took seconds."""
+
+
+@pytest.fixture
+async def jetstream(tmp_path: Path) -> AsyncIterator[JetStream]:
+    async with serving(tmp_path) as jetstream:
+        await create(jetstream, "S", subjects=["s.>"])
+        await create(jetstream, "W", subjects=["w.>"], retention="workqueue")
+        yield jetstream
+
+
+async def request(jetstream: JetStream, subject: str, body: Any) -> Json:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    ((_, answer),) = await ask(jetstream, f"$JS.API.{subject}", data)
+    return dict(json.loads(answer))
+
+
+def stream(name: str, **config: Any) -> Request:
+    return f"STREAM.CREATE.{name}", {"name": name, **config}
+
+
+def consumer(name: str, of: str = "S", **config: Any) -> Request:
+    config = {"durable_name": name, "ack_policy": "explicit", "mem_storage": True, **config}
+    return f"CONSUMER.CREATE.{of}.{name}", {"stream_name": of, "config": config}
+
+
+def transforms(count: int, pattern: str) -> list[Json]:
+    return [{"src": pattern % n, "dest": f"t.{n}"} for n in range(count)]
+
+
+LARGE: dict[str, tuple[int, Callable[[int], Request]]] = {
+    "literal filters": (2_500, lambda n: consumer(f"L{n}", filter_subjects=names(n, "s.%d"))),
+    "wild filters": (2_500, lambda n: consumer(f"P{n}", filter_subjects=names(n, "s.%d.*"))),
+    "filters that meet": (
+        1_000,
+        lambda n: consumer(
+            f"M{n}", filter_subjects=names(n // 2, "s.%d.*") + names(n // 2, "s.*.%d")
+        ),
+    ),
+    "covered filters": (
+        2_500,
+        lambda n: consumer(f"C{n}", filter_subjects=[*names(n, "s.%d.*"), "s.7.x"]),
+    ),
+    "filters of a work queue": (
+        2_500,
+        lambda n: consumer(f"Q{n}", "W", filter_subjects=names(n, f"w.{n}.%d.*")),
+    ),
+    "backoff": (50_000, lambda n: consumer("B", backoff=[10**9] * n)),
+    "groups": (
+        25_000,
+        lambda n: consumer(
+            "G", priority_policy="overflow", priority_groups=names(n, "g%d"), filter_subject="s.a"
+        ),
+    ),
+    "literal subjects": (5_000, lambda n: stream(f"LS{n}", subjects=names(n, f"ls{n}.%d"))),
+    "wild subjects": (5_000, lambda n: stream(f"WS{n}", subjects=names(n, f"ws{n}.%d.*"))),
+    "subjects that are numbers": (100_000, lambda n: stream("N", subjects=[1] * n)),
+    "sources": (250, lambda n: stream(f"SO{n}", sources=[{"name": f"O{i}"} for i in range(n)])),
+    "too many sources": (5_000, lambda n: stream("TS", sources=[{"name": "O"}] * n)),
+    "sources that are numbers": (100_000, lambda n: stream("SN", sources=[1] * n)),
+    "transforms": (
+        250,
+        lambda n: stream(
+            f"TR{n}", sources=[{"name": "O", "subject_transforms": transforms(n, "t.%d.>")}]
+        ),
+    ),
+    "too many transforms": (
+        5_000,
+        lambda n: stream("TT", mirror={"name": "O", "subject_transforms": transforms(n, "x.%d")}),
+    ),
+    "metadata": (5_000, lambda n: stream("MD", metadata={f"key {i}": "v" for i in range(n)})),
+    "metadata that is numbers": (
+        20_000,
+        lambda n: stream("MN", metadata={f"key {i}": i for i in range(n)}),
+    ),
+    "unknown fields": (20_000, lambda n: stream("U", **{f"field{i}": i for i in range(n)})),
+    "tags": (50_000, lambda n: stream("TG", placement={"tags": names(n, "t%d")})),
+    "blanks": (200_000, lambda n: ("STREAM.CREATE.E", b" " * n)),
+    "brackets": (200_000, lambda n: ("STREAM.CREATE.E", b"[" * n)),
+    "escapes": (50_000, lambda n: ("STREAM.CREATE.E", b'{"name":"' + b"\\ud800" * n + b'"}')),
+    "digits": (200_000, lambda n: ("STREAM.CREATE.E", b'{"max_msgs":' + b"9" * n + b"}")),
+    "state of a restore": (
+        50_000,
+        lambda n: (
+            "STREAM.RESTORE.R",
+            {"config": {"name": "R"}, "state": {"deleted": [*range(1, n)]}},
+        ),
+    ),
+    "last of many": (
+        2_500,
+        lambda n: ("STREAM.MSG.GET.S", {"multi_last": names(n, "s.%d.*")}),
+    ),
+}
+
+
+def names(count: int, pattern: str) -> list[str]:
+    return [pattern % number for number in range(count)]
+
+
+class Bystander:
+    """Counts the loop's turns, and the CPU time of the longest one."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.longest_s = 0.0
+        self._task = asyncio.create_task(self._count())
+
+    async def _count(self) -> None:
+        while True:
+            began_s = time.thread_time()
+            await asyncio.sleep(0)
+            self.longest_s = max(self.longest_s, time.thread_time() - began_s)
+            self.turns += 1
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+
+@pytest.mark.parametrize("kind", LARGE)
+async def test_cost_grows_with_the_size(jetstream: JetStream, kind: str) -> None:
+    """Four times as much costs less than a square would, and no turn of the loop is long."""
+    size, make = LARGE[kind]
+    cpu_s = []
+    for count in (size, size * GROWTH):
+        subject, body = make(count)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        bystander = Bystander()
+        await asyncio.sleep(0)
+        began_s = time.process_time()
+        answer = await request(jetstream, subject, data)
+        cpu_s.append(time.process_time() - began_s)
+        bystander.stop()
+        assert "internal error" not in str(answer.get("error"))
+        assert bystander.longest_s < TURN_S_MAX, (count, bystander.longest_s)
+        await account_of(jetstream).end_transfers()
+    assert cpu_s[1] < max(FACTOR * cpu_s[0], SMALL_CPU_S), cpu_s
+
+
+@pytest.mark.parametrize("kind", LARGE)
+async def test_memory_is_bounded_by_the_size(jetstream: JetStream, kind: str) -> None:
+    size, make = LARGE[kind]
+    subject, body = make(size * 2)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    tracemalloc.start()
+    try:
+        await request(jetstream, subject, data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MEMORY_FACTOR * len(data) + MEMORY_BYTES, (peak, len(data))
+
+
+async def test_as_many_as_there_may_be(jetstream: JetStream) -> None:
+    """Filters up to the limit are taken; one more is refused, and so are other lists."""
+    assert "error" not in await request(
+        jetstream, *consumer("F", filter_subjects=names(FILTERS_MAX, "s.%d"))
+    )
+    for body in (
+        consumer("X", filter_subjects=names(FILTERS_MAX + 1, "s.%d")),
+        consumer("X", backoff=[1] * (BACKOFF_MAX + 1)),
+        consumer("X", priority_policy="overflow", priority_groups=names(GROUPS_MAX + 1, "g%d")),
+        stream("X", sources=[{"name": f"O{i}"} for i in range(SOURCES_MAX + 1)]),
+        stream(
+            "X",
+            sources=[{"name": "O", "subject_transforms": transforms(TRANSFORMS_MAX + 1, "x.%d")}],
+        ),
+    ):
+        error = (await request(jetstream, *body))["error"]
+        assert error["err_code"] == 10052 and "too many" in error["description"], error
+
+
+def test_depth() -> None:
+    """600 nested arrays with an escape were a RecursionError."""
+    for depth in (DEPTH_MAX - 1, DEPTH_MAX, 600, 5_000, 100_000):
+        body = b'{"subjects":' + b"[" * depth + b'"\\ud800"' + b"]" * depth + b"}"
+        with pytest.raises(InvalidJson) as raised:
+            decode(StreamConfigRequest, body)
+        is_deep = depth >= DEPTH_MAX
+        assert ("exceeded max depth" in str(raised.value)) is is_deep
+
+
+def test_the_first_error_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of half a million is found and told, and no other."""
+    found: list[int] = []
+    why = go_json._why
+
+    def counting(model: Any, error: Any) -> str:
+        found.append(error.error_count())
+        return why(model, error)
+
+    monkeypatch.setattr(go_json, "_why", counting)
+    for field in ("subjects", "sources"):
+        with pytest.raises(InvalidJson, match="cannot unmarshal number"):
+            decode(StreamConfigRequest, json.dumps({field: [1] * 500_000}).encode())
+    metadata = {str(n): n for n in range(100_000)}
+    with pytest.raises(InvalidJson, match="cannot unmarshal number"):
+        decode(StreamConfigRequest, json.dumps({"metadata": metadata}).encode())
+    assert found == [1, 1, 1]
