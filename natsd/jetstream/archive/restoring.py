@@ -103,9 +103,10 @@ class Restoring:
             info = await self._receive_all()
             response = StreamCreateResponse(info=info)
         except RestoreStopped as stopped:
-            _logger.warning("JetStream: %s %s", self._title, stopped)
+            # A log that keeps its records would keep an error's frames, and with them what came.
+            _logger.warning("JetStream: %s %s", self._title, str(stopped))
         except (ApiError, StoreError, OSError) as error:
-            _logger.warning("JetStream: %s failed: %s", self._title, error)
+            _logger.warning("JetStream: %s failed: %s", self._title, str(error))
             response = StreamCreateResponse(error=ErrorBody.of(_api_error(error)))
         finally:
             self._let_go()

@@ -126,7 +126,7 @@ async def test_all_together_hold_no_more_than_their_limit(
         await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", bytes(100_000))
         memory = jetstream.transfer_memory
-        memory.limit_bytes = 2 * ENTRY_BYTES
+        memory.limit_bytes = ENTRY_BYTES * 3 // 2
         first, second = [await begin_restore(jetstream, name) for name in ("A", "B")]
         for subject in (first, second):
             ((_, answer),) = await ask(jetstream, subject, part_of_an_archive())
