@@ -63,22 +63,25 @@ cdef bint is_included(Interest wild, bytes pattern) except -1:
 
 
 cdef tuple needed_patterns(patterns):
-    """Without those that another includes."""
+    """Those that no other includes, and a trie of those with wildcards; None: there is none of just
+    these."""
     cdef Interest wild
     wanted = sorted({wire_bytes(pattern) or b">" for pattern in patterns} or {b">"})
     for pattern in wanted:
         if not subject_is_valid(pattern, len(pattern)):
             raise InvalidSubject(f"invalid filter subject {pattern.decode(errors='replace')!r}")
     if len(wanted) == 1 or not any(is_wild(pattern) for pattern in wanted):
-        return tuple(wanted)
+        return tuple(wanted), None
     wild = interest_in(wanted)
-    return tuple(pattern for pattern in wanted if not is_included(wild, pattern))
+    needed = tuple(pattern for pattern in wanted if not is_included(wild, pattern))
+    return needed, wild if len(needed) == len(wanted) else None
 
 
 cdef class Filter:
     def __cinit__(self, patterns):
         cdef bytes pattern
-        self.patterns = needed_patterns(patterns)
+        cdef Interest wild
+        self.patterns, wild = needed_patterns(patterns)
         self.count = len(self.patterns)
         self.each = <NatsPattern*> calloc(self.count, sizeof(NatsPattern))
         self.literals = <uint32_t*> calloc(self.count, sizeof(uint32_t))
@@ -94,7 +97,7 @@ cdef class Filter:
         self.is_everything = self.patterns[0] == b">"
         self.is_literal = self.count == 1 and self.each.is_literal
         if self.count > FEW and self.literal_count < self.count:
-            self.wild = interest_in(self.patterns)
+            self.wild = interest_in(self.patterns) if wild is None else wild
 
     def __dealloc__(self):
         cdef uint32_t at

@@ -5,8 +5,8 @@ atheris' own of what reads texts in Python.
 
 The modules must be those of `.ci/build.py fuzz`, on PYTHONPATH; a build without coverage is
 refused, for the fuzzer would run blind. The corpus grows in fuzz-corpus/<target>, from run to run;
-an input that fails a check, crashes or hangs is written to fuzz-corpus/<target>-found. Arguments
-behind `--` are libFuzzer's own; a file among them is replayed:
+an input that fails a check, costs more than its length explains, crashes or hangs is written to
+fuzz-corpus/<target>-found. Arguments behind `--` are libFuzzer's own; a file is replayed:
 
     python tests/fuzz/run.py subject -- fuzz-corpus/subject-found/crash-…
 """
@@ -17,6 +17,8 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -46,6 +48,12 @@ def preload_sanitizer() -> None:
     os.environ["PYTHONMALLOC"] = "malloc"  # every object in a block of its own, for ASan to guard
     os.environ["ASAN_OPTIONS"] = "detect_leaks=0:quarantine_size_mb=32:allocator_may_return_null=1"
     os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
+def check_cost(check: Callable[[bytes], None], data: bytes) -> None:
+    """The check, and that the input cost no more than its length explains (cost.py)."""
+    costs = importlib.import_module("tests.fuzz.cost")
+    costs.check_cost(check, data)
 
 
 def load(name: str) -> ModuleType:
@@ -90,7 +98,7 @@ def main() -> None:
     ]
     if not any(Path(option).is_file() for option in arguments.options):
         options.append(str(corpus_of(arguments.target, target.SEEDS)))
-    atheris.Setup([sys.argv[0], *options], target.check)
+    atheris.Setup([sys.argv[0], *options], partial(check_cost, target.check))
     atheris.Fuzz()
 
 

@@ -18,9 +18,15 @@ import pytest
 
 from natsd.jetstream.api.table import ROUTES, Route
 from natsd.jetstream.jetstream import JetStream
-from natsd.jetstream.models.requests import CreateConsumerRequest, StreamConfigRequest
+from natsd.jetstream.models.base import Model
+from natsd.jetstream.models.requests import (
+    ConsumerGetNextRequest,
+    CreateConsumerRequest,
+    StreamConfigRequest,
+    StreamMsgGetRequest,
+)
 from tests.jetstream.api.extremes import bodies_of, fields_of, values_of, with_value
-from tests.jetstream.serving import account_of, ask, serving
+from tests.jetstream.serving import account_of, ask, publish, serving
 from tests.store.crash import TORTURE
 
 Json = dict[str, Any]
@@ -181,6 +187,33 @@ async def test_everything_else(tmp_path: Path, route: Route) -> None:
         for body in ({}, *(bodies[::FEW] if is_restore else bodies)):
             await request(subject, body)
             await account_of(request.jetstream).end_transfers()
+
+
+@pytest.mark.parametrize(
+    ("subject", "model"),
+    [
+        ("DIRECT.GET.S", StreamMsgGetRequest),
+        ("CONSUMER.MSG.NEXT.S.C", ConsumerGetNextRequest),
+    ],
+)
+async def test_what_streams_and_consumers_serve(
+    tmp_path: Path, subject: str, model: type[Model]
+) -> None:
+    """Nothing fails behind a direct get or a pull request, and later ones are answered."""
+    async with then_restarted(tmp_path) as request:
+        await request("STREAM.CREATE.S", plain_stream("S"))
+        await publish(request.jetstream, "S.a", b"payload")
+        durable = {"durable_name": "C", "ack_policy": "none", "max_waiting": 10**6}
+        await request("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": durable})
+        client = account_of(request.jetstream).account.internal_client
+        for _, body in bodies_of(model, {"seq": 1} if "DIRECT" in subject else {"no_wait": True}):
+            client.publish(f"$JS.API.{subject}", json.dumps(body).encode(), reply="nobody")
+            await asyncio.sleep(0)
+            assert not request.failures, body
+        last = b'{"seq":1}' if "DIRECT" in subject else b'{"no_wait":true}'
+        ((headers, _),) = await ask(request.jetstream, f"$JS.API.{subject}", last)
+        assert headers.startswith(b"NATS/1.0")
+        assert not request.failures
 
 
 @pytest.mark.torture
