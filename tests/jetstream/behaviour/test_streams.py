@@ -249,3 +249,22 @@ async def test_changes_at_once(api: Api) -> None:
     )
     assert not [outcome for outcome in outcomes if "error" in outcome]
     assert len({outcome["created"] for outcome in outcomes}) == 1
+
+
+async def test_what_an_update_says_is_checked_before_its_name(api: Api) -> None:
+    """§6.2: of several faults the configuration's is told, then the name's."""
+    body = {"name": "OTHER", "subjects": ["x"], "max_age": -1}
+    assert "max age" in await api.fails("STREAM.UPDATE.NONE", 10052, body)
+    await api.fails("STREAM.UPDATE.NONE", 10056, {"name": "OTHER", "subjects": ["x"]})
+    await api.fails("STREAM.UPDATE.NONE", 10059, {"name": "NONE", "subjects": ["x"]})
+
+
+async def test_a_transform_to_nowhere_changes_nothing(api: Api) -> None:
+    """An empty destination leaves subjects as they are, before a restart and after it."""
+    await api.create_stream("S", subjects=["s.>"])
+    for transform in ({}, {"src": "s.*"}, {"src": "", "dest": ""}):
+        info = await api.update_stream("S", subjects=["s.>"], subject_transform=transform)
+        assert info["config"]["subject_transform"] == {"src": "", "dest": "", **transform}
+        await api.publish("s.a")
+    message = (await api.ok("STREAM.MSG.GET.S", {"seq": 3}))["message"]
+    assert message["subject"] == "s.a"

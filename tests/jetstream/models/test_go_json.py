@@ -21,6 +21,7 @@ from natsd.jetstream.models.go_json import (
 )
 from natsd.jetstream.models.requests import (
     ConsumerPauseRequest,
+    ConsumerUnpinRequest,
     CreateConsumerRequest,
     StreamConfigRequest,
     StreamInfoRequest,
@@ -70,6 +71,25 @@ REFUSED_STREAMS = [
     ('{"retention":1}', 'can not unmarshal "1"'),
     ('{"storage":""}', 'can not unmarshal "\\"\\""'),
     ('{"compression":"x"}', "unknown compression algorithm"),
+    ('{"compression":null}', "unknown compression algorithm"),
+    ('{"compression":1}', FIELD.format("number", "compression", "string")),
+    ('{"compression":["a"]}', FIELD.format("array", "compression", "string")),
+    ('{"sources":"x"}', FIELD.format("string", "sources", "[]*server.StreamSource")),
+    ('{"sources":[1]}', FIELD.format("number", "sources", "server.StreamSource")),
+    (
+        '{"sources":[{"subject_transforms":1}]}',
+        NESTED.format(
+            "number",
+            "StreamSource.StreamConfig.sources.subject_transforms",
+            "[]server.SubjectTransformConfig",
+        ),
+    ),
+    ('{"name":"S"}x', "invalid character 'x' looking for beginning of value at offset 13"),
+    ('{"name":"S"}{"a":]', "invalid character ']' looking for beginning of value at offset 18"),
+    ('{"name":"S"}{"max_msgs":"x"}', FIELD.format("string", "max_msgs", "int64")),
+    ('{"max_msgs":"x"}{"max_msgs":1}', FIELD.format("string", "max_msgs", "int64")),
+    ("{}[]", "json: cannot unmarshal array into Go value of type server.StreamConfigRequest"),
+    ("{}" * 9, "too many values"),  # natsd's own: nobody says as much
     (
         '{"mirror":{"name":"X","opt_start_time":"now"}}',
         'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
@@ -107,6 +127,46 @@ def test_a_consumer_request_is_refused_in_gos_words(body: str, text: str) -> Non
     with pytest.raises(InvalidJson) as raised:
         decode(CreateConsumerRequest, body.encode())
     assert str(raised.value) == text
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b" ", "unexpected end of JSON input"),
+        (b"{", "unexpected end of JSON input"),
+        (b"{}x", "invalid character 'x' after top-level value"),
+        (b"{}{}", "invalid character '{' after top-level value"),
+        (b"x", "invalid character 'x' looking for beginning of value"),
+        (
+            b"1",
+            "json: cannot unmarshal number into Go value of type server.JSApiConsumerUnpinRequest",
+        ),
+    ],
+)
+def test_a_body_that_is_to_be_one_value(body: bytes, text: str) -> None:
+    """UNPIN and RESET: Go's Unmarshal has other words, and no places."""
+    with pytest.raises(InvalidJson) as raised:
+        decode(ConsumerUnpinRequest, body, is_one_value=True)
+    assert str(raised.value) == text
+
+
+def test_several_values_are_said_one_after_the_other() -> None:
+    """Members of objects are added, everything else is replaced, `null` is nothing."""
+    body = b'{"name":"S","subjects":["a"],"metadata":{"a":"1"}} {"subjects":["b","c"],'
+    request = decode(StreamConfigRequest, body + b'"metadata":{"b":"2"}}null\n{"max_msgs":5}')
+    assert request.config.name == "S" and request.config.max_msgs == 5
+    assert request.config.subjects == ["b", "c"]
+    assert request.config.metadata == {"a": "1", "b": "2"}
+
+
+def test_null_in_a_list_is_the_zero_value() -> None:
+    """An item of no value is an empty one, which the rules refuse or not."""
+    body = b'{"subjects":[null,"a"],"sources":[null],"metadata":{"a":null}}'
+    config = decode(StreamConfigRequest, body).config
+    assert config.subjects == ["", "a"]
+    assert [source.name for source in config.sources] == [""]
+    assert config.metadata == {"a": ""}
 
 
 def test_other_requests_name_their_own_structs() -> None:

@@ -388,3 +388,44 @@ def test_any_subjects_are_taken_or_refused(
             pedantic=pedantic, subjects=subjects, **transform(src, dest), **republish(dest, src)
         )
         assert at_once(check_config(config, FREE)) == config
+
+
+ORDER: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("maximum replicas is 5", {"num_replicas": 9}),
+    ("max age can not be negative", {"max_age": -1}),
+    ("duplicates window can not be negative", {"duplicate_window": -1}),
+    (
+        "roll-ups require the purge permission",
+        {"deny_purge": True, "allow_rollup_hdrs": True},
+    ),
+    (
+        "counter stream can only use limits retention",
+        {"allow_msg_counter": True, "retention": "interest"},
+    ),
+    (
+        "discard new per subject requires discard new policy to be set",
+        {"discard_new_per_subject": True},
+    ),
+    ("subject delete marker TTL must not be negative", {"subject_delete_marker_ttl": -1}),
+    (
+        "async persist mode is only supported on file storage",
+        {"persist_mode": "async", "storage": "memory"},
+    ),
+    ("sourced stream name is invalid", {"sources": [{"name": "a.b"}]}),
+    ("invalid subject", {"subjects": ["a..b"]}),
+    (
+        "stream transform source: invalid subject a..b",
+        {"subject_transform": {"src": "a..b", "dest": "x"}},
+    ),
+    ("preferred server not permitted in placement", {"placement": {"preferred": "x"}}),
+)
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.combinations(ORDER, 2)])
+def test_of_two_faults_the_first_in_order_is_told(
+    first: tuple[str, dict[str, Any]], second: tuple[str, dict[str, Any]]
+) -> None:
+    """In nats-server's order, whichever two they are."""
+    with pytest.raises(ApiError) as refused:
+        complete(**first[1], **second[1])
+    assert refused.value.description == first[0]
