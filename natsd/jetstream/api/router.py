@@ -300,7 +300,8 @@ def read_body(route: Route, data: bytes, *, strict: bool) -> Model:
         case Body.MAYBE if not is_object_or_array(data):
             data = b""
     try:
-        is_strict, is_one = strict and route.is_strict, route.body is Body.ONE
+        is_one = route.body is Body.ONE or (route.body is Body.ONE_OR_NONE and bool(data))
+        is_strict = strict and route.is_strict
         return decode(route.request, data, strict=is_strict, is_one_value=is_one)
     except InvalidJson as error:
         raise api_error(ErrorId.JSInvalidJSONErr, err=error) from error

@@ -54,6 +54,7 @@ class Body(Enum):
     JSON = "JSON; nothing is all defaults"
     MUST = "JSON with members: else 10003"
     ONE = "one JSON value"
+    ONE_OR_NONE = "one JSON value; nothing is all defaults"
 
 
 class Served(Enum):
@@ -97,7 +98,8 @@ def _response_of(handler: Handler) -> type[Response]:
     return response
 
 
-ANY, EMPTY, MAYBE, MUST, ONE = Body.ANY, Body.EMPTY, Body.MAYBE, Body.MUST, Body.ONE
+ANY, EMPTY, MAYBE, MUST = Body.ANY, Body.EMPTY, Body.MAYBE, Body.MUST
+ONE, ONE_OR_NONE = Body.ONE, Body.ONE_OR_NONE
 INFO, ASSET, SYSTEM = Served.INFO, Served.ASSET, Served.SYSTEM
 
 # fmt: off  columns, to be read as a table
@@ -128,7 +130,9 @@ ROUTES: Final = (
     Route("CONSUMER.DELETE.*.*", NoBody, consumers.delete, EMPTY),
     Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE),
     Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, consumers.unpin, ONE, is_strict=False),
-    Route("CONSUMER.RESET.*.*", ConsumerResetRequest, consumers.reset, ONE, is_strict=False),
+    Route(
+        "CONSUMER.RESET.*.*", ConsumerResetRequest, consumers.reset, ONE_OR_NONE, is_strict=False
+    ),
     Route("CONSUMER.LEADER.STEPDOWN.*.*", LeaderStepDownRequest, clustered.consumer_stepdown, ANY),
     # served by streams and consumers: pull requests and direct gets
     Route("CONSUMER.MSG.NEXT.*.*", ConsumerGetNextRequest, served=ASSET),

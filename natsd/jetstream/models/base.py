@@ -188,7 +188,7 @@ class Model(BaseModel):
                     raise GoError.saying(f"json: unknown field {quoted(key)}")
             elif name in cls._enums and cls._enums[name].reads(member):
                 members[name] = cls._enums[name].read(member)
-            elif name in cls._maps and isinstance(member, dict):
+            elif name in cls._maps and isinstance(member, dict) and info.context is not None:
                 members[name] = _up_to_first_wrong(member, cls._maps[name])
             elif name in cls._items and isinstance(member, list) and None in member:
                 zero = cls._items[name]

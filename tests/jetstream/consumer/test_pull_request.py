@@ -107,7 +107,7 @@ NO_FIELD = (
         (b'{"a":\xff}', "invalid character 'ÿ' looking for beginning of value"),
         (b'{"a":truex}', "invalid character 'x' after object key:value pair"),
         (b'{"a":[}', "invalid character '}' looking for beginning of value"),
-        (b'{"a":' + b"[" * 20_000, "exceeded max depth"),
+        (b'{"a":' + b"[" * 20_000, "invalid character '[' exceeded max depth"),
         (b'{"a":"' + b"x" * 70_000 + b'"}', "request is too large"),
         (b'{"batch":"x"}', NO_FIELD.format("string", "batch", "int")),
         (b'{"batch":1.0}', NO_FIELD.format("number 1.0", "batch", "int")),
