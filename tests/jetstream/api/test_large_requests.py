@@ -10,12 +10,13 @@ import asyncio
 import json
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from natsd.jetstream.api.table import ROUTES, Route
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models import go_json
 from natsd.jetstream.models.go_json import DEPTH_MAX, InvalidJson, decode
@@ -27,7 +28,9 @@ from natsd.jetstream.names import (
     SOURCES_MAX,
     TRANSFORMS_MAX,
 )
+from tests.jetstream.api.extremes import fields_of, with_value
 from tests.jetstream.serving import account_of, ask, create, serving
+from tests.store.crash import TORTURE
 
 Json = dict[str, Any]
 Request = tuple[str, Any]
@@ -39,6 +42,10 @@ SMALL_CPU_S = 0.05
 """What is below that at the larger size is not compared: the clock's grain would decide."""
 MEMORY_FACTOR = 60
 MEMORY_BYTES = 4 << 20
+LONG_BYTES = 40_000 if TORTURE > 1 else 10_000
+ALIKE = ("STREAM.UPDATE.*", "STREAM.RESTORE.*", "CONSUMER.CREATE.*", "CONSUMER.DURABLE.CREATE.*.*")
+"""Of their fields, which others have too, one in four is tried."""
+LONG_CPU_S = 2.0
 TURN_S_MAX = 0.5
 """A turn of the loop on a machine that does much else; a request that held it took seconds."""
 
@@ -190,6 +197,41 @@ async def test_memory_is_bounded_by_the_size(jetstream: JetStream, kind: str) ->
     finally:
         tracemalloc.stop()
     assert peak < MEMORY_FACTOR * len(data) + MEMORY_BYTES, (peak, len(data))
+
+
+def long_values(kind: Any) -> Iterator[Any]:
+    """About LONG_BYTES of what such a field holds, and of something else."""
+    yield "a" * LONG_BYTES
+    yield {f"k{number}": "v" for number in range(LONG_BYTES // 12)}
+    for item in ("a", 1, None, {}, []):
+        yield [item] * (LONG_BYTES // 4)
+    if "str" in str(kind):
+        yield names(LONG_BYTES // 8, "a.%d")
+        yield ".".join(["*"] * (LONG_BYTES // 2))
+
+
+@pytest.mark.parametrize(
+    "route", [each for each in ROUTES if each.handler], ids=lambda route: route.subject
+)
+async def test_any_field_of_any_request_may_be_long(jetstream: JetStream, route: Route) -> None:
+    """Every field of the table: what it costs is bounded by its length, and nobody waits for it."""
+    tokens = iter(("S", "C"))
+    subject = ".".join(next(tokens) if t in "*>" else t for t in route.subject.split("."))
+    base = {"name": "S"} if "STREAM" in route.subject else {"stream_name": "S"}
+    fields = [*fields_of(route.request)]
+    for path, kind in fields[::4] if route.subject in ALIKE else fields:
+        for value in long_values(kind):
+            data = json.dumps(with_value(base, path, value)).encode()
+            bystander = Bystander()
+            await asyncio.sleep(0)
+            began_s = time.process_time()
+            if "ACCOUNT" not in subject:  # which is the system account's
+                await request(jetstream, subject, data)
+            spent_s = time.process_time() - began_s
+            bystander.stop()
+            assert spent_s < LONG_CPU_S, (path, str(value)[:40], spent_s)
+            assert bystander.longest_s < TURN_S_MAX, (path, str(value)[:40])
+            await account_of(jetstream).end_transfers()
 
 
 async def test_as_many_as_there_may_be(jetstream: JetStream) -> None:
