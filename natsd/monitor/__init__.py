@@ -89,9 +89,7 @@ class Monitor:
         assert self._runner.server is not None
         loop = asyncio.get_running_loop()
         self._connections = endpoints.connections = Connections(loop, self._runner.server)
-        self._accepting = await loop.create_server(
-            self._connections.protocol, sock=self._listener
-        )
+        self._accepting = await loop.create_server(self._connections.protocol, sock=self._listener)
 
     async def _end(self) -> None:
         """Nothing of the serving stays, whether it began or not."""

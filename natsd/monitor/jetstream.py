@@ -50,7 +50,6 @@ def config(options: JetStreamOptions) -> dict[str, Any]:
         ),
         "sync_always": options.syncs_always,
         "domain": options.domain,
-        "compress_ok": True,
         "unique_tag": options.unique_tag,
         "strict": options.strict,
     }

@@ -3,7 +3,7 @@
 - An iterator stands for a list: its items are made when they are written.
 - The pieces together are what `msgspec.json.format(..., indent=2)` writes or, not `pretty`, what
   `msgspec.json.encode` writes. As Go does, `<`, `>` and `&` are escaped.
-- A piece is at most one object without lists or objects in it, so it is short work.
+- A piece is at most `FLAT_AT_ONCE` objects without lists or objects in them, so it is short work.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,8 @@ from typing import Any, Final
 import msgspec.json
 
 INDENT: Final = 2
+FLAT_AT_ONCE: Final = 32
+_CONTAINERS: Final = (dict, list, tuple, Iterator)
 _HTML_SENSITIVE: Final = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
 
 
@@ -33,16 +35,28 @@ def _value(value: Any, line: bytes) -> Iterator[bytes]:
     """The text of a value; `line` begins a line at its depth, and is empty where there are none."""
     if isinstance(value, dict):
         yield from _object(value, line)
-    elif isinstance(value, list | tuple | Iterator):
+    elif isinstance(value, _CONTAINERS):
         yield from _list(iter(value), line)
     else:
         yield msgspec.json.encode(value)
 
 
+def _is_flat(value: Any) -> bool:
+    """Whether nothing stands within the value, but for the fields of an object."""
+    if isinstance(value, dict):
+        return not any(isinstance(field, _CONTAINERS) for field in value.values())
+    return not isinstance(value, _CONTAINERS)
+
+
+def _flat(value: Any, line: bytes) -> bytes:
+    """The text of a value that is flat, or of a list of such values."""
+    text = msgspec.json.encode(value)
+    return msgspec.json.format(text, indent=INDENT).replace(b"\n", line) if line else text
+
+
 def _object(fields: dict[str, Any], line: bytes) -> Iterator[bytes]:
-    if not any(isinstance(value, dict | list | tuple | Iterator) for value in fields.values()):
-        text = msgspec.json.encode(fields)
-        yield msgspec.json.format(text, indent=INDENT).replace(b"\n", line) if line else text
+    if _is_flat(fields):
+        yield _flat(fields, line)
         return
     inner = _deeper(line)
     colon = b": " if line else b":"
@@ -57,9 +71,21 @@ def _object(fields: dict[str, Any], line: bytes) -> Iterator[bytes]:
 def _list(items: Iterator[Any], line: bytes) -> Iterator[bytes]:
     inner = _deeper(line)
     separator = b"["
+    flat: list[Any] = []
     for item in items:
-        yield separator + inner
-        yield from _value(item, inner)
+        is_flat = _is_flat(item)
+        if is_flat:
+            flat.append(item)
+        if flat and (not is_flat or len(flat) == FLAT_AT_ONCE):
+            yield separator + _flat(flat, line)[1 : -1 - len(line)]
+            separator = b","
+            flat = []
+        if not is_flat:
+            yield separator + inner
+            yield from _value(item, inner)
+            separator = b","
+    if flat:
+        yield separator + _flat(flat, line)[1 : -1 - len(line)]
         separator = b","
     yield b"[]" if separator == b"[" else line + b"]"
 

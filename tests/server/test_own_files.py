@@ -3,6 +3,7 @@
 The tests that need another user run as root only, as the attack does.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,6 +77,16 @@ def test_the_ports_file_is_not_written_through_what_others_planted(
         write_ports_file(path, {"nats": []})
 
 
+@pytest.fixture
+def logger_as_before() -> Iterator[None]:
+    """What opening a log changes of the logger is undone."""
+    root = logging.getLogger("natsd")
+    level, propagate = root.level, root.propagate
+    yield
+    root.setLevel(level)
+    root.propagate = propagate
+
+
 @needs_root
 @PLANTED
 def test_the_log_is_not_written_through_what_others_planted(
@@ -86,6 +97,7 @@ def test_the_log_is_not_written_through_what_others_planted(
         open_log(make_options(log_file=tmp_path / "log"))
 
 
+@pytest.mark.usefixtures("logger_as_before")
 def test_a_link_of_ones_own_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").touch()
     (tmp_path / "log").symlink_to(tmp_path / "real")
