@@ -667,8 +667,8 @@ cdef class ConsumerEngine(Intake):
         self.acks.lose_front(self.log, LOST_PER_SLICE)
         if not self.is_filtered:
             self.acks.lose_inside(self.log, LOST_PER_SLICE)
+        self.note_acked(self.core.scheduler.now())
         if self.tracker.pending_count < before:
-            self.note_acked(self.core.scheduler.now())
             self.wake()
         return 0
 
