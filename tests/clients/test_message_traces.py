@@ -305,6 +305,33 @@ def test_a_trace_is_compressed_as_it_may_be(
     assert trace["events"][0]["subj"] == "foo"
 
 
+def test_a_recipient_that_falls_behind(shared_server: StartServer, peers: Any) -> None:
+    """What a client that does not read is not delivered, as its publisher is not to wait."""
+    server = shared_server(no_fast_producer_stall=True, max_pending=2_000_000)
+    tracer, publisher, reader = peers(Tracer(server)), peers(Peer(server)), peers(Peer(server))
+    reader.subscribe("foo")
+    data, error = b"x" * 250_000, ""
+    for _ in range(200):
+        publisher.publish("foo", {DESTINATION: TO}, data)
+        error = tracer.events()[1].get("error", "")
+        if error:
+            break
+    assert error == "Not delivered because fast producer not stalled and consumer is slow"
+    publisher.publish("foo", {DESTINATION: TO, ONLY: "1"}, data)
+    assert tracer.events()[1] == went_out(reader, "foo")
+
+
+@pytest.mark.natsd_only
+def test_a_recipient_that_is_closed_for_it(shared_server: StartServer, peers: Any) -> None:
+    """nats-server says that the message was delivered."""
+    server = shared_server(max_payload=200_000, max_pending=100_000)
+    tracer, publisher, reader = peers(Tracer(server)), peers(Peer(server)), peers(Peer(server))
+    reader.subscribe("foo")
+    publisher.publish("foo", {DESTINATION: TO}, b"x" * 150_000)
+    error = "Not delivered because client is closed"
+    assert tracer.events()[1] == went_out(reader, "foo", error=error)
+
+
 def test_a_trace_of_what_goes_where_traces_go(server: Target, peers: Any) -> None:
     tracer = peers(Tracer(server))
     (message,) = tracer.publish(TO, {DESTINATION: TO})[:1]

@@ -23,6 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
             "ordered-work.md",
             "['accounts.ann.open', 'accounts.bob.open']\n['accounts.ann.pay']\n",
         ),
+        ("tracing.md", "in orders.new\njs ORDERS\neg workers\n0 stored\n"),
     ],
 )
 def test_the_example_of_a_page_works(tmp_path: Path, page: str, printed: str) -> None:

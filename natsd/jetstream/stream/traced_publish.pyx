@@ -19,7 +19,7 @@ from natsd.jetstream.stream.core cimport INTEREST
 from natsd.jetstream.stream.entry cimport Entry
 from natsd.jetstream.stream.fast_reply cimport is_fast_reply
 from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, EXPECTED_LAST_SUBJECT_SEQUENCE, PublishHeaders, header_given,
+    BATCH_ID, EXPECTED_LAST_SUBJECT_SEQUENCE, MESSAGE_ID, PublishHeaders, header_given,
 )
 from natsd.jetstream.stream.publish cimport Ingest
 
@@ -87,7 +87,9 @@ cdef bytes foretell(
         entry, found, message.subject, message.subject_len, message.data, message.header_len,
         message.data + message.header_len, message.data_len - message.header_len,
     )
-    if ingest.counters is not None and ingest.counters.must_wait(
+    if ingest.message_ids.is_recollecting and header_given(found, MESSAGE_ID):
+        refused = ingest.preconditions.refuse(ErrorId.JSStreamTooManyRequests)
+    elif ingest.counters is not None and ingest.counters.must_wait(
         ingest.transform, message.subject, message.subject_len
     ):
         refused = ingest.preconditions.refuse(ErrorId.JSStreamTooManyRequests)

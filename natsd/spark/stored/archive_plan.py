@@ -7,7 +7,10 @@ Promise
 - The archive is read and verified once by the driver, an entry at a time; a task reads the frames
   of its own blocks only.
 - Every message in it lives: what was removed is in no archive.
-- A task gives nothing of an archive that is not what the driver verified (StoreChanged).
+- A task gives nothing of an archive that is not what the driver verified (StoreChanged): each block
+  is known by the XXH64 of its bytes, which the driver computed and the task computes again. No file
+  is known by its time, size or inode: a copy in its place is as good, and damage outside of the
+  blocks that a task reads is not seen by that task.
 - An archive that nats-server made is refused in one line (ForeignArchive).
 
 Blocks. Raises StoreNotReadable, StoreError, OSError.

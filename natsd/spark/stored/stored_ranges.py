@@ -101,9 +101,11 @@ class StorePlace:
 class BlockPart:
     """Messages `first` to `last` of a block; those in `dead`, an encoded set, are not there.
 
-    `end`: so many bytes of the file count, `proven` of the block's bytes were committed; in an
-    archive the block's frames begin at `offset` and unpack to `end` bytes, whose checksum is
-    `seed`. `patch` stands at `patch_offset` where the volume's journal says other than the file.
+    `end`: so many bytes of the file count, `proven` of the block's bytes were committed. `seed`
+    tells whether it is still that block: in a store the random number that its header has, which
+    all of its records' checksums begin with. In an archive the block's frames begin at `offset` and
+    unpack to `end` bytes, whose checksum is `seed`. `patch` stands at `patch_offset` where the
+    volume's journal says other than the file.
     `damage`: what is known to be lost: first and last sequence, and where.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import shutil
 import tempfile
@@ -238,9 +239,12 @@ def test_blocks_that_were_written_anew_since_are_refused(tmp_path: Path) -> None
     with Stored(tmp_path) as stored:
         stored.publish(30)
     plan = plan_of(tmp_path)
+    times = {file.name: file.stat().st_mtime_ns for file in stored.directory.glob("*.blk")}
     shutil.rmtree(tmp_path)
     with Stored(tmp_path) as stored:
         stored.publish(30)
+    for file in stored.directory.glob("*.blk"):
+        os.utime(file, ns=(0, times.get(file.name, 0)))
     with pytest.raises(StoreChanged, match="start it again"):
         rows(plan)
     shutil.rmtree(stored.directory)
