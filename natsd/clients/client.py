@@ -199,7 +199,7 @@ class Client(Connection):
         """Tell a client that understands it to connect to another server."""
         connect = self._connect
         if connect is not None and connect.protocol >= PROTOCOL_ASYNC_INFO and self.first_pong_sent:
-            self.send_protocol(self._host.lame_duck_info(self.cid, self.ip))
+            self.send_protocol(self.host.lame_duck_info(self.cid, self.ip))
 
     def authentication_timed_out(self) -> None:
         """Close a connection that did not authenticate in time."""

@@ -324,10 +324,11 @@ def test_a_recipient_that_falls_behind(shared_server: StartServer, peers: Any) -
 @pytest.mark.natsd_only
 def test_a_recipient_that_is_closed_for_it(shared_server: StartServer, peers: Any) -> None:
     """nats-server says that the message was delivered."""
-    server = shared_server(max_payload=200_000, max_pending=100_000)
+    server = shared_server(max_payload=100_000, max_pending=100_000)
     tracer, publisher, reader = peers(Tracer(server)), peers(Peer(server)), peers(Peer(server))
     reader.subscribe("foo")
-    publisher.publish("foo", {DESTINATION: TO}, b"x" * 150_000)
+    asks = {DESTINATION: TO}
+    publisher.publish("foo", asks, b"x" * (100_000 - len(header_block(asks))))
     error = "Not delivered because client is closed"
     assert tracer.events()[1] == went_out(reader, "foo", error=error)
 
