@@ -288,7 +288,9 @@ cdef inline int push(NodeList* nodes, Node* node) noexcept nogil:
 
 # Walks go down level by level, over all branches at once
 
-cdef inline int descend(NodeList* here, NodeList* below, NodeList* found, Token* token) noexcept nogil:
+cdef inline int descend(
+    NodeList* here, NodeList* below, NodeList* found, Token* token
+) noexcept nogil:
     """From `here` to the nodes `below` that a published token leads to. Where there are several,
     each step is taken for all of them before the next one, so that the processor waits for their
     memory once."""
