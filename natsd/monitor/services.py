@@ -94,6 +94,7 @@ class Services:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
             self._working = None
+        self._replies = None
 
     def _serve_imports(self, account: Account) -> None:
         """What an account may ask about itself."""

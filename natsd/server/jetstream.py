@@ -50,6 +50,7 @@ class JetStreamPart:
         self._server_name = server_name
         self._server_id = server_id
         self._temporary: Path | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self.engine: JetStream | None = None
 
     async def load(self) -> None:
@@ -61,6 +62,7 @@ class JetStreamPart:
         """Recover all that is stored and serve the accounts, once loaded; raises JetStreamError."""
         if not self._options.jetstream.enabled:
             return
+        self._stopping = None
         loop = asyncio.get_running_loop()
         began = loop.time()
         _logger.info("Starting JetStream")
@@ -99,7 +101,15 @@ class JetStreamPart:
             raise JetStreamError(error.description) from error
 
     async def stop(self) -> None:
-        """Close everything; what was acknowledged is on disk either way."""
+        """Close everything; what was acknowledged is on disk either way.
+
+        It is closed once, whoever asks, and to the end, even if whoever asked is cancelled.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(), name="natsd-jetstream-stop")
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
         if self.engine is None:
             return
         _logger.info("Initiating JetStream Shutdown...")

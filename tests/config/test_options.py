@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from natsd.config import Options, OptionsError, make_options
+from natsd.config import Options, OptionsError, make_options, resources
+from natsd.config.resources import pending_bytes_max
 
 DEFAULTS = {
     "host": "0.0.0.0",
@@ -37,6 +38,14 @@ MISTAKES = {
     "server_name": ("a b", "server name cannot contain spaces"),
     "prot": (4222, "unknown option 'prot'; did you mean 'port'?"),
     "max_pending": (1000, "max_payload (1048576) cannot be higher than max_pending (1000)"),
+    "max_pending_total": (
+        "1M",
+        "max_pending (67108864) cannot be higher than max_pending_total (1048576)",
+    ),
+    "lame_duck_grace_period": (
+        "2m",
+        "lame duck duration (2m0s) should be strictly bigger than grace period (2m0s)",
+    ),
 }
 
 
@@ -94,3 +103,18 @@ def test_secrets_are_never_shown() -> None:
     with pytest.raises(OptionsError) as caught:
         make_options(password=b"hush")
     assert "hush" not in str(caught.value)
+
+
+def test_pending_bytes_of_all_connections_are_bounded_by_the_memory_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mib = 1 << 20
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(resources, "_GROUP_LIMITS", (str(tmp_path / "none"), str(limit)))
+    assert pending_bytes_max(make_options(max_pending_total="100M")) == 100 * mib
+    limit.write_text("2147483648\n")
+    assert pending_bytes_max(Options()) == 256 * mib
+    limit.write_text("1000000\n")
+    assert pending_bytes_max(Options()) == 128 * mib  # room for two slow connections
+    limit.write_text("max\n")
+    assert pending_bytes_max(Options()) >= 128 * mib

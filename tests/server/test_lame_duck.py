@@ -117,6 +117,35 @@ async def test_a_stop_does_not_wait_for_the_lame_duck(eventually: Eventually) ->
     wire.close()
 
 
+async def test_a_stop_waits_until_jetstream_has_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is closed once, and not given up half way."""
+    server = Server(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
+    await server.start()
+    assert server.jetstream is not None
+    goes_on, closed, close = asyncio.Event(), [], server.jetstream.stop
+
+    async def slowly() -> None:
+        await goes_on.wait()
+        await close()
+        closed.append(True)
+
+    monkeypatch.setattr(server.jetstream, "stop", slowly)
+    server.enter_lame_duck()
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(server.stop())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not stopping.done()
+    goes_on.set()
+    async with asyncio.timeout(20):
+        await stopping
+    assert closed == [True]
+    async with Server(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path):
+        pass  # the directory is free
+
+
 @pytest.mark.parametrize(
     ("clients", "spread_s", "expected"),
     [
