@@ -20,7 +20,7 @@ from tests.jetstream.serving import (
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 
-LAST_CALL = 100
+LAST_CALL = 130
 """The program below makes fewer calls of the disk."""
 STEP = 5
 

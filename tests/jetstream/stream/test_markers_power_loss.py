@@ -16,7 +16,7 @@ from tests.jetstream.serving import DEADLINE_S, account_of, create, publish, ser
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 
-CALLS = range(70, 76)
+CALLS = range(90, 99)
 """Of the disk: around those that make the markers durable, which are the program's last ones."""
 SUBJECTS = 8
 LIFETIME = b"NATS/1.0\r\nNats-TTL: 5\r\n\r\n"
