@@ -12,6 +12,8 @@ Promise
 - Out of space: waiters get StoreFull, the state in memory goes on, nothing piles up, and once there
   is space a checkpoint says it all. After EIO or a failed sync nothing is written until the store
   is opened again, and every `synced()` raises.
+- A log that nothing is written to may be closed, so that many idle consumers take few descriptors;
+  it is opened again for the next change (`Volume.logs`).
 - Memory: 24 bytes a pending message, and 32 bytes a change until it is written.
 - One thread, the loop's, calls everything; what waits for the disk runs in the volume's threads.
 
@@ -38,7 +40,7 @@ from natsd.store.consumer_files import (
 )
 from natsd.store.consumer_state import ConsumerOptions, ConsumerState
 from natsd.store.consumer_tracker import ConsumerTracker
-from natsd.store.disk import is_passing
+from natsd.store.disk import DiskFile, is_passing
 from natsd.store.errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
 from natsd.store.extent import CommitSource, Extent, grown_allocation
 from natsd.store.volume import Volume
@@ -75,6 +77,8 @@ class ConsumerStore(CommitSource):
         self._random = random
         self._tracker = tracker
         self._log = log
+        self._file: DiskFile | None = log.file  # None: it is closed, for others to be open
+        self._was_used = True  # since this was asked last
         self._end = log.end  # where the next extent belongs
         self._allocated = 0
         self._durable = log.total  # changes that are written
@@ -84,6 +88,7 @@ class ConsumerStore(CommitSource):
         self._anew = False  # the log cannot say it: a checkpoint is next
         self._is_closing = False
         self._checkpointing: asyncio.Task[None] | None = None
+        self._resting: asyncio.Task[None] | None = None
         self._is_full = False
         self._retry: asyncio.TimerHandle | None = None
         self._quiet = asyncio.Event()  # no extent is out, and no checkpoint is being written
@@ -95,6 +100,7 @@ class ConsumerStore(CommitSource):
         tracker.start_logging(log.total)
         tracker.listen(self._changed)
         volume.committer.attach(self)
+        self._hold_file()
         # Millions of calls a second: no frame in between.
         self.update_delivered: Callable[[int, int, int, int], None] = tracker.update_delivered
         self.update_acks: Callable[[int, int], None] = tracker.update_acks
@@ -205,7 +211,7 @@ class ConsumerStore(CommitSource):
         try:
             await self.synced()
             await self._until_quiet()
-            await self._volume.committer.settle(self._log.file)
+            await self._settle()
             with contextlib.suppress(StoreFull):  # all is on disk, only the mark is not
                 await self._mark_closed()
         finally:
@@ -221,7 +227,7 @@ class ConsumerStore(CommitSource):
         self._is_closing = True
         self._changed()
         await self._reached(self._tracker.change_count)
-        await self._volume.committer.settle(self._log.file)
+        await self._settle()
 
     async def abandon(self) -> None:
         """Let go of the files, whatever was written: somebody else removes them."""
@@ -241,9 +247,21 @@ class ConsumerStore(CommitSource):
             return
         self._fail(StoreClosed())
         await self._until_quiet()
-        await self._volume.committer.release(self._log.file)
+        if self._file is not None:
+            await self._volume.committer.release(self._file)
         self._volume.committer.detach(self)
-        await self._volume.read(self._log.file.close)
+        self._volume.logs.release(self)
+        if self._file is not None:
+            await self._volume.read(self._file.close)
+
+    async def _let_go(self, file: DiskFile | None) -> None:
+        if file is not None:
+            await self._volume.committer.release(file)
+            await self._volume.read(file.close)
+
+    async def _settle(self) -> None:
+        if self._file is not None:
+            await self._volume.committer.settle(self._file)
 
     def _changed(self) -> None:
         self._volume.committer.dirty(self)
@@ -263,6 +281,10 @@ class ConsumerStore(CommitSource):
         if changes == 0 and not self._is_closing:
             return None
         self._quiet.clear()
+        if self._file is None:
+            self._checkpointing = asyncio.get_running_loop().create_task(self._reopen())
+            return None
+        self._was_used = True
         self._flight_count = self._tracker.change_count
         seed = self._log.generation.seed
         extent = self._tracker.changes.seal(
@@ -273,7 +295,7 @@ class ConsumerStore(CommitSource):
         allocate_to = 0
         if end > self._allocated:
             allocate_to = self._allocated = grown_allocation(end, self._log_bytes_max)
-        return Extent(self._log.file, self._end, extent, allocate_to, identity=seed)
+        return Extent(self._file, self._end, extent, allocate_to, identity=seed)
 
     def committed(self) -> None:
         """See CommitSource."""
@@ -296,16 +318,63 @@ class ConsumerStore(CommitSource):
         try:
             await self._write_checkpoint()
         except Exception as error:
-            self._anew = True
-            if is_passing(error):
-                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.resumed)
-                self._fail(StoreFull(str(error)))
-            else:
-                self._fail(StoreReadOnly(str(error)))
+            self._not_written(error)
         finally:
             self._quiet.set()
         if not self._is_durable():
             self._changed()
+
+    def _not_written(self, error: Exception) -> None:
+        self._anew = True
+        if is_passing(error):
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.resumed)
+            self._fail(StoreFull(str(error)))
+        else:
+            self._fail(StoreReadOnly(str(error)))
+
+    # Whether the log's file is open
+
+    def _hold_file(self) -> None:
+        """The file is open: it counts, and may be asked to go for others."""
+        self._volume.logs.hold(self, 1, self._rest_soon, self._take_used)
+
+    def _take_used(self) -> bool:
+        was_used, self._was_used = self._was_used, False
+        return was_used
+
+    def _rest_soon(self) -> None:
+        self._resting = asyncio.get_running_loop().create_task(self._rest())
+
+    async def _rest(self) -> None:
+        """Close the file until something is written to it, unless that is now."""
+        if self._file is None or self._error is not None:
+            return
+        if not self._quiet.is_set():
+            self._hold_file()
+            return
+        self._quiet.clear()
+        try:
+            await self._settle()
+            file, self._file = self._file, None
+            await self._volume.read(file.close)
+        except StoreReadOnly:  # which `failed` has said
+            return
+        finally:
+            self._quiet.set()
+        if not self._is_durable():
+            self._changed()
+
+    async def _reopen(self) -> None:
+        try:
+            disk, path = self._volume.disk, self._log.generation.path
+            self._file = await self._volume.read(disk.open, path)
+            self._was_used = True
+            self._hold_file()
+        except OSError as error:
+            self._not_written(error)
+        finally:
+            self._quiet.set()
+        self._changed()
 
     async def _write_checkpoint(self) -> None:
         """Write the state as it is now, and go on in a new log."""
@@ -316,20 +385,22 @@ class ConsumerStore(CommitSource):
         following = self._log.generation.following(count, self._random)
         log = await self._volume.read(write_generation, disk, following, state)
         replaced, self._log = self._log, log
+        old_file, self._file = self._file, log.file
+        self._hold_file()
         self._end, self._allocated = log.end, 0
         self._log_bytes_max = max(LOG_BYTES_MIN, LOG_STATE_FACTOR * len(state))
         self._reach(count)
-        await self._drop(replaced)
+        await self._drop(replaced, old_file)
 
-    async def _drop(self, log: OpenLog) -> None:
+    async def _drop(self, log: OpenLog, file: DiskFile | None) -> None:
         """Remove a log that no checkpoint names any more. If the journal cannot forget it, it stays
         until the next start, which removes it."""
         try:
             await self._volume.committer.forget(log.generation.path)
         except StoreReadOnly:
-            await self._volume.committer.release(log.file)
-            await self._volume.read(log.file.close)
+            await self._let_go(file)
         else:
+            await self._let_go(file)
             await self._volume.read(remove_log, self._volume.disk, log)
 
     def _fail(self, error: StoreError) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,10 +42,17 @@ READERS = 4
 CACHE_BYTES = 256 << 20
 ARRAYS_BYTES = 64 << 20
 FREE_BYTES_MIN = 16 << 20
+OPEN_LOGS_MAX = 100_000
 
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
+
+
+def open_logs_max() -> int:
+    """Return how many consumers' logs may be open: a quarter of the descriptors that there may be."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OPEN_LOGS_MAX if soft == resource.RLIM_INFINITY else min(soft // 4, OPEN_LOGS_MAX)
 
 
 class Volume:
@@ -59,6 +67,7 @@ class Volume:
         self.committer = committer
         self.cache = CacheBudget(CACHE_BYTES)  # bytes of blocks
         self.arrays = CacheBudget(ARRAYS_BYTES)  # their offsets and slots
+        self.logs = CacheBudget(open_logs_max())  # open logs of consumers
         self._lock = lock
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="natsd-store")
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.store import consumer_store
+from natsd.store.cache_budget import CacheBudget
 from natsd.store.committer import Committer
 from natsd.store.consumer_state import (
     AckPolicy,
@@ -42,6 +43,7 @@ from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.volume import Volume
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
+from tests.waiting import eventually_within
 
 pytestmark = pytest.mark.torture
 
@@ -59,6 +61,7 @@ class Host:
         loop = asyncio.get_running_loop()
         journal = Journal(disk, ROOT, random.Random(1).randbytes) if with_journal else None
         self.committer = Committer(disk, journal, loop=loop)
+        self.logs = CacheBudget(1)  # so that logs are closed all the time
 
     def place_of(self, path: Path) -> str:
         return path.relative_to(ROOT).as_posix()
@@ -497,3 +500,39 @@ async def test_ack_none_and_all_come_back() -> None:
         found = await reopen(Host(disk.crash()), options)
         assert found.state() == store.state()
         assert found.state().ack_floor.stream == (4 if policy is AckPolicy.NONE else 3)
+
+
+async def test_idle_consumers_share_few_descriptors() -> None:
+    """Each change is kept, whoever's log was closed in between, and read again after a restart."""
+    disk = FaultyDisk()
+    volume = Volume.open(disk, ROOT, disk.chance.randbytes, loop=asyncio.get_running_loop())
+    volume.logs.resize(3)
+    stores = [
+        await ConsumerStore.create(volume, ROOT / f"c{number}", EXPLICIT, disk.chance.randbytes)
+        for number in range(10)
+    ]
+
+    def open_logs() -> int:
+        return sum(store._file is not None for store in stores)
+
+    for sequence in range(1, 5):
+        for store in stores:
+            store.update_delivered(sequence, sequence, 1, sequence)
+            store.update_acks(sequence, sequence)
+            await store.synced()
+        await eventually_within(lambda: open_logs() <= 4)
+    stores[0].force_update(stores[0].state())  # a checkpoint, while its log is closed
+    await asyncio.gather(*(store.synced() for store in stores))
+    for store in stores:
+        await store.close()
+    await volume.close()
+
+    volume = Volume.open(disk, ROOT, disk.chance.randbytes, loop=asyncio.get_running_loop())
+    for number in range(10):
+        store = await ConsumerStore.open(
+            volume, ROOT / f"c{number}", EXPLICIT, disk.chance.randbytes
+        )
+        assert store.state().ack_floor.stream == 4
+        assert store.recovery.damage == []
+        await store.close()
+    await volume.close()

@@ -29,7 +29,7 @@ from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
 from natsd.store.consumer_files import is_state_used
-from natsd.store.disk import Disk, is_removed, make_directories, rename_synced
+from natsd.store.disk import Disk, is_passing, is_removed, make_directories, rename_synced
 from natsd.store.errors import EncryptionError
 from natsd.store.vault import Vault
 
@@ -103,6 +103,8 @@ def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     try:
         asset = read_asset(vault, directory, ConsumerAsset)
     except (AssetDamaged, EncryptionError, OSError) as error:
+        if is_passing(error):
+            raise
         return FoundConsumer(directory, None, str(error), isinstance(error, AssetUnknown))
     name = asset.config.durable_name or asset.config.name
     if name and name != directory.name:
