@@ -1,8 +1,7 @@
 """What this machine gives where the settings leave it open: to JetStream, to slow connections.
 
-Source: nats-server 2.14 reference 2.8: three quarters of memory and of what is free on the disk. What
-JetStream holds itself counts as free here: a restart leaves the limit as it was, and never lowers it
-below what is stored only because the disk is full.
+Source: nats-server 2.14 reference 2.8: three quarters of memory and of what is free on the disk.
+What JetStream holds itself counts as free here, so that a restart leaves the limit as it was.
 """
 
 import contextlib

@@ -79,6 +79,7 @@ class JetStreamAccount:
         self.files = AccountFiles(jetstream.directory / account.name)
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}
+        self.half_made: set[str] = set()  # creates that failed, and left files that do not count
         self.offline_consumers: dict[str, dict[str, str]] = {}
         self.api = ApiCounters()
         self.claims = SubjectClaims()

@@ -12,9 +12,9 @@ Promise
 - A source is acknowledged when its bytes are on disk: in its file, or in the journal and (without a
   sync) in its file. With `sync_interval_s` above 0, or if it asks for that, it is acknowledged
   after the write, and told `on_disk` after the timer's sync.
-- Sources fail alone. No space, descriptor or memory: its file is cut back, StoreFull, and every
-  `PROBE_S` is looked whether there is some. Anything else, or a failed sync: StoreReadOnly, once and
-  for all; no sync is repeated as if the one before had not failed.
+- Sources fail alone. No space, descriptor or memory: its file is cut back, StoreFull, and the
+  committer looks every `PROBE_S` whether there is some. Anything else, or a failed sync:
+  StoreReadOnly, once and for all; no sync is repeated as if the one before had not failed.
 - A failed journal fails nobody: the files it would have stood for are synced instead.
 - Before a file that was committed is closed: `settle`, or `release` if it is removed; before it is
   replaced, cut or overwritten in place: `forget`; before another gets its path: `forget_removed`.

@@ -204,6 +204,9 @@ class Disk(Protocol):
     def mkdir(self, path: Path) -> None:
         """Make one directory whose parent exists."""
 
+    def rmdir(self, path: Path) -> None:
+        """Remove a directory that is empty."""
+
     def sync_dir(self, path: Path) -> None:
         """What was created, renamed and removed in this directory is on disk."""
 
@@ -258,7 +261,12 @@ def make_directories(disk: Disk, path: Path) -> None:
     for directory in reversed(missing):
         with contextlib.suppress(FileExistsError):
             disk.mkdir(directory)
-        disk.sync_dir(directory.parent)
+        try:
+            disk.sync_dir(directory.parent)
+        except OSError:  # or the next call would find it, and take it for one that is on disk
+            with contextlib.suppress(OSError):
+                disk.rmdir(directory)
+            raise
 
 
 def sync_names(disk: Disk, directory: Path) -> None:
@@ -461,6 +469,9 @@ class RealDisk:
 
     def mkdir(self, path: Path) -> None:
         os.mkdir(path, DIRECTORY_MODE)
+
+    def rmdir(self, path: Path) -> None:
+        os.rmdir(path)
 
     def sync_dir(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -65,9 +65,9 @@ class JournalDriver:
     def is_usable(self) -> bool:
         """Whether `write` may answer True. A journal that may return does so here."""
         journal = self._journal
-        may_return = self._can_return and not (self._is_kept or self.is_writing)
-        if not journal.is_usable and may_return and self._clock_ns() >= self._return_ns:
-            if self._checkpoint is None and not journal.used_segments:
+        if not journal.is_usable and self._can_return and self._clock_ns() >= self._return_ns:
+            is_busy = self._is_kept or self.is_writing or self._checkpoint is not None
+            if not is_busy and not journal.used_segments:
                 self._remove()
         return journal.is_usable
 

@@ -112,6 +112,9 @@ class OverlayDisk:
     def mkdir(self, path: Path) -> None:
         self._directories.add(path)
 
+    def rmdir(self, path: Path) -> None:
+        self._directories.discard(path)
+
     def sync_dir(self, path: Path) -> None:
         return
 

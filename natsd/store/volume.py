@@ -50,7 +50,7 @@ _logger = logging.getLogger(__name__)
 
 
 def open_logs_max() -> int:
-    """Return how many consumers' logs may be open: a quarter of the descriptors that there may be."""
+    """Return how many consumers' logs may be open: a quarter of all descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return OPEN_LOGS_MAX if soft == resource.RLIM_INFINITY else min(soft // 4, OPEN_LOGS_MAX)
 

@@ -1,5 +1,5 @@
-"""Accepting where descriptors run out: none of the last ones for clients, no spinning, one line in the
-log with what helps (issue 13, section 2.4)."""
+"""Accepting where descriptors run out: none of the last ones for clients, no spinning, one line in
+the log with what helps (issue 13, section 2.4)."""
 
 from __future__ import annotations
 

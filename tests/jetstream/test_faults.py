@@ -1,5 +1,5 @@
-"""Faults that pass, and pages that cannot be read, under a whole JetStream: consumers go on, nothing
-spins, the log stays short, and streams that could not be opened come back by themselves.
+"""Faults that pass, and pages that cannot be read, under a whole JetStream: consumers go on,
+nothing spins, the log stays short, and streams that could not be opened come back by themselves.
 
 Issue 13, sections 2.4, 3.1, 3.2 and 4.
 """
@@ -11,10 +11,7 @@ import errno
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest import mock
 
@@ -25,15 +22,12 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
-from natsd.store.disk import is_passing
-from natsd.store.errors import StoreError
 from natsd.store.holes import PAGE_BYTES
 from tests.jetstream.power import ROOT
 from tests.jetstream.serving import ACCOUNT, account_of, ask, build, create, publish, serving
-from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.test_file_store_model import end_other_tasks
-from tests.store.test_passing_faults import CALLS, short_pauses
+from tests.store.test_passing_faults import short_pauses
 from tests.waiting import DEADLINE_S, eventually_within
 
 DIRECTORY = ROOT / "jetstream" / "$G" / "streams" / "S"
@@ -84,7 +78,7 @@ class Puller:
 
 
 async def test_a_consumer_passes_what_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
-    """While the stream is served a page of a block is lost: its messages are left out, told once."""
+    """A page of a block is lost while it is served: its messages are left out, told once."""
     disk = await stored(FaultyDisk())
     async with serving(ROOT, disk=disk) as jetstream:
         damage = account_of(jetstream).stream("S").damage
@@ -194,8 +188,8 @@ async def test_a_stream_that_is_deleted_meanwhile_does_not_come_back() -> None:
 
 @pytest.mark.parametrize("retention", ["limits", "interest"])
 async def test_a_full_disk_at_a_start(retention: str, caplog: pytest.LogCaptureFixture) -> None:
-    """After a crash a mark is to be written, and there is no room: messages are served, new ones are
-    refused until there is space, and then taken without a restart."""
+    """After a crash a mark is to be written, and there is no room: messages are served, new ones
+    are refused until there is space, and then taken without a restart."""
 
     async def fill(jetstream: JetStream) -> None:
         await create(jetstream, "S", subjects=["s.*"], retention=retention, **SMALL_BLOCKS)
@@ -220,9 +214,11 @@ async def test_a_full_disk_at_a_start(retention: str, caplog: pytest.LogCaptureF
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) < 10
 
 
-async def killed(disk: FaultyDisk, fill: Callable[[JetStream], Awaitable[None]]) -> FaultyDisk:
+async def killed(
+    disk: FaultyDisk, fill: Callable[[JetStream], Awaitable[None]], **options: Any
+) -> FaultyDisk:
     """The disk as a process leaves it that is killed after `fill`."""
-    jetstream = build(ROOT, disk=disk)
+    jetstream = build(ROOT, disk=disk, **options)
     await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
     await fill(jetstream)
     after = disk.kill()

@@ -316,6 +316,13 @@ class FaultyDisk:
             self._need_directory(path.parent)
             self._change({path.parent}, {path: None})
 
+    def rmdir(self, path: Path) -> None:
+        with self.call("rmdir", path):
+            self._need_directory(path)
+            if any(path in each.parents for each in self._now):
+                raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+            self._change({path.parent}, {path: False})
+
     def sync_dir(self, path: Path) -> None:
         with self.call("sync_dir", path):
             self._need_directory(path)

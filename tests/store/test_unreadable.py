@@ -1,5 +1,5 @@
-"""Pages of any file that cannot be read (EIO): they cost the messages in them and nothing else, at an
-open and while the stream is served, and each loss is told once.
+"""Pages of any file that cannot be read (EIO): they cost the messages in them and nothing else, at
+an open and while the stream is served, and each loss is told once.
 
 Issue 13, section 3.1; "Recovery trusts nothing" of the design.
 """
@@ -277,7 +277,7 @@ async def test_a_journal_that_cannot_be_read_is_kept_and_told() -> None:
 
     volume, store = await open_consumer(copy)
 
-    assert [damage.what for damage in volume.replayed.damage][0] == "cannot be read"
+    assert next(damage.what for damage in volume.replayed.damage) == "cannot be read"
     assert any(name.startswith(f"{journal}.") for name in copy.listdir(Path("/store")))
     await store.close()
     await volume.close()

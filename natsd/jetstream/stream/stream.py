@@ -154,21 +154,25 @@ class Stream:
         if await volume.read(lambda: volume.is_low_on_space):
             raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
-        await volume.read(check_free, volume.disk, directory)
+        if config.name not in account.half_made:
+            await volume.read(check_free, volume.disk, directory)
         await volume.remove_tree(directory)
+        account.half_made.add(config.name)
         store: LogStore | None = None
         try:
             await volume.read(create_stream, account.jetstream.vault, directory, asset)
             store = await open_store(account, config)
             stream = cls(account, config, created_ns, store)
             await stream.open_scheduled(config)
-            return stream
         except BaseException:
             with contextlib.suppress(StoreError, OSError):  # what failed already is raised
                 if store is not None:
                     await store.abandon()
                 await volume.remove_tree(directory)
+                account.half_made.discard(config.name)
             raise
+        account.half_made.discard(config.name)
+        return stream
 
     @classmethod
     async def open(cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int) -> Self:
