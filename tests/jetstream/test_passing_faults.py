@@ -191,7 +191,7 @@ async def test_calls_of_a_served_stream(
             while await explore(kind, number, after, times):
                 cases += 1
                 after += STEP
-    assert cases > 1
+    assert cases
     unexpected = [r for r in caplog.records if r.levelno >= logging.ERROR and r.exc_info]
     assert not unexpected, unexpected[0].message
 
