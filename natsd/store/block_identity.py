@@ -2,12 +2,14 @@
 
     block header   40 store id u64, random, the same in all blocks and in index.db of one store
                    48 follows u64: the sequence that the stream had come to when the block began
+    index.db       32 place u64: a checksum of where in the store directory the stream is
 
 Promise
 - A block that says that it is another stream's, or has another number than its file's name, is
   never served, and is reported: somebody copied or renamed it, or the disk gave back the wrong one.
 - The id is index.db's, where a block bears it out; else that of most blocks. If there are one block
-  and index.db, and they differ, then index.db is believed: what is not served is not wrong.
+  and index.db, and they differ, then index.db is believed: what is not served is not wrong; but
+  not an index.db that tells another place than the one where it is.
 - 0: written before there were ids. Such a block is taken for the stream's own.
 
 Blocks, and raises OSError.
@@ -19,6 +21,7 @@ from collections import Counter
 from typing import Final
 
 from natsd.store.index_db import StoreImage
+from natsd.store.record import checksum
 from natsd.store.scan import Scan
 from natsd.store.stored_blocks import HEADER_BYTES, StoredBlocks, block_id_of, header_verifies
 
@@ -31,6 +34,11 @@ _SEED_PLACE: Final = 16
 def encode_identity(store_id: int, follows: int) -> bytes:
     """Bytes 40 to 56 of a block's header."""
     return _IDENTITY.pack(store_id, follows)
+
+
+def place_of(context: str) -> int:
+    """What index.db says of that place in the store directory; 0: it is not known."""
+    return checksum(context.encode("utf-8", "surrogateescape")) if context else 0
 
 
 def why_refused(scan: Scan, block_id: int, store_id: int) -> str:
@@ -46,6 +54,8 @@ def find_store_id(blocks: StoredBlocks, image: StoreImage | None) -> int:
     """The store's id; 0: nothing tells it."""
     names = blocks.disk.listdir(blocks.directory)
     ids = sorted(filter(None, map(block_id_of, names)), reverse=True)
+    if image is not None and blocks.place and image.place not in (0, blocks.place):
+        image = None
     known = image.store_id if image is not None else 0
     if image is not None and known:
         seeds = {each.block_id: each.seed for each in image.blocks}

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsd.store import recovery
-from natsd.store.block_identity import find_store_id
+from natsd.store.block_identity import find_store_id, place_of
 from natsd.store.consumer_files import (
     CHECKPOINT_FILE,
     DAMAGED_DIRECTORY,
@@ -169,13 +169,14 @@ def check_stream(
         report.unchecked.append(str(error))
         return
     data_key = opened.data_key if opened else None
-    found = recover_stream(disk, directory, data_key, random, report.findings)
+    found = recover_stream(disk, root, directory, data_key, random, report.findings)
     report.messages += found.msgs
     report.findings += [finding_of(damage) for damage in found.damage]
 
 
 def recover_stream(
     disk: Disk,
+    root: Path,
     directory: Path,
     data_key: DataKey | None,
     random: Random,
@@ -189,7 +190,7 @@ def recover_stream(
         except DamagedIndex as error:
             path = str(directory / INDEX_NAME)
             findings.append(Finding(path, error.offset, 0, str(error)))
-    blocks = stored_blocks(disk, directory, data_key, random)
+    blocks = stored_blocks(disk, root, directory, data_key, random)
     blocks.store_id = find_store_id(blocks, image)
     if image is not None and image.store_id not in (0, blocks.store_id):
         findings.append(Finding(str(directory / INDEX_NAME), 0, 0, "of another stream"))
@@ -198,10 +199,14 @@ def recover_stream(
 
 
 def stored_blocks(
-    disk: Disk, directory: Path, data_key: DataKey | None, random: Random
+    disk: Disk, root: Path, directory: Path, data_key: DataKey | None, random: Random
 ) -> StoredBlocks:
     """A stream's block files."""
-    return StoredBlocks(disk, directory, random, block_bytes_max=BLOCK_BYTES_MAX, data_key=data_key)
+    blocks = StoredBlocks(
+        disk, directory, random, block_bytes_max=BLOCK_BYTES_MAX, data_key=data_key
+    )
+    blocks.place = place_of(context_of(root, directory))
+    return blocks
 
 
 def read_image(disk: Disk, directory: Path, data_key: DataKey | None, random: Random) -> StoreImage:

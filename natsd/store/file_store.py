@@ -30,7 +30,7 @@ from typing import Self
 from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
 from natsd.store.block_care import BlockCare
-from natsd.store.block_identity import find_store_id
+from natsd.store.block_identity import find_store_id, place_of
 from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX, Sync
 from natsd.store.disk import UnsyncedRename, is_passing
 from natsd.store.doubled_file import read_file
@@ -402,6 +402,7 @@ def _open_files(
         block_bytes_max=block_bytes_for(limits, options),
         data_key=key,
     )
+    blocks.place = place_of(options.context)
     recovered = recover_files(blocks, with_subjects=True)
     blocks.store_id = blocks.store_id or int.from_bytes(random_bytes(8), "little")
     return blocks, recovered

@@ -1,7 +1,7 @@
 """index.db: what a stream's blocks hold, as of one commit, so that opening reads only what follows.
 
     file       0 magic "NATSDIDX" │ 8 version u16 │ 10 flags u16 (1: wrapped) │ 12 zero u32
-              16 seed u64         │ 24 store id u64 (block_identity.py)       │ 32 zero, 24 bytes
+              16 seed u64         │ 24 store id, 32 place (block_identity.py) │ 40 zero, 16 bytes
               56 XXH64 of 0..56
               64 sections, one after the other; wrapped as in envelope.py where the store encrypts
 
@@ -45,7 +45,7 @@ VERSION: Final = 1
 WRAPPED: Final = 1
 OPEN: Final = 2
 
-_HEADER = struct.Struct("<8sHHIQQ24x")
+_HEADER = struct.Struct("<8sHHIQQQ16x")
 _CHECKSUM = struct.Struct("<Q")
 _STATE = struct.Struct("<QQQqqIQQ")
 _STATE_FIELDS = (
@@ -101,6 +101,7 @@ class StoreImage:
     """A stream's storage at the commit, but for its subjects, which come in pieces."""
 
     store_id: int = 0
+    place: int = 0
     commit_number: int = 0
     first_sequence: int = 0
     last_sequence: int = 0
@@ -139,9 +140,7 @@ class IndexWriter:
             ("expiries", image.expiries),
             ("damage", image.damage),
         )
-        return self._header(image.store_id) + b"".join(
-            self._section(name, body) for name, body in sections
-        )
+        return self._header(image) + b"".join(self._section(name, body) for name, body in sections)
 
     def subjects(self, body: bytes) -> bytes:
         """Some of the subjects."""
@@ -151,9 +150,9 @@ class IndexWriter:
         """Without this the file is not whole."""
         return self._section("end", _COUNT.pack(self._sections))
 
-    def _header(self, store_id: int) -> bytes:
+    def _header(self, image: StoreImage) -> bytes:
         flags = 0 if self._seal is None else WRAPPED
-        header = _HEADER.pack(MAGIC, VERSION, flags, 0, self._seed, store_id)
+        header = _HEADER.pack(MAGIC, VERSION, flags, 0, self._seed, image.store_id, image.place)
         return header + _CHECKSUM.pack(checksum(header))
 
     def _section(self, name: str, body: bytes) -> bytes:
@@ -169,7 +168,8 @@ class IndexWriter:
 def read_index(data: bytes, seal: Seal | None = None) -> tuple[StoreImage, list[bytes]]:
     """The image and the pieces of the subjects, or `DamagedIndex`."""
     logical, seed = _logical_bytes(data, seal)
-    image = StoreImage(store_id=_HEADER.unpack_from(data)[-1])
+    *_, store_id, place = _HEADER.unpack_from(data)
+    image = StoreImage(store_id=store_id, place=place)
     subjects: list[bytes] = []
     for count, section in enumerate(_sections(logical, seed)):
         if section.subject == "end":
@@ -185,7 +185,7 @@ def seed_of(data: bytes) -> int:
     if len(data) < HEADER_BYTES:
         raise DamagedIndex(len(data), "the header is cut short")
     header = data[: _HEADER.size]
-    magic, version, _, _, seed, _ = _HEADER.unpack(header)
+    magic, version, _, _, seed, _, _ = _HEADER.unpack(header)
     if magic != MAGIC or _CHECKSUM.pack(checksum(header)) != data[_HEADER.size : HEADER_BYTES]:
         raise DamagedIndex(0, "the header does not verify")
     if version != VERSION:

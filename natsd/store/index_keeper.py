@@ -111,6 +111,7 @@ class IndexKeeper:
         state = log.state()
         image = StoreImage(
             store_id=self._blocks.store_id,
+            place=self._blocks.place,
             commit_number=number,
             first_sequence=log.first_sequence,
             last_sequence=log.last_sequence,

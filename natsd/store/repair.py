@@ -136,12 +136,12 @@ class _Repair:
         data_key = opened.data_key if opened else None
         findings: list[Finding] = []
         found = check.recover_stream(
-            OverlayDisk(self.disk), directory, data_key, self.random, findings
+            OverlayDisk(self.disk), self.root, directory, data_key, self.random, findings
         )
         by_path: dict[Path, list[FoundDamage]] = {}
         for damage in found.damage:
             by_path.setdefault(damage.path, []).append(damage)
-        blocks = check.stored_blocks(self.disk, directory, data_key, self.random)
+        blocks = check.stored_blocks(self.disk, self.root, directory, data_key, self.random)
         self.found = found
         for path, damaged in by_path.items():
             self._block(blocks, path, damaged)

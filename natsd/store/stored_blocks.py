@@ -128,6 +128,7 @@ class StoredBlocks:
         self.block_bytes_max = block_bytes_max
         self.data_key = data_key
         self.store_id = 0  # block_identity.py
+        self.place = 0  # the same
         self._stored: dict[int, StoredBlock] = {}
         self.next_id = 1
 

@@ -28,6 +28,7 @@ from tests.waiting import DEADLINE_S, eventually_within
 
 Messages = dict[int, tuple[str, bytes]]
 
+HOUR_NS: Final = 3600 * 10**9
 LATER_ID: Final = "id-of-a-removed-message"
 
 
@@ -72,8 +73,14 @@ async def make_store(directory: Path, **settings: Any) -> StoppedStore:
 
 
 async def _create_streams(jetstream: JetStream) -> None:
-    await create(jetstream, "LIMITS", subjects=["limits.*"])
-    await create(jetstream, "PACKED", subjects=["packed"], compression=Compression.S2)
+    await create(jetstream, "LIMITS", subjects=["limits.*"], duplicate_window=HOUR_NS)
+    await create(
+        jetstream,
+        "PACKED",
+        subjects=["packed"],
+        compression=Compression.S2,
+        duplicate_window=HOUR_NS,
+    )
     await create(jetstream, "KV_B", subjects=["$KV.B.>"], max_msgs_per_subject=1)
     queue = await create(jetstream, "QUEUE", subjects=["queue.*"], retention=Retention.WORKQUEUE)
     interest = await create(
@@ -89,7 +96,7 @@ async def _create_streams(jetstream: JetStream) -> None:
             durable_name=name,
             filter_subject=wanted,
             ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=3600 * 10**9,
+            ack_wait=HOUR_NS,
         )
         await stream.create_consumer(config, "")
     await create(jetstream, "COPY", sources=[StreamSource(name="LIMITS")])

@@ -144,3 +144,14 @@ async def test_every_kind_of_file_is_wounded(store: StoppedStore) -> None:
     if store.settings:
         twins.add("key.db")
     assert kinds == {"0.log", "index.db"} | twins | {name + COPY_SUFFIX for name in twins}
+
+
+async def test_another_streams_index_costs_no_block(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With one block and one index.db that differ, the place that index.db tells decides."""
+    store = await make_store(tmp_path)
+    name = next(name for name in small_files(store.root) if name.match("LIMITS/msgs/index.db"))
+    async with wounded(store, tmp_path / "wounded", "another's", [name]) as jetstream:
+        await check(jetstream, store.expected, repeated=set())
+    assert any(f"{name}: of another stream" in line for line in caplog.messages)

@@ -270,7 +270,8 @@ def stored_messages(made: Made, disk: FaultyDisk) -> dict[int, bytes]:
     """Every record that verifies in any block, removed ones too."""
     directory = made.root / STREAM
     opened = open_data_key(disk, directory, STREAM, made.operator, os.urandom)
-    blocks = stored_blocks(disk, directory, opened.data_key if opened else None, os.urandom)
+    data_key = opened.data_key if opened else None
+    blocks = stored_blocks(disk, made.root, directory, data_key, os.urandom)
     found = {}
     for name in disk.listdir(directory):
         block_id = block_id_of(name)

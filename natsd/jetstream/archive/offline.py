@@ -186,11 +186,11 @@ class _Taking:
         opened = open_data_key(self._disk, directory, context, self._keys, self._random)
         data_key = opened.data_key if opened else None
         findings: list[Finding] = []
-        found = recover_stream(self._disk, directory, data_key, self._random, findings)
+        found = recover_stream(self._disk, self._root, directory, data_key, self._random, findings)
         findings += map(finding_of, found.damage)
         self._done.damage += map(str, findings)
         counts = MessageCount(store, _state_of(found))
-        files = stored_blocks(self._disk, directory, data_key, self._random)
+        files = stored_blocks(self._disk, self._root, directory, data_key, self._random)
         ends = [later.block.base_sequence - 1 for _, later in pairwise(found.blocks)]
         for number, stored in enumerate(found.blocks):
             progress(number, len(found.blocks))

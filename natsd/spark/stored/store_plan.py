@@ -38,6 +38,7 @@ from natsd.spark.stored.stored_ranges import (
     StorePlace,
     StreamPlan,
 )
+from natsd.store.block_identity import place_of
 from natsd.store.check import (
     BLOCK_BYTES_MAX,
     Finding,
@@ -45,6 +46,7 @@ from natsd.store.check import (
     check_consumer,
     check_stream,
     check_twins,
+    context_of,
     directories_below,
     is_consumer,
     is_stream,
@@ -135,6 +137,7 @@ class StoreDirectory:
         blocks = StoredBlocks(
             self._disk, directory, os.urandom, block_bytes_max=BLOCK_BYTES_MAX, data_key=data_key
         )
+        blocks.place = place_of(context_of(self.root, directory))
         found = recover_files(blocks)
         parts = tuple(_Parts(self._disk, found).all())
         files = {part.file for part in parts}
