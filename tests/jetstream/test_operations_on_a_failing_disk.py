@@ -15,10 +15,16 @@ from tests.store.crash import TORTURE
 pytestmark = pytest.mark.torture
 
 STEP = 37
-"""From one call that fails to the next that does, but under NATSD_TORTURE; it has no divisor in
-common with the number of kinds and operations, which begin at calls of their own."""
+"""From one call that fails to the next that does."""
 CALLS_MAX = 400
 ERRORS = (errno.EIO, errno.ENOSPC)
+# Each combination begins at a call of its own; under NATSD_TORTURE, at every one.
+CASES = [
+    (kind, operation, 1 + (7 * k + 4 * o + more) % STEP)
+    for k, kind in enumerate(KINDS)
+    for o, operation in enumerate(OPERATIONS)
+    for more in range(1 if TORTURE == 1 else STEP)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +32,12 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("natsd.store.volume.ThreadPoolExecutor", lambda *_, **__: AtOnce())
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_call_fails(kind: str, operation: str, caplog: pytest.LogCaptureFixture) -> None:
-    step = STEP if TORTURE == 1 else 1
-    first = 1 + (7 * list(KINDS).index(kind) + 4 * OPERATIONS.index(operation)) % step
+@pytest.mark.parametrize(("kind", "operation", "first"), CASES)
+def test_one_call_fails(
+    kind: str, operation: str, first: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.CRITICAL):  # faults are logged as the failures that they are
-        for place in range(first, CALLS_MAX, step):
+        for place in range(first, CALLS_MAX, STEP):
             errors = ERRORS if TORTURE > 1 else (ERRORS[place % 2],)
             outcomes = [
                 asyncio.run(fail_one_call(kind, operation, place, number)) for number in errors
