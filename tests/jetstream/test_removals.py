@@ -23,6 +23,8 @@ from tests.store.faulty_disk import FaultyDisk
 BUSY = 12
 """Streams that are published to at once."""
 STREAMS = Path("/data/jetstream/$G/streams")
+STREAM_PATHS = {"rename": "streams/S", "sync_dir": "streams"}
+CONSUMER_PATHS = {"rename": "obs/C", "sync_dir": "obs"}
 JOURNAL = Path("/data/jetstream/journal.0")
 
 
@@ -85,7 +87,7 @@ async def test_a_stream_whose_delete_fails_is_as_it_was(call: str, after: int) -
             ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT), ""
         )
         await publish(jetstream, "s", b"one")
-        disk.fail(call, errno.EIO, after=after)
+        disk.fail(call, errno.EIO, path=STREAM_PATHS[call], after=after)
         with pytest.raises(ApiError, match="10050"):
             await account_of(jetstream).delete_stream("S")
         assert (await publish(jetstream, "s", b"two"))["seq"] == 2
@@ -104,7 +106,7 @@ async def test_a_consumer_whose_delete_fails_is_as_it_was(call: str, after: int)
         stream = await create(jetstream, "S", subjects=["s"])
         config = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT)
         consumer = await stream.create_consumer(config, "")
-        disk.fail(call, errno.EIO, after=after)
+        disk.fail(call, errno.EIO, path=CONSUMER_PATHS[call], after=after)
         with pytest.raises(ApiError):
             await stream.delete_consumer("C")
         await publish(jetstream, "s", b"one")
