@@ -240,7 +240,9 @@ class Committer:
     def _begin_synced(self, ready: list[Attached]) -> None:
         free = self._threads - len(self._syncing)
         if len(ready) <= free or self._journal is None or not self._journal.is_usable:
-            for attached in ready[: max(0, free)]:
+            for attached in ready:  # some may have nothing to write now
+                if len(self._syncing) >= self._threads:
+                    break
                 self._start_direct(attached)
         elif not self._journal.is_writing and not self._journal.must_wait:
             self._start_round(self._take_some(ready))

@@ -111,6 +111,21 @@ async def test_without_a_journal_threads_take_turns(tmp_path: Path, eventually: 
     close_files(sources)
 
 
+async def test_sources_with_nothing_to_write_hold_up_no_other(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """Such as those that are paused, where each file is synced because there is no journal."""
+    committer = new_committer(tmp_path, journal=False)
+    sources = open_pieces(committer, DISK, tmp_path, 30)
+    for source in sources:
+        committer.dirty(source)
+    for source in sources[20:]:
+        source.append()
+    await eventually(lambda: all(source.acknowledged == 1 for source in sources[20:]))
+    await committer.close()
+    close_files(sources)
+
+
 async def test_with_an_interval_the_ack_comes_first(tmp_path: Path, eventually: Eventually) -> None:
     """`sync_interval: 2m`, shortened: written and acknowledged, then on disk by the timer."""
     committer = new_committer(tmp_path, sync_interval_s=0.01)
