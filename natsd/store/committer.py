@@ -636,8 +636,7 @@ class Committer:
 
     def _settle(self, file: DiskFile, then: Outcome) -> None:
         if file in self._failed:
-            text = f"{file.path}: a sync failed, and is not tried again"
-            self._when_free(file, partial(then, StoreReadOnly(text)))
+            self._when_free(file, partial(then, _sync_lost(file)))
         elif self._file_to_sync(file.path) is file:
             self._submit_sync(file, self._workers.job(partial(self._settled, file, then)))
         else:
@@ -648,7 +647,8 @@ class Committer:
         self._syncing.discard(file)
         if job.error is not None:
             self._file_failed(file, job.error)
-            then(StoreReadOnly(str(job.error)))
+        if file in self._failed:  # perhaps by the sync that this one waited for
+            then(_sync_lost(file))
             return
         self._unsynced.pop(file.path, None)
         self._passing.pop(file.path, None)
@@ -720,3 +720,7 @@ class Committer:
                 self._journal.remove()
         finally:
             self._workers.close()
+
+
+def _sync_lost(file: DiskFile) -> StoreReadOnly:
+    return StoreReadOnly(f"{file.path}: a sync failed, and is not tried again")
