@@ -50,6 +50,7 @@ _KIND_MARK = b"\4"
 _MARK_MAGIC = b"MARK"
 _ZEROS_OF_CHECKSUM_MAX = 8
 _CHECKED = slice(0, 56)
+_HEADER: Final = struct.Struct("<8sHHIQQQ16s")  # drawn in record.pxd; the checksum follows
 _SEED = slice(16, 24)
 
 RandomBytes = Callable[[int], bytes]
@@ -208,8 +209,10 @@ class StoredBlocks:
             found = read_around(file, physical_end)
         finally:
             file.close()
-        block_id = stored.block.block_id
-        return self.scan(found.data, block_id, proven=proven, holes_end=found.holes_end)
+        data, block_id = found.data, stored.block.block_id
+        if not header_verifies(data):  # the store knows it, so damage there costs no message
+            data = encode_header(stored) + data[HEADER_BYTES:]
+        return self.scan(data, block_id, proven=proven, holes_end=found.holes_end)
 
     def scan(
         self,
@@ -357,6 +360,15 @@ def header_verifies(data: bytes) -> bool:
         len(data) >= HEADER_BYTES
         and checksum(data[_CHECKED]).to_bytes(8, "little") == data[_CHECKED.stop : HEADER_BYTES]
     )
+
+
+def encode_header(stored: StoredBlock) -> bytes:
+    """Return a header for the file of a block that is open, without its time and its store."""
+    block, flags = stored.block, WRAPPED if stored.is_wrapped else 0
+    fields = _HEADER.pack(
+        b"NATSDBLK", 1, flags, block.block_id, block.seed, block.base_sequence, 0, b""
+    )
+    return fields + checksum(fields).to_bytes(8, "little")
 
 
 def header_seed(data: bytes) -> int | None:

@@ -81,13 +81,25 @@ def test_the_first_step_that_fails_ends_the_job(pool: CommitPool, tmp_path: Path
 
 
 def test_a_failed_sync_is_known_as_such(pool: CommitPool, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    file = RealDisk().open(tmp_path / "fifo")  # which cannot be synced
+    job = pool.job()
+    job.datasync(file)
+    run(pool, job)
+    assert job.error is not None
+    assert job.error.errno == errno.EINVAL
+    assert job.failed_sync
+    file.close()
+
+
+def test_a_directory_that_cannot_be_opened_was_not_synced_in_vain(
+    pool: CommitPool, tmp_path: Path
+) -> None:
     job = pool.job()
     job.sync_directory(tmp_path / "missing")
-    pool.submit(job)
-    pool.wait()
-    pool.take_completed()
+    run(pool, job)
     assert isinstance(job.error, FileNotFoundError)
-    assert job.failed_sync
+    assert not job.failed_sync
 
 
 def run(pool: CommitPool, job: PoolJob) -> None:
