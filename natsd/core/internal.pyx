@@ -71,3 +71,9 @@ cdef class IgnoringSink(Sink):
             ):
                 return 0
         return 1
+
+    def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
+        """With trace-only nobody would take the message."""
+        if traced.trace.is_only:
+            return False
+        return deliver_unrecorded(sub, traced)

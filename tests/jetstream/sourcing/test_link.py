@@ -23,6 +23,8 @@ from natsd.jetstream.models.stream import (
 from natsd.jetstream.models.times import format_time
 from natsd.jetstream.sourcing.positions import POSITIONS_FILE
 from natsd.jetstream.stream.stream import Stream
+from natsd.store.disk import RealDisk
+from natsd.store.twin_file import remove_twins
 from tests.jetstream.clock import Clock
 from tests.jetstream.serving import ACCOUNT, build, create
 from tests.waiting import eventually_within
@@ -312,7 +314,7 @@ async def test_when_nobody_knows_where_it_was(tmp_path: Path) -> None:
         await stream.purge()
         last_ns = stream.store.state().last_time_ns
         directory = stream.directory
-    (directory / POSITIONS_FILE).unlink()
+    remove_twins(RealDisk(), directory / POSITIONS_FILE)
     async with benched(tmp_path) as bench:
         await bench.asked(1)
         config = bench.origin.requests[0][1]["config"]
