@@ -74,10 +74,10 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
     "Limits": (
         _flag(
             "max_pending_total",
-            "int",
+            "size",
             "max_pending_total",
             "Memory that pending bytes of all connections may take (default: 1/8 of what there is)",
-            "bytes",
+            "size",
         ),
     ),
     "Logging": (
