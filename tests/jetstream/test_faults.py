@@ -22,6 +22,7 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
+from natsd.store.file_store import FileStore
 from natsd.store.holes import PAGE_BYTES
 from tests.jetstream.power import ROOT
 from tests.jetstream.serving import ACCOUNT, account_of, ask, build, create, publish, serving
@@ -222,6 +223,10 @@ async def killed(
     await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
     await fill(jetstream)
     after = disk.kill()
+    for account in jetstream.accounts.values():
+        for stream in account.streams.values():
+            if isinstance(stream.store, FileStore):
+                stream.store._care._is_closing = True  # its timers find nothing to do
     await end_other_tasks()
     jetstream.scheduler.close()
     jetstream.reactor.close()
