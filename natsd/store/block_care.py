@@ -362,10 +362,11 @@ class BlockCare:
         for erased, encoded in needed:
             removals = self._log.erasures if erased else self._log.tombstones
             removals.union_update(SequenceSet.decode(encoded))
-        block, floor = stored.block, self._log.first_sequence
-        if max(block.base_sequence, floor) <= block.last_sequence:
-            # So that recovery can tell it from a block that was lost.
-            self._log.tombstones.add_range(max(block.base_sequence, floor), block.last_sequence)
+        block = stored.block
+        first = max(self._end_before(block) + 1, self._log.first_sequence)
+        if first <= block.last_sequence:
+            # So that recovery can tell it, and the gap in front of it, from what was lost.
+            self._log.tombstones.add_range(first, block.last_sequence)
         await self.commits.synced()
         await self.commits.until_on_disk()
         if stored.block.message_count == 0 and self._is_full(stored) and self._lives(stored.block):
@@ -373,6 +374,12 @@ class BlockCare:
             self._blocks.drop(stored)
             self._cache.release(stored.block)
             await self._unlink([stored])
+
+    def _end_before(self, block: MsgBlock) -> int:
+        """The last sequence of the block in front of this one."""
+        blocks = self._log.all_blocks
+        place = blocks.index(block) if block in blocks else 0
+        return blocks[place - 1].last_sequence if place else block.base_sequence - 1
 
     async def _rewrite(
         self,
