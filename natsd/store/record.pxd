@@ -14,7 +14,8 @@
               48 previous chain u64 │ 56 chain u64
 
     block      0 magic "NATSDBLK" │ 8 version u16 │ 10 flags u16 │ 12 block_id u32 │ 16 seed u64
-    header    24 first_sequence u64 │ 32 created_ns i64 │ 40 salt, 16 bytes │ 56 XXH64 of 0..56
+    header    24 first_sequence u64 │ 32 created_ns i64 │ 40 store id u64 │ 48 follows u64 (both:
+              block_identity.py; one field, `salt`, here) │ 56 XXH64 of 0..56
 
 All integers are little-endian; nothing is aligned. `first_sequence` of a block is the next sequence
 of its stream when it began. The headers of a message are all of "NATS/1.0\r\n…\r\n\r\n"; one

@@ -50,7 +50,6 @@ _KIND_MARK = b"\4"
 _MARK_MAGIC = b"MARK"
 _ZEROS_OF_CHECKSUM_MAX = 8
 _CHECKED = slice(0, 56)
-_HEADER: Final = struct.Struct("<8sHHIQQQ16s")  # drawn in record.pxd; the checksum follows
 _SEED = slice(16, 24)
 
 RandomBytes = Callable[[int], bytes]
@@ -365,10 +364,10 @@ def header_verifies(data: bytes) -> bool:
 def encode_header(stored: StoredBlock) -> bytes:
     """Return a header for the file of a block that is open, without its time and its store."""
     block, flags = stored.block, WRAPPED if stored.is_wrapped else 0
-    fields = _HEADER.pack(
-        b"NATSDBLK", 1, flags, block.block_id, block.seed, block.base_sequence, 0, b""
-    )
-    return fields + checksum(fields).to_bytes(8, "little")
+    new = MsgBlock(block.block_id, block.seed, block.base_sequence, block.max_bytes, flags=flags)
+    extent = new.take_extent(0, block.base_sequence, force=True)
+    assert extent is not None, "a new block has its header to write"
+    return bytes(memoryview(extent)[:HEADER_BYTES])
 
 
 def header_seed(data: bytes) -> int | None:
