@@ -73,7 +73,12 @@ def test_python_m_natsd() -> None:
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A process that dies of any signal sent to it."""
-    code = "import time; print(flush=True); time.sleep(60)"
+    code = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored\n"
+        "print(flush=True)\n"
+        "time.sleep(60)"
+    )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout
     process.stdout.readline()

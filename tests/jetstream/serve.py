@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-import nats
 from nats.aio.client import Client
 from nats.errors import Error
 
@@ -39,10 +38,25 @@ async def kill_soon(server: ProcessTarget, delay_s: float) -> None:
 
 
 async def connect(server: ProcessTarget) -> Client:
+    """A client of the server. Raises `Error` or `OSError` at once if the server is gone."""
+
     async def ignore(_: Exception) -> None:
         """The server is killed under it."""
 
-    return await nats.connect(server.url, allow_reconnect=False, error_cb=ignore)
+    client = Client()
+    try:
+        # With the default of 60 attempts it tries for two minutes, reconnecting allowed or not.
+        await client.connect(
+            server.url,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            error_cb=ignore,
+        )
+    except BaseException:
+        await client.close()
+        raise
+    return client
 
 
 async def load_until_gone(
@@ -58,8 +72,9 @@ async def load_until_gone(
     await asyncio.to_thread(server.process.wait)
     for task in tasks:
         task.cancel()
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        if outcome is not None and not isinstance(outcome, GONE):
-            raise outcome
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     for client in clients:
         await client.close()
+    for outcome in outcomes:
+        if outcome is not None and not isinstance(outcome, GONE):
+            raise outcome

@@ -7,6 +7,7 @@ room for a busy machine; memory by tracemalloc; a bystander by the turns that th
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 import tracemalloc
@@ -48,6 +49,14 @@ ALIKE = ("STREAM.UPDATE.*", "STREAM.RESTORE.*", "CONSUMER.CREATE.*", "CONSUMER.D
 LONG_CPU_S = 2.0
 TURN_S_MAX = 0.5
 """A turn of the loop on a machine that does much else; a request that held it took seconds."""
+
+
+@pytest.fixture(autouse=True)
+def no_collections() -> Iterator[None]:
+    """What other tests left in this process makes each collection of garbage take long."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture
