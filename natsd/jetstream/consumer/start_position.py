@@ -48,10 +48,11 @@ async def find_start(
 async def find_last_per_subject(
     filters: Sequence[str], store: LogStore, log: MessageLog, visible: int, *, behind: int = 0
 ) -> StartPosition:
-    """The last message of each subject, of those behind `behind`."""
+    """The last message of each subject, of those behind `behind`; without any, the start is the
+    last message that is visible, as in nats-server, though the consumer does not deliver it."""
     found = await store.multi_last(filters, visible) if visible else []
     sequences = tuple(sequence for sequence in found if sequence > behind)
-    first = sequences[0] if sequences else visible + 1
+    first = sequences[0] if sequences else max(visible, behind + 1, log.first_sequence, 1)
     return StartPosition(first, sequences, visible)
 
 

@@ -83,6 +83,15 @@ async def test_last_per_subject_is_a_list_and_what_comes_behind_it() -> None:
     assert await start(store, per_subject=1, **fields) == StartPosition(1)
 
 
+async def test_last_per_subject_without_a_match_begins_at_the_last_message() -> None:
+    store = stored("a", "b", "a", "c")
+    fields = {"deliver_policy": "last_per_subject", "filter_subject": "x"}
+    assert await start(store, **fields) == StartPosition(4, (), 4)
+    assert await start(store, 2, **fields) == StartPosition(2, (), 2)
+    await store.purge()
+    assert await start(store, **fields) == StartPosition(5, (), 4)
+
+
 @given(
     st.lists(st.sampled_from(SUBJECTS), max_size=12),
     st.sets(st.integers(1, 12)),
