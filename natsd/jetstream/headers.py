@@ -5,6 +5,7 @@ What a publish may carry is found by the compiled one-pass scanner, `stream/head
 Source: reference §6.1, §6.7, §6.9.
 """
 
+import re
 from typing import Final
 
 from natsd.jetstream.names import API_LEVEL
@@ -48,16 +49,16 @@ def without_headers(block: bytes, *prefixes: bytes) -> bytes:
     return b"\r\n".join([first, *kept]) if any(kept) else b""
 
 
-# Digits that a level may have.
-_LEVEL_DIGITS_MAX: Final = 9
+# A level that can be compared: what Go's strconv.Atoi reads, but for the nineteenth digit.
+_LEVEL: Final = re.compile(rb"[+-]?0*[0-9]{1,18}")
 
 
 def demands_too_much(block: bytes) -> bool:
-    """Whether these headers require an API level that this server does not have."""
+    """Whether these headers require an API level that this server does not have, or cannot read."""
     level = header_value(block, REQUIRED_API_LEVEL)
     if not level:
         return False
-    return not level.isdigit() or len(level) > _LEVEL_DIGITS_MAX or int(level) > API_LEVEL
+    return _LEVEL.fullmatch(level) is None or int(level.lstrip(b"+0") or b"0") > API_LEVEL
 
 
 def header_value(block: bytes, name: str) -> bytes | None:

@@ -37,6 +37,8 @@ class JszOptions:
     accounts: bool
     streams: bool
     consumers: bool
+    direct_consumers: bool
+    """Show the consumers that read for mirrors and sources too, where consumers are shown."""
     config: bool
     leader_only: bool
     leaders: bool
@@ -50,7 +52,7 @@ class JszOptions:
         accounts = query.flag("accounts")
         streams = query.flag("streams")
         consumers = query.flag("consumers")
-        query.flag("direct-consumers")
+        direct_consumers = query.flag("direct-consumers")
         config = query.flag("config")
         offset, limit = max(query.whole("offset"), 0), query.whole("limit")
         leader_only = query.flag("leader-only")
@@ -63,6 +65,7 @@ class JszOptions:
             accounts=accounts or (streams and not account),
             streams=streams,
             consumers=consumers,
+            direct_consumers=consumers and direct_consumers,
             config=config,
             leader_only=leader_only,
             leaders=leaders,
@@ -123,7 +126,7 @@ async def _count(engine: "JetStream") -> Totals:
             state = (await stream.info()).state
             totals.messages += state.messages
             totals.bytes += state.bytes
-            totals.consumers += len(stream.consumers)
+            totals.consumers += len(stream.public_consumers)
     return totals
 
 
@@ -171,17 +174,22 @@ async def _stream(stream: "Stream", options: JszOptions, leader: str) -> dict[st
     row = {"name": stream.name, "created": info["created"], "cluster": {"leader": leader}}
     row |= {"config": info["config"]} if options.config else {}
     row |= {"state": info["state"]}
-    consumers = await _consumers(stream, options) if options.consumers else []
-    row |= {"consumer_detail": consumers} if consumers else {}
+    public = await _consumers(stream, options, is_direct=False) if options.consumers else []
+    row |= {"consumer_detail": public} if public else {}
+    direct = await _consumers(stream, options, is_direct=True) if options.direct_consumers else []
+    row |= {"direct_consumer_detail": direct} if direct else {}
     return row | {key: info[key] for key in ("mirror", "sources") if key in info}
 
 
-async def _consumers(stream: "Stream", options: JszOptions) -> list[dict[str, Any]]:
+async def _consumers(
+    stream: "Stream", options: JszOptions, *, is_direct: bool
+) -> list[dict[str, Any]]:
     rows = []
     for index, name in enumerate(sorted(stream.consumers)):
         if index % CONSUMERS_PER_SLICE == CONSUMERS_PER_SLICE - 1:
             await asyncio.sleep(0)
-        if consumer := stream.consumers.get(name):
+        consumer = stream.consumers.get(name)
+        if consumer is not None and consumer.config.direct == is_direct:
             row = consumer.info().model_dump(mode="json")
             if not options.config:
                 row.pop("config", None)

@@ -119,6 +119,36 @@ async def test_jsz_of_streams_that_are_filled_from_others(probe: Probe) -> None:
     assert [source["name"] for source in details["SOURCED"]["sources"]] == ["MEMORY"]
 
 
+async def test_jsz_shows_the_consumers_of_mirrors_and_sources_when_asked(
+    probe: Probe, eventually: Eventually
+) -> None:
+    async with probe.client() as client:
+        stream, origin = client.jetstream(), StreamSource(name="FILE")
+        await stream.add_stream(name="MIRROR", mirror=origin)
+        await stream.add_stream(name="SOURCED", sources=[origin])
+        engine = probe.server.jetstream
+        assert engine is not None
+        reading = engine.accounts["$G"].streams["FILE"].consumers
+        await eventually(lambda: len(reading) == 3)
+        assert (await stream.account_info()).consumers == 3
+        assert (await stream.stream_info("FILE")).state.consumer_count == 1
+    jsz = await probe.get("/jsz?consumers=1&raft=1")
+    file = jsz["account_details"][0]["stream_detail"][0]
+    assert jsz["consumers"] == jsz["consumers_leader"] == file["state"]["consumer_count"] == 1
+    assert [each["name"] for each in file["consumer_detail"]] == ["C"]
+    assert "direct_consumer_detail" not in file
+    [account] = (await probe.get("/jsz?consumers=1&direct-consumers=1"))["account_details"]
+    file, direct = account["stream_detail"][0], "direct_consumer_detail"
+    assert same_keys(file, f"{STREAM} consumer_detail {direct}"), keys(file)
+    assert [each["name"] for each in file["consumer_detail"]] == ["C"]
+    assert [each["name"].split("_")[:2] for each in file[direct]] == [
+        ["JS", "MIRROR"],
+        ["JS", "SRC"],
+    ]
+    [account] = (await probe.get("/jsz?streams=1&direct-consumers=1"))["account_details"]
+    assert direct not in account["stream_detail"][0]
+
+
 async def test_jsz_by_consumer_with_settings(probe: Probe) -> None:
     [account] = (await probe.get("/jsz?consumers=1"))["account_details"]
     [consumer] = account["stream_detail"][0]["consumer_detail"]

@@ -166,5 +166,5 @@ def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consu
 def _names(request: Request[ConsumersRequest]) -> Sequence[str]:
     """All but those that are the server's own."""
     stream = request.account.stream(request.stream)
-    served = [name for name, each in stream.consumers.items() if not each.config.direct]
+    served = [each.name for each in stream.public_consumers]
     return sorted([*served, *stream.offline_consumers.reasons])

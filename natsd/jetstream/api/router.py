@@ -36,7 +36,7 @@ from natsd.jetstream.api.request import Request
 from natsd.jetstream.api.table import ROUTES, Body, Route, Served
 from natsd.jetstream.api.waiting import Asset, WaitingRequests
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
-from natsd.jetstream.headers import REQUIRED_API_LEVEL, header_value
+from natsd.jetstream.headers import demands_too_much
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import (
     InvalidJson,
@@ -46,7 +46,7 @@ from natsd.jetstream.models.go_json import (
     is_object_or_array,
 )
 from natsd.jetstream.models.response import ErrorBody
-from natsd.jetstream.names import API_LEVEL, API_PREFIX, domain_api_prefix
+from natsd.jetstream.names import API_PREFIX, domain_api_prefix
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ AT_ONCE: Final = 16
 CHANGES_QUEUE: Final = "JetStream API queue"
 INFOS_QUEUE: Final = "JetStream API info queue"
 
-_ASSET_SPACES: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT")
+_ASSET_SPACES: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
+"""What subjects of streams and consumers begin with; nats-server looks for the same letters."""
 _DOMAIN_SPACES: Final = ("STREAM.>", "CONSUMER.>", "META.>", "SERVER.>", "ACCOUNT.>")
 """What nats-server brings from a domain's prefix to the API, requests or not."""
 LARGE_BODY_BYTES: Final = 8 << 10
@@ -169,7 +170,7 @@ class Router:
     def _ignore_others(self, account: Account, prefix: str, spaces: Iterable[str]) -> None:
         """Leave what is no request unanswered, as nats-server does; but tell those who ask a stream
         or a consumer that is not there that nobody listens: clients wait for that."""
-        refused = tuple(f"{prefix}.{space}." for space in _ASSET_SPACES)
+        refused = tuple(f"{prefix}.{space}" for space in _ASSET_SPACES)
         for space in spaces:
             subscription = account.internal_client.ignore(f"{prefix}.{space}", refused=refused)
             self._subscriptions.append((account, subscription))
@@ -217,13 +218,13 @@ class Router:
         """Carry it out and send the answer; never raises."""
         account, reply = received.account.account, received.reply
         text, is_error = await self._carry_out(received)
-        for counters in (received.account.api, self._jetstream.api_counters):
-            counters.total += 1
-            counters.errors += is_error
         self._jetstream.api_counters.inflight -= 1
         if reply is not None:
             _publish(account, reply, text)
-        if is_error or received.route.is_audited:
+        if is_error or received.route.is_tracked:
+            for counters in (received.account.api, self._jetstream.api_counters):
+                counters.total += 1
+                counters.errors += is_error
             api_audit(
                 self._jetstream, account, received.subject, received.data, text, received.origin
             )
@@ -233,7 +234,8 @@ class Router:
         route = received.route
         assert route.handler is not None
         try:
-            _check_level(received.headers)
+            if demands_too_much(received.headers):
+                raise api_error(ErrorId.JSRequiredApiLevelErr)
             body = await self._read(route, received.data)
             request = Request(
                 received.account, received.subject, received.arguments, body, received.origin
@@ -275,17 +277,6 @@ class Router:
         if reply is not None:
             _publish(account, reply, text)
         api_audit(self._jetstream, account, subject, data, text, origin)
-
-
-def _check_level(headers: bytes) -> None:
-    """Raises ApiError when the client requires more than there is."""
-    required = header_value(headers, REQUIRED_API_LEVEL)
-    if not required:
-        return
-    with contextlib.suppress(ValueError):
-        if int(required) <= API_LEVEL:
-            return
-    raise api_error(ErrorId.JSRequiredApiLevelErr)
 
 
 def read_body(route: Route, data: bytes, *, strict: bool) -> Model:

@@ -75,7 +75,7 @@ class Route:
     handler: Handler | None = None
     body: Body = Body.JSON
     served: Served = Served.CHANGE
-    is_audited: bool = True  # when it succeeds
+    is_tracked: bool = True  # counted and audited when it succeeds, as each error is
     is_strict: bool = True  # unknown members are refused, unless the server lets all be
 
     @property

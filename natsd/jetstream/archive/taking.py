@@ -62,7 +62,7 @@ async def freeze_stream(
     finally:
         moment.end()
     asset = StreamAsset(config=stream.config, created=stream.created_ns)
-    state = state_of(messages.state, stream.damage, len(stream.consumers))
+    state = state_of(messages.state, stream.damage, len(stream.public_consumers))
     image = StreamImage(asset, consumers, moment.message_ids)
     return TakenStream({**delayed, MESSAGES: messages}, image, state)
 

@@ -28,6 +28,8 @@ VALUES_MAX: Final = 8
 """Values of a body, one behind the other; no client sends more than one."""
 _BLANKS: Final = b" \t\r\n"
 _NO_BLANK: Final = re.compile(r"[^ \t\r\n]")
+_NO_TEXT: Final = re.compile("[\udc80-\udcff]")
+"""Bytes that are no UTF-8, as `surrogateescape` decodes them."""
 
 _KINDS: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array", dict: "object"}
 _GO_TYPES: Final[dict[object, str]] = {str: "string", bool: "bool", int: "int", bytes: "[]uint8"}
@@ -117,10 +119,18 @@ def _read(body: bytes) -> list[object]:
         too_deep = depth_error(body, DEPTH_MAX)
         if too_deep is not None:
             raise InvalidJson(too_deep)
-    text = body.decode("utf-8", "replace")
+    exact = body.decode("utf-8", "surrogateescape")
+    text = exact if exact.isascii() else _NO_TEXT.sub("\ufffd", exact)
     values, at = list[object](), 0
     while at < len(text):
-        value, at = _read_at(text, at)
+        try:
+            value, at = _read_at(text, at)
+        except RecursionError:  # a value behind the first one
+            raise InvalidJson("exceeded max depth") from None
+        except ValueError:
+            before = exact[:at].encode("utf-8", "surrogateescape")
+            wrong = syntax_error(body[len(before) :])
+            raise InvalidJson(_moved(wrong, len(before))) from None
         values.append(value)
         if len(values) > VALUES_MAX:
             raise InvalidJson("too many values")
@@ -128,16 +138,10 @@ def _read(body: bytes) -> list[object]:
 
 
 def _read_at(text: str, at: int) -> tuple[object, int]:
-    """The value that begins there, and where the next one would."""
-    try:
-        value, end = _DECODER.raw_decode(text, _behind_blanks(text, at))
-        if "\\u" in text:
-            value = _replace_surrogates(value)
-    except RecursionError:  # a value behind the first one
-        raise InvalidJson("exceeded max depth") from None
-    except ValueError:
-        rest = text[at:].encode("utf-8", "surrogatepass")
-        raise InvalidJson(_moved(syntax_error(rest), len(text[:at].encode()))) from None
+    """The value that begins there, and where the next one would. Raises ValueError."""
+    value, end = _DECODER.raw_decode(text, _behind_blanks(text, at))
+    if "\\u" in text:
+        value = _replace_surrogates(value)
     return value, _behind_blanks(text, end)
 
 

@@ -31,7 +31,7 @@ def stream_info(stream: "Stream", *, deleted_details: bool = False) -> StreamInf
     return StreamInfo(
         config=stream.config,
         created=stream.created_ns,
-        state=state_of(found, stream.damage, len(stream.consumers)),
+        state=state_of(found, stream.damage, len(stream.public_consumers)),
         domain=stream.jetstream.options.domain,
         mirror=stream.sourcing.mirror_info(),
         sources=stream.sourcing.sources_info(),

@@ -478,6 +478,11 @@ class Stream:
 
     # Consumers
 
+    @property
+    def public_consumers(self) -> list[Consumer]:
+        """Those that clients created: not those that read for mirrors and sources."""
+        return [each for each in self.consumers.values() if not each.config.direct]
+
     def consumer(self, name: str) -> Consumer:
         """Raises ApiError 10014, 10195."""
         self.check_consumer_online(name)

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+from nats.errors import NoRespondersError
 
 from tests.jetstream.behaviour.api import SECOND, Api
 from tests.jetstream.behaviour.conftest import Connect, StartJetStream
@@ -110,6 +111,9 @@ async def test_nobody_answers(api: Api) -> None:
     for subject in ("NOTHING", "STREAM.EXPLODE.S", "STREAM.CREATE", "STREAM.CREATE.A.B"):
         with pytest.raises(Exception, match=r"no responders|timeout"):
             await api.nc.request(f"$JS.API.{subject}", b"", 0.3)
+    for subject in ("DIRECT.GET", "DIRECT.GETS", "DIRECT.GET.S", "CONSUMER.MSG.NEXT.S"):
+        with pytest.raises(NoRespondersError):
+            await api.nc.request(f"$JS.API.{subject}", b"", 20)
 
 
 async def test_without_a_reply(api: Api) -> None:

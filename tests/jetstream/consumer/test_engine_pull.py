@@ -102,6 +102,7 @@ async def test_refused(bench: Bench, body: bytes, status: str) -> None:
     ("level", "status"),
     [
         (b"1", "404 No Messages"),
+        (b"-1", "404 No Messages"),
         (b"99", "412 Required Api Level"),
         (b"x", "412 Required Api Level"),
     ],

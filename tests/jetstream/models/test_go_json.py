@@ -207,6 +207,35 @@ def test_halves_of_surrogates_become_replacement_characters() -> None:
     assert (request.name, request.description) == ("a\ufffdb", "\U0001f600\ufffd")
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"\xff\xfe", "invalid character '\u00ff' looking for beginning of value at offset 1"),
+        (b"{}\xff", "invalid character '\u00ff' looking for beginning of value at offset 3"),
+        (
+            b'{"name":"\xe2\x82\xff"} x',
+            "invalid character 'x' looking for beginning of value at offset 16",
+        ),
+        (
+            b'{"name":"\xc3\xa9",\xc3\xa9}',
+            "invalid character '\u00c3' looking for beginning of object key string at offset 14",
+        ),
+    ],
+)
+def test_errors_count_the_bytes_that_came_though_they_are_no_text(body: bytes, text: str) -> None:
+    with pytest.raises(InvalidJson) as raised:
+        decode(StreamConfigRequest, body)
+    assert str(raised.value) == text
+
+
+def test_each_byte_that_is_no_text_becomes_a_replacement_character() -> None:
+    request = decode(
+        StreamConfigRequest, b'{"name":"a\xe2\x82b","description":"\\ud83d\xed\xb8\x80"}'
+    )
+    assert request.name == "a\ufffd\ufffdb"
+    assert request.description == "\ufffd" * 4
+
+
 def test_configurations_are_written_as_gos_are() -> None:
     config = StreamConfig(name="S", subjects=["a.>"], metadata={"b": "<&>", "a": "1"})
     assert encode(config) == (

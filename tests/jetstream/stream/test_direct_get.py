@@ -119,7 +119,14 @@ async def test_what_is_no_json_is_malformed(jetstream: JetStream, subject: str) 
 
 @pytest.mark.parametrize(
     ("level", "is_met"),
-    [(b"4", True), (b"5", False), (b"x", False), (b"", False), (b"9" * 5000, False)],
+    [
+        (b"4", True),
+        (b"-1", True),
+        (b"5", False),
+        (b"x", False),
+        (b"", False),
+        (b"9" * 5000, False),
+    ],
 )
 async def test_a_level_may_be_required(jetstream: JetStream, level: bytes, is_met: bool) -> None:
     headers = b"NATS/1.0\r\nNats-Required-Api-Level: " + level + b"\r\n\r\n"
