@@ -109,8 +109,10 @@ async def create(
 async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -> None:
     """Give a consumer another configuration, complete and checked. Raises ApiError."""
     stream = consumer.stream
-    if action == ConsumerAction.CREATE and not is_same(config, consumer.config):
-        raise api_error(ErrorId.JSConsumerAlreadyExists)
+    if action == ConsumerAction.CREATE:
+        if not is_same(config, consumer.config):
+            raise api_error(ErrorId.JSConsumerAlreadyExists)
+        config = consumer.config
     others = _configs(stream)
     await in_turns(check_work_queue_update(consumer.name, config, stream.config, others))
     await consumer.update(config)

@@ -133,6 +133,16 @@ class TestCreate:
         await api.create_consumer("S", "C", action="update", description="other")
         await api.refuses_consumer("S", "C", 10025, action="burn")
 
+    async def test_created_as_it_is_keeps_its_required_level(self, api: Api) -> None:
+        """A negative priority_timeout counts for nothing, but asks for level 1."""
+        await stream(api)
+        first = await api.create_consumer("S", "C", priority_timeout=-1)
+        again = await api.create_consumer("S", "C", action="create")
+        assert again["config"] == first["config"]
+        assert again["config"]["metadata"]["_nats.req.level"] == "1"
+        updated = await api.create_consumer("S", "C")
+        assert updated["config"]["metadata"]["_nats.req.level"] == "0"
+
     async def test_deleted(self, api: Api) -> None:
         await stream(api)
         await api.create_consumer("S", "C")
