@@ -38,6 +38,7 @@ from natsd.config.durations import format_duration_ns
 
 cdef enum:
     SECOND_NS = 1_000_000_000
+    HEARTBEAT_NS_MIN = 1_000_000        # else one request could keep the server busy
     PRIORITY_MAX = 9
 
 cdef int64_t YEARS_NS = 4_000_000_000_000_000_000    # about 127: later than that is never
@@ -163,8 +164,8 @@ cdef class PullRequests:
         if request.expires_ns:
             added.expires_ns = after(now_ns, request.expires_ns)
         if request.heartbeat_ns > 0:
-            added.heartbeat_ns = request.heartbeat_ns
-            added.heartbeat_due_ns = after(now_ns, request.heartbeat_ns)
+            added.heartbeat_ns = max(request.heartbeat_ns, HEARTBEAT_NS_MIN)
+            added.heartbeat_due_ns = after(now_ns, added.heartbeat_ns)
         added.group = -1
         if self.groups is not None:
             self.groups.enroll(request, added)

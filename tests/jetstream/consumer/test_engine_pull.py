@@ -238,6 +238,19 @@ async def test_heartbeats_while_a_request_waits(bench: Bench) -> None:
     assert await bench.take_statuses() == ["100 Idle Heartbeat"]
 
 
+async def test_heartbeats_are_a_millisecond_apart_at_least(bench: Bench) -> None:
+    bench.engine()
+    bench.listen("inbox")
+    bench.pull(b'{"batch":5,"expires":10000000000,"idle_heartbeat":1}')
+    await bench.advance(0.0009)
+    bench.append("a")
+    assert [message.headers for message in await bench.take()] == [b""]
+    await bench.advance(0.0009)
+    assert await bench.take() == []
+    await bench.advance(0.0002)
+    assert await bench.take_statuses() == ["100 Idle Heartbeat"]
+
+
 async def test_max_waiting(bench: Bench) -> None:
     """Requests that nobody listens to any more make room, looked for once a second."""
     engine = bench.engine(EngineSettings(stream="S", max_waiting=2))
