@@ -10,7 +10,7 @@
 Source: reference §6.4, §6.16; nats-server 2.14, tried.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -151,10 +151,10 @@ def check_config(
 
 
 def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    """What may change of a stream. Raises ApiError."""
+    """What may change of a stream, in nats-server's order. Raises ApiError."""
     change = "stream configuration update can not"
     workqueue = Retention.WORKQUEUE in (old.retention, new.retention)
-    forbidden = (
+    before_mirrors = (
         (new.name != old.name, "stream configuration name must match original"),
         (new.storage is not old.storage, f"{change} change storage type"),
         (
@@ -164,24 +164,25 @@ def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         (old.sealed and not new.sealed, f"{change} unseal a sealed stream"),
         (old.deny_delete and not new.deny_delete, f"{change} cancel deny message deletes"),
         (old.deny_purge and not new.deny_purge, f"{change} cancel deny purge"),
+    )
+    behind_mirrors = (
         (
             old.allow_msg_ttl and not new.allow_msg_ttl,
             "message TTL status can not be disabled",
         ),
         (
-            old.allow_msg_schedules and not new.allow_msg_schedules,
-            "message schedules can not be disabled",
-        ),
-        (
             old.allow_msg_counter != new.allow_msg_counter,
             f"{change} change message counter setting",
         ),
+        (
+            old.allow_msg_schedules and not new.allow_msg_schedules,
+            "message schedules can not be disabled",
+        ),
         (old.persist_mode is not new.persist_mode, f"{change} change persist mode"),
     )
-    for is_broken, text in forbidden:
-        if is_broken:
-            _refuse(text)
+    _refuse_first(before_mirrors)
     check_mirror_change(old, new)
+    _refuse_first(behind_mirrors)
     return _sealed(new) if new.sealed else new
 
 
@@ -205,6 +206,12 @@ def check_consumers(
 
 def _refuse(text: str) -> NoReturn:
     raise api_error(ErrorId.JSStreamInvalidConfigF, err=text)
+
+
+def _refuse_first(faults: Iterable[tuple[bool, str]]) -> None:
+    for is_there, text in faults:
+        if is_there:
+            _refuse(text)
 
 
 def _refuse_if_pedantic(pedantic: bool, text: str) -> None:

@@ -315,6 +315,36 @@ def test_what_can_not_change(before: dict[str, Any], change: dict[str, Any], tex
     assert (raised.value.err_code, raised.value.description) == (10052, text)
 
 
+def test_of_several_changes_the_first_is_refused_in_the_order_of_nats_server() -> None:
+    old = StreamConfig.model_validate(
+        {"name": "S", "sealed": True, "deny_delete": True, "deny_purge": True}
+        | {"allow_msg_ttl": True, "allow_msg_schedules": True}
+    )
+    new = StreamConfig.model_validate(
+        {"name": "T", "storage": "memory", "retention": "workqueue", "mirror": {"name": "M"}}
+        | {"allow_msg_counter": True, "persist_mode": "async"}
+    )
+    order = {
+        "name": "stream configuration name must match original",
+        "storage": f"{CHANGE} change storage type",
+        "retention": f"{CHANGE} change retention policy to/from workqueue",
+        "sealed": f"{CHANGE} unseal a sealed stream",
+        "deny_delete": f"{CHANGE} cancel deny message deletes",
+        "deny_purge": f"{CHANGE} cancel deny purge",
+        "mirror": "stream mirror configuration can not be updated",
+        "allow_msg_ttl": "message TTL status can not be disabled",
+        "allow_msg_counter": f"{CHANGE} change message counter setting",
+        "allow_msg_schedules": "message schedules can not be disabled",
+        "persist_mode": f"{CHANGE} change persist mode",
+    }
+    for field, text in order.items():
+        with pytest.raises(ApiError) as raised:
+            check_change(old, new)
+        assert raised.value.description == text
+        new = new.model_copy(update={field: getattr(old, field)})
+    assert check_change(old, new).sealed
+
+
 def test_what_can_change() -> None:
     old = complete(retention="limits", subjects=["a"], max_msgs=5)
     new = complete(retention="interest", subjects=["b"], max_msgs=1, allow_direct=True, no_ack=True)
