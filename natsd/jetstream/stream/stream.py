@@ -480,7 +480,8 @@ class Stream:
 
     @property
     def public_consumers(self) -> list[Consumer]:
-        """Those that clients created: not those that read for mirrors and sources."""
+        """The consumers that infos count and list: all but the direct ones, which read for mirrors
+        and sources without acknowledging."""
         return [each for each in self.consumers.values() if not each.config.direct]
 
     def consumer(self, name: str) -> Consumer:
