@@ -148,3 +148,47 @@ async def check(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> N
         assert message == made.messages[sequence], (name, sequence)
     assert may_hide or store.damage, name
     await end_other_tasks()
+
+
+GAP = 100_000  # sequences that have no message: too many for one block to span
+
+
+async def until_gone(disk: FaultyDisk, path: Path) -> None:
+    for _ in range(1000):
+        if not disk.exists(path):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError(f"{path} is still there")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", list(OPTIONS))
+async def test_a_dropped_block_and_the_gap_in_front_of_it_are_not_lost(kind: str, end: str) -> None:
+    """As in a mirror whose origin has lost sequences: a block begins behind a gap that only the
+    block's header tells, and compaction drops the block."""
+    machine = Machine(FaultyDisk(), Limits(), OPTIONS[kind])
+    store = await machine.open()
+    word = b"a word that is longer than what commits cost"
+    await fill(store, 1, 4, word)
+    store.append("s.gap", None, word * 10, 4, sequence=4 + GAP)
+    await store.synced()
+    behind_gap = store._log.all_blocks[-1]
+    assert behind_gap.base_sequence == 4 + GAP, "the gap is in front of the block"
+    path = store._blocks[behind_gap].path
+    await fill(store, 5, 9, word)
+    kept = [1, 2, 3, *range(behind_gap.last_sequence + 1, store.log.last_sequence + 1)]
+    assert store._log.active is not behind_gap
+    for sequence in range(4 + GAP, behind_gap.last_sequence + 1):
+        await store.delete(sequence)
+    await store.synced()
+    await until_gone(machine.disk, path)
+    if end == "closed":
+        await store.close()
+    await end_other_tasks()
+    machine.disk = machine.disk.kill()
+    if end.endswith(INDEX_NAME):
+        machine.disk.unlink(DIRECTORY / INDEX_NAME)
+    opened = await machine.open()
+    assert opened.damage == []
+    assert [message.sequence for message in await everything(opened)] == kept
+    await end_other_tasks()
