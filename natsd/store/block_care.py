@@ -1,7 +1,8 @@
 """What a file store does when nobody waits for it: unlink, seal, compress, erase, compact.
 
     a commit is on disk ─▶ its blocks that hold nothing any more     unlinked
-                           its blocks that are full                  cut to size, perhaps compressed
+                           its blocks that are full                  noted that another follows, cut
+                                                                     to size, perhaps compressed
                            its erased messages                       overwritten
                            blocks that are mostly dead               rewritten without the dead
 
@@ -28,7 +29,7 @@ from functools import partial
 
 from natsd.store.block import MsgBlock
 from natsd.store.block_cache import BlockCache
-from natsd.store.disk import UnsyncedRename, is_passing
+from natsd.store.disk import DiskFile, UnsyncedRename, is_passing
 from natsd.store.errors import StoreError, StoreReadOnly
 from natsd.store.file_commits import Durable, FileCommits
 from natsd.store.index_keeper import IndexKeeper
@@ -38,7 +39,14 @@ from natsd.store.record import OVERHEAD_BYTES
 from natsd.store.rewrite import rewrite
 from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
-from natsd.store.stored_blocks import WRAPPED, Read, StoredBlock, StoredBlocks
+from natsd.store.stored_blocks import (
+    HEADER_BYTES,
+    Read,
+    StoredBlock,
+    StoredBlocks,
+    encode_flags,
+    with_flags,
+)
 from natsd.store.subject_index import SubjectIndex
 from natsd.store.volume import Volume
 
@@ -87,7 +95,7 @@ class BlockCare:
             self.later(partial(self._unlink, durable.gone))
         for stored in durable.full:
             if self._blocks.find(stored.block.block_id) is stored:
-                self.later(partial(self._seal, stored))
+                self.later(partial(self.seal, stored))
         if durable.erased:
             self.later(partial(self.erase, durable.erased, durable.number))
 
@@ -191,23 +199,47 @@ class BlockCare:
 
     # Blocks that are full
 
-    async def _seal(self, stored: StoredBlock) -> None:
-        """Nothing is appended to it any more: give back what was reserved, close its file."""
+    async def seal(self, stored: StoredBlock) -> None:
+        """The next block is on disk, and nothing is appended to this one any more: have its header
+        say so, give back what was reserved, close its file."""
         if not self._is_full(stored):
             return
         await self._volume.committer.forget(stored.path)
         if not self._is_full(stored):
             return
         stored.block.seal()
+        stored.is_followed = True
         try:
             if self.compress and stored.block.has_cache:
                 await self._replace(stored, stored.block.durable_bytes())
-            elif stored.file is not None and stored.allocated > stored.physical_end:
-                await self._volume.read(stored.file.truncate, stored.physical_end)
-                stored.allocated = stored.physical_end
+            else:
+                await self._volume.read(self._end_file, stored)
         finally:
             stored.close()
             self._cache.held(stored.block)
+
+    async def note_followed(self, stored: StoredBlock) -> None:
+        """Have the header of a block say that the next one is on disk."""
+        if self._blocks.find(stored.block.block_id) is stored and not self._is_closing:
+            stored.is_followed = True
+            await self._volume.read(self._end_file, stored)
+            stored.close()
+
+    def _end_file(self, stored: StoredBlock) -> None:
+        """Not synced: what is noted outlives the process, and soon a power cut. Blocks."""
+        if stored.file is None:
+            stored.file = self._blocks.disk.open(stored.path)
+        if stored.allocated > stored.physical_end:
+            stored.file.truncate(stored.physical_end)
+            stored.allocated = stored.physical_end
+        self._note_followed(stored, stored.file)
+
+    def _note_followed(self, stored: StoredBlock, file: DiskFile) -> None:
+        """Have the header say whether a newer block has been on disk. Blocks."""
+        header = file.pread(HEADER_BYTES, 0)
+        changed = with_flags(header, encode_flags(stored.is_wrapped, stored.is_followed))
+        if changed != header:
+            file.pwrite(changed, 0)
 
     def _is_full(self, stored: StoredBlock) -> bool:
         block = stored.block
@@ -239,7 +271,8 @@ class BlockCare:
     ) -> tuple[int, UnsyncedRename | None]:
         """The size of the new file, which is there now; and what kept its name from the disk, for
         `_check_synced`, once the new file is the block's. Blocks."""
-        data = self._blocks.sealed_bytes(logical, block, compress=compress)
+        is_followed = stored.is_followed
+        data = self._blocks.sealed_bytes(logical, block, compress=compress, is_followed=is_followed)
         try:
             self._blocks.replace_file(stored.path, data, wipe=wipe)
         except UnsyncedRename as error:
@@ -394,7 +427,7 @@ class BlockCare:
         """Replace the block's file by one without `dead`; the log goes on with the new block."""
         old = stored.block
         compress = self.compress
-        flags = WRAPPED if compress or self._blocks.data_key is not None else 0
+        is_wrapped = compress or self._blocks.data_key is not None
         logical = await self._volume.read(
             partial(
                 rewrite,
@@ -405,7 +438,7 @@ class BlockCare:
                 first_sequence=floor,
                 last_sequence=last_sequence,
                 tombstones=tombstones,
-                flags=flags,
+                flags=encode_flags(is_wrapped, stored.is_followed),
             )
         )
         scan = await self._volume.read(_scan, logical, self._log.subjects)
@@ -426,7 +459,7 @@ class BlockCare:
         stored.close()
         self._log.replace_block(old, new)
         self._cache.release(old)
-        stored.block, stored.is_wrapped = new, bool(flags)
+        stored.block, stored.is_wrapped = new, is_wrapped
         stored.physical_end = stored.allocated = size
         self._cache.held(new)
         await self._check_synced(unsynced)
@@ -439,7 +472,11 @@ class BlockCare:
 
     async def _cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
         """The block that is cut; then what those beyond say of others, once more; then they go,
-        the newest, which names what is removed, last."""
+        the newest, which names what is removed, last. No header says any more that one of them
+        follows."""
+        active = self._log.active
+        if beyond and active is not None:
+            await self._note_newest(self._blocks[active])
         if cut is not None:
             stored = self._blocks[cut]
             read = await self._volume.read(
@@ -458,6 +495,22 @@ class BlockCare:
             self._blocks.drop(stored)
             self._cache.release(block)
             await self._unlink([stored])
+
+    async def _note_newest(self, stored: StoredBlock) -> None:
+        """No newer block is to be there any more."""
+        stored.is_followed = False
+        await self._volume.committer.forget(stored.path)
+        await self._check_synced(await self._volume.read(self._note_newest_synced, stored))
+
+    def _note_newest_synced(self, stored: StoredBlock) -> OSError | None:
+        """How the sync failed, if it did, for `_check_synced`. Blocks."""
+        with contextlib.closing(self._blocks.disk.open(stored.path)) as file:
+            self._note_followed(stored, file)
+            try:
+                file.fdatasync()
+            except OSError as error:
+                return error
+        return None
 
 
 def _within(sequences: SequenceSet, block: MsgBlock) -> SequenceSet:

@@ -31,7 +31,7 @@ from natsd.store.keys import (
     open_key_file,
     write_key_file,
 )
-from natsd.store.stored_blocks import NEW_SUFFIX, Read, StoredBlocks, block_id_of
+from natsd.store.stored_blocks import NEW_SUFFIX, Read, StoredBlocks, block_id_of, is_followed
 from natsd.store.twin_file import remove_twins, twins_exist
 
 _BLOCK_BYTES_MAX = (1 << 31) - 1
@@ -77,7 +77,9 @@ def _encrypt(plain: StoredBlocks, sealed: StoredBlocks, block_id: int, *, is_las
         return
     block = MsgBlock.from_scan(scan, _BLOCK_BYTES_MAX)
     is_compressed = read.unwrapped is not None
-    data = sealed.sealed_bytes(scan.data[: scan.end], block, compress=is_compressed)
+    data = sealed.sealed_bytes(
+        scan.data[: scan.end], block, compress=is_compressed, is_followed=is_followed(scan.data)
+    )
     sealed.replace_file(path, data)
 
 

@@ -66,7 +66,8 @@ cdef class Commit:
 
 class Durable:
     """What a commit made possible once it is on disk: blocks that are `gone`, blocks that are
-    `full` (nothing is appended to them any more), messages to be overwritten (`erased`)."""
+    `full` (nothing is appended to them any more, and the next block has been begun), messages to be
+    overwritten (`erased`)."""
 
     __slots__ = ("erased", "full", "gone", "number")
 
@@ -349,14 +350,15 @@ cdef class FileCommits:
         return 0
 
     cdef list _full(self, Commit commit):
-        """Blocks of the commit that nothing is appended to any more, and all of which is in it."""
+        """The blocks in front of those that this commit began."""
         cdef Part part
-        cdef MsgBlock block
+        cdef list blocks
         cdef list full = []
         for part in commit.parts:
-            block = part.stored.block
-            if block is not self.log.blocks.active and block.size == block.durable.size:
-                full.append(part.stored)
+            if part.extent.offset == 0:
+                blocks = self.log.blocks.blocks
+                if part.stored.block in blocks[1:]:
+                    full.append(self.blocks[blocks[blocks.index(part.stored.block) - 1]])
         return full
 
     def on_disk(self, uint64_t commits) -> None:

@@ -81,6 +81,7 @@ class FileOptions:
     keys: OperatorKeys = field(default_factory=OperatorKeys)
     context: str = ""  # the stream's name, which its key is bound to
     sync: Sync = Sync.AS_SET
+    is_mirror: bool = False  # what is lost is appended again, with the same sequences
     buffered_bytes_max: int = BUFFERED_BYTES_MAX  # that may wait to be written
     buffered_msgs_max: int = BUFFERED_MSGS_MAX
 
@@ -150,6 +151,8 @@ class FileStore(LogStore):
         )
         for damage in recovered.damage:
             _logger.error("%s", damage)
+        if not chosen.is_mirror:
+            recovered.skip_lost()
         log = JournaledLog(
             limits, lambda base: blocks.create(base, log.last_time_ns, log.last_sequence)
         )
@@ -162,6 +165,10 @@ class FileStore(LogStore):
     async def _begin(self, recovered: Recovered) -> None:
         for stored in recovered.blocks[:-1]:
             self._cache.held(stored.block)
+        damaged = {each.path for each in recovered.damage}
+        for stored in recovered.blocks[:-1]:
+            if not (stored.is_followed or stored.path in damaged):  # the process ended before that
+                self._care.later(partial(self._care.note_followed, stored))
         await self._settle_recovered(recovered)
         if recovered.unfinished_erasures:
             number = self._commits.number

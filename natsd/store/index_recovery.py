@@ -44,6 +44,7 @@ from natsd.store.stored_blocks import (
     block_id_of,
     header_flags,
     header_seed,
+    is_followed,
 )
 from natsd.store.subject_index import SubjectIndex
 from natsd.store.subject_snapshot import load_subjects
@@ -103,6 +104,8 @@ class _ByIndex:
         reads = [(number, self._read(number, images.get(number))) for number in to_read]
         for number, read in reads:
             self._take_since(read, images.get(number))
+        if reads and is_followed(reads[-1][1].scan.data):
+            raise _Mismatch  # the newest block is missing
         self._check_since(reads, images)
         self._found.damage = decode_damage(self._image.damage, self._blocks.directory)
         self._load_subjects(subjects)
@@ -188,10 +191,9 @@ class _ByIndex:
                 if image.message_count and self._since.floor <= image.last_sequence:
                     raise _Mismatch
                 self._forget_block(image)
-            elif self._is_touched(image):
-                old.append(self._read_block(number, self._read(number, image), images))
-            else:
-                old.append(self._unread_block(image))
+                continue
+            stored = None if self._is_touched(image) else self._unread_block(image)
+            old.append(stored or self._read_block(number, self._read(number, image), images))
         return old
 
     def _is_touched(self, image: BlockImage) -> bool:
@@ -210,7 +212,8 @@ class _ByIndex:
         self._found.msgs -= image.message_count
         self._found.live_bytes -= image.live_bytes
 
-    def _unread_block(self, image: BlockImage) -> StoredBlock:
+    def _unread_block(self, image: BlockImage) -> StoredBlock | None:
+        """None: it may be an older copy of itself, and must be read."""
         path = self._blocks.path_of(image.block_id)
         with contextlib.closing(self._blocks.disk.open(path, write=False)) as file:
             header = read_around(file, HEADER_BYTES).data
@@ -221,9 +224,12 @@ class _ByIndex:
         is_wrapped = bool(header_flags(header) & WRAPPED)
         if size < HEADER_BYTES or not (is_wrapped or ends):
             raise _Mismatch  # cut short, or an older copy of itself
+        if is_wrapped and not is_followed(header):
+            return None
         block = MsgBlock.from_summary(self._summary(image), self._blocks.block_bytes_max)
         end = size if is_wrapped else image.size
         stored = StoredBlock(block, path, is_wrapped, end, end, is_named=True)
+        stored.is_followed = is_followed(header)
         self._blocks.add(stored)
         return stored
 

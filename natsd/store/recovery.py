@@ -52,11 +52,13 @@ from natsd.store.stored_blocks import (
     StoredBlocks,
     block_id_of,
     header_seed,
+    is_followed,
 )
 from natsd.store.subject_index import SubjectIndex
 
 WINDOW = 8  # blocks that are being read and summed up
 THREADS_MAX = 4
+MESSAGE_BYTES_MIN = OVERHEAD_BYTES + 1  # of a message with the shortest subject
 TO_BE_CUT = -1  # what `allocated` says of a file with a torn end
 
 
@@ -82,6 +84,17 @@ class Recovered:
     damage: list[FoundDamage] = field(default_factory=list)
     unfinished_erasures: SequenceSet = field(default_factory=SequenceSet)
     empty: list[Path] = field(default_factory=list)  # files that hold nothing any more
+    lost_upto: int = 0  # the newest block is lost, and held no higher sequence; 0: it is not lost
+
+    def skip_lost(self) -> None:
+        """Give no sequence again that the newest block may have held."""
+        if self.lost_upto <= self.last_sequence:
+            return
+        if self.msgs:
+            self.dead.add_range(self.last_sequence + 1, self.lost_upto)
+        else:
+            self.first_sequence = self.lost_upto + 1
+        self.last_sequence = self.lost_upto
 
 
 def recover(blocks: StoredBlocks, image: StoreImage | None) -> Recovered:
@@ -227,6 +240,24 @@ class _Recovery:
             if each.path in self._unread and not each.first_sequence:
                 damage[place] = replace(each, first_sequence=first_sequence)
 
+    def _note_lost_end(self, block: MsgBlock) -> None:
+        """A newer block than this one was on disk, and nothing of it is found."""
+        found, first = self._found, block.last_sequence + 1
+        size_max = max(self._blocks.block_bytes_max, block.size)
+        found.lost_upto = block.last_sequence + size_max // MESSAGE_BYTES_MIN
+        found.is_closed = False  # the next mark says how far the stream had come
+        self._blocks.next_id = max(self._blocks.next_id, block.block_id + 2)
+        if self._unread:
+            self._note_end(first)
+            return
+        path, what = self._blocks.path_of(block.block_id + 1), "block missing"
+        for each in reversed(found.empty):  # they were taken for blocks that had just begun
+            if block_id_of(each.name) not in self._unfinished:
+                found.empty.remove(each)
+                path, what = each, "block unreadable"
+                break
+        found.damage.append(FoundDamage(path, 0, 0, first, found.lost_upto, what))
+
     def _note_unexplained(self, last_sequence: int, stored: StoredBlock | None = None) -> None:
         """Sequences above `last_sequence`, where the next older block ends (None: there is none),
         that came before the block that was read last, and that nothing tells of."""
@@ -311,6 +342,8 @@ class _Recovery:
         self._headless = None if read.scan.base_sequence else path
         if self._newer_id:
             self._note_unexplained(block.last_sequence, stored)
+        elif stored.is_followed:
+            self._note_lost_end(block)
         else:
             self._note_end(block.last_sequence + 1)
         self._follows, self._newer_id = read.scan.follows, block.block_id
@@ -369,9 +402,7 @@ class _Recovery:
         if last >= block.base_sequence:
             note_gaps(block, block.base_sequence, last, found.dead)
         if stored is not found.blocks[0]:
-            block.seal()
-            block.clear_cache()
-            block.drop_arrays()
+            _let_go(block)
 
     def _finish(self) -> None:
         found = self._found
@@ -384,12 +415,22 @@ class _Recovery:
             found.dead.discard_range(0, found.first_sequence - 1)
             if found.msgs == 0:
                 found.dead.clear()
-            set_slots(found.blocks[-1].block, found.subjects)
+            newest = found.blocks[-1].block
+            set_slots(newest, found.subjects)
+            if found.lost_upto:  # so that the stream goes on in another block
+                _let_go(newest)
         settle_files(self._blocks, found)
         for path, offset, record in self._overwritten:
             with contextlib.closing(self._blocks.disk.open(path)) as file:
                 file.pwrite(record, offset)
                 file.fdatasync()
+
+
+def _let_go(block: MsgBlock) -> None:
+    """Have the block out of memory until it is read."""
+    block.seal()
+    block.clear_cache()
+    block.drop_arrays()
 
 
 def read_block(
@@ -424,6 +465,7 @@ def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:
         physical_end=end,
         allocated=TO_BE_CUT if is_torn else end,
         is_named=True,
+        is_followed=is_followed(scan.data),
     )
 
 

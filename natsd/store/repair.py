@@ -45,7 +45,7 @@ from natsd.store.recovery import Recovered
 from natsd.store.rewrite import rewrite
 from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
-from natsd.store.stored_blocks import Read, StoredBlocks, block_id_of
+from natsd.store.stored_blocks import Read, StoredBlocks, block_id_of, is_followed
 from natsd.store.twin_file import read_twins, replace_twins
 from natsd.store.volume import LOCK_NAME
 
@@ -174,7 +174,8 @@ class _Repair:
             return
         block = MsgBlock.from_scan(Scan(logical), check.BLOCK_BYTES_MAX)
         compress = _is_compressed(read, data)
-        replace_file(self.disk, path, blocks.sealed_bytes(logical, block, compress=compress))
+        new = blocks.sealed_bytes(logical, block, compress=compress, is_followed=is_followed(data))
+        replace_file(self.disk, path, new)
         self._note(path.parent, f"{path}: {what}")
 
     def _rewritten(self, read: Read, damaged: list[FoundDamage]) -> bytes:

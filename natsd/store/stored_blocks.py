@@ -5,6 +5,7 @@
     000007.blk.new  what is to replace it, until it is renamed over it
 
     block header's flags (bytes 10 and 11)   1 WRAPPED: envelopes follow
+                                             2 FOLLOWED: a newer block has been on disk
 
 Promise
 - A block's file is made when its first extent is to be written, and exists under its name once that
@@ -18,7 +19,7 @@ import contextlib
 import logging
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,7 @@ from natsd.store.scan import Scan
 
 HEADER_BYTES: Final = 64
 WRAPPED: Final = 1
+FOLLOWED: Final = 2
 NEW_SUFFIX: Final = ".new"
 BLOCK_SUFFIX: Final = ".blk"
 _FLAGS = slice(10, 12)
@@ -68,6 +70,7 @@ class StoredBlock:
     allocated: int = 0
     file: DiskFile | None = None
     is_named: bool = False  # the directory on disk knows it
+    is_followed: bool = False  # a newer block has been on disk; its header may not say so yet
 
     def close(self) -> None:
         """Let go of the file; it is opened again where it is needed."""
@@ -211,7 +214,16 @@ class StoredBlocks:
         data, block_id = found.data, stored.block.block_id
         if not header_verifies(data):  # the store knows it, so damage there costs no message
             data = encode_header(stored) + data[HEADER_BYTES:]
-        return self.scan(data, block_id, proven=proven, holes_end=found.holes_end)
+        read = self.scan(data, block_id, proven=proven, holes_end=found.holes_end)
+        if read.scan.readable and read.scan.seed == stored.block.seed:
+            return (
+                read
+                if read.scan.end >= proven
+                else replace(read, scan=_filled(read.scan.data, proven))
+            )
+        block, what = stored.block, "another block's bytes"
+        damage = [Damage(0, len(data), block.base_sequence, block.last_sequence, what)]
+        return Read(_filled(encode_header(stored), proven), None, damage)
 
     def scan(
         self,
@@ -270,12 +282,15 @@ class StoredBlocks:
 
     # Replacing
 
-    def sealed_bytes(self, logical: bytes, block: MsgBlock, *, compress: bool) -> bytes:
+    def sealed_bytes(
+        self, logical: bytes, block: MsgBlock, *, compress: bool, is_followed: bool = False
+    ) -> bytes:
         """The file of a block that nothing is appended to any more. May take a while."""
-        if not compress and self.data_key is None:
-            return logical
+        is_wrapped = compress or self.data_key is not None
+        head = with_flags(logical[:HEADER_BYTES], encode_flags(is_wrapped, is_followed))
+        if not is_wrapped:
+            return head + logical[HEADER_BYTES:]
         seal = self.seal(block.seed, block.block_id)
-        head = with_flags(logical[:HEADER_BYTES], WRAPPED)
         if compress:
             return wrap_block(head + logical[HEADER_BYTES:], block.seed, seal)
         return head + wrap(logical[HEADER_BYTES:], HEADER_BYTES, block.seed, seal)
@@ -314,6 +329,11 @@ class StoredBlocks:
                 self.disk.unlink(path)
         if paths:
             self.disk.sync_dir(self.directory)
+
+
+def _filled(logical: bytes, proven: int) -> Scan:
+    """What is found of a block that should have so many bytes."""
+    return Scan(logical.ljust(proven, b"\0"), proven=proven)
 
 
 def located(damage: list[Damage], unwrapped: Unwrapped) -> list[Damage]:
@@ -363,7 +383,7 @@ def header_verifies(data: bytes) -> bool:
 
 def encode_header(stored: StoredBlock) -> bytes:
     """Return a header for the file of a block that is open, without its time and its store."""
-    block, flags = stored.block, WRAPPED if stored.is_wrapped else 0
+    block, flags = stored.block, encode_flags(stored.is_wrapped, stored.is_followed)
     new = MsgBlock(block.block_id, block.seed, block.base_sequence, block.max_bytes, flags=flags)
     extent = new.take_extent(0, block.base_sequence, force=True)
     assert extent is not None, "a new block has its header to write"
@@ -380,9 +400,21 @@ def header_flags(data: bytes) -> int:
     return int.from_bytes(data[_FLAGS], "little")
 
 
+def is_followed(data: bytes) -> bool:
+    """Whether a block's header, if it verifies, says that a newer block has been on disk."""
+    return header_verifies(data) and bool(header_flags(data) & FOLLOWED)
+
+
+def encode_flags(is_wrapped: bool, is_followed: bool) -> int:
+    """The flags of a block's header."""
+    return (WRAPPED if is_wrapped else 0) | (FOLLOWED if is_followed else 0)
+
+
 def with_flags(header: bytes, flags: int) -> bytes:
-    """A block header with other flags."""
+    """A block header with these flags; one that does not verify is left as it is."""
+    if not header_verifies(header):
+        return header
     changed = bytearray(header[:HEADER_BYTES])
-    changed[_FLAGS] = (int.from_bytes(header[_FLAGS], "little") | flags).to_bytes(2, "little")
+    changed[_FLAGS] = flags.to_bytes(2, "little")
     changed[_CHECKED.stop :] = checksum(bytes(changed[_CHECKED])).to_bytes(8, "little")
     return bytes(changed)

@@ -56,6 +56,7 @@ def store_options(
         keys=jetstream.keys,
         context=context_of(jetstream.directory, directory),
         sync=Sync.LATER if config.persist_mode is PersistMode.ASYNC else Sync.AS_SET,
+        is_mirror=config.mirror is not None and name == MESSAGES,
         buffered_bytes_max=jetstream.options.max_buffered_size,
         buffered_msgs_max=jetstream.options.max_buffered_msgs,
     )
