@@ -113,13 +113,14 @@ def append_image(log: MessageLog, block: MsgBlock) -> Iterator[None]:
         sequence = append_from(log, block, sequence, BLOCK_BYTES)
 
 
-def end_as(log: MessageLog, state: StoreState) -> None:
-    """All messages are there: end where the state says. Raises DamagedEncoding if the log does not
-    hold what it says then."""
+def end_as(log: MessageLog, state: StoreState, live_bytes: int) -> None:
+    """All messages are there: end where the state says. `live_bytes`: those of the blocks that were
+    appended, with headers that were left away. Raises DamagedEncoding if the log does not hold what
+    the state says then."""
     if state.last_sequence > log.last_sequence:
         log.skip(state.last_sequence - log.last_sequence)
     log.set_last_time(state.last_time_ns)
-    there = log.msgs, log.live_bytes, log.last_sequence
+    there = log.msgs, live_bytes, log.last_sequence
     if there != (state.msgs, state.bytes, state.last_sequence):
         raise DamagedEncoding("the snapshot does not hold what its state says")
 
@@ -134,6 +135,7 @@ class SnapshotReader:
         self._opened = False
         self._limits: Limits | None = None
         self._state: StoreState | None = None
+        self._live_bytes = 0  # of the blocks so far
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes. Raises DamagedEncoding."""
@@ -179,10 +181,12 @@ class SnapshotReader:
             if kind == LIMITS:
                 self._limits = msgspec.json.decode(body, type=Limits)
             elif kind == BLOCK:
-                for _ in append_image(self._log, open_image(body)):
+                block = open_image(body)
+                self._live_bytes += block.live_bytes
+                for _ in append_image(self._log, block):
                     pass
             else:
                 self._state = msgspec.json.decode(body, type=StoreState)
-                end_as(self._log, self._state)
+                end_as(self._log, self._state, self._live_bytes)
         except msgspec.MsgspecError as error:
             raise DamagedEncoding(f"the snapshot is not understood: {error}") from None

@@ -7,6 +7,7 @@ from natsd.store.block_copy cimport copy_messages
 from natsd.store.log cimport MessageLog
 from natsd.store.record cimport RecordView
 from natsd.store.scan cimport Scan
+from natsd.store.sendable cimport sendable_headers
 
 from natsd.store.errors import DamagedEncoding, SequenceMismatch
 
@@ -45,7 +46,8 @@ def append_from(
     MessageLog log not None, MsgBlock block not None, uint64_t first, uint64_t bytes_max,
 ) -> int:
     """Append the block's messages from `first` on, about `bytes_max` of them; where to go on, 0 at
-    the end. Raises DamagedEncoding, and what the log's append raises."""
+    the end. Headers that are no header block are left away. Raises DamagedEncoding, and what the
+    log's append raises."""
     cdef RecordView view
     cdef uint64_t taken = 0
     cdef uint64_t sequence = block.next_live(first)
@@ -54,8 +56,9 @@ def append_from(
             raise DamagedEncoding("a block of the snapshot does not verify")
         try:
             log.append_raw(
-                view.subject, view.subject_len, view.headers, view.headers_len, view.data,
-                view.data_len, view.time_ns, sequence, view.expires_ns, False,
+                view.subject, view.subject_len, view.headers,
+                sendable_headers(view.headers, view.headers_len), view.data, view.data_len,
+                view.time_ns, sequence, view.expires_ns, False,
             )
         except SequenceMismatch:
             raise DamagedEncoding("the sequences of the snapshot do not ascend") from None

@@ -52,6 +52,7 @@ SEEDS = [
     b"NATS/1.0\r\nNats-Batch-Id: b\r\n\r\n",
     b"\r\nNats-Msg-Id",
     b"5",
+    b"garbage\r\nNats-Msg-Id: 5\r\n\r\n",
 ]
 EMPTY = b"NATS/1.0\r\n\r\n"
 TIME_NS = 1_700_000_000_000_000_000
@@ -92,9 +93,9 @@ REACTOR = Reactor(LOOP, failed)  # type: ignore[arg-type]  # as much of a loop a
 
 def stored_of(data: bytes) -> bytes:
     """What is stored of a block: not its status, nor what the server added."""
-    if len(data) < len(EMPTY):
+    if len(data) < len(EMPTY) or not data.startswith(b"NATS/1.0"):
         return b""
-    has_status = data.startswith(b"NATS/1.0") and data[8:9] != b"\r" and b"\r" in data[8:]
+    has_status = data[8:9] != b"\r" and b"\r" in data[8:]
     return stripped(data) if has_status or "Request-Info" in plain_headers(data) else data
 
 

@@ -54,14 +54,16 @@ def fields(messages: list[StoredMessage]) -> list[tuple[object, ...]]:
 
 async def thaw(frozen: FrozenStore) -> MemStore:
     """A store with what the frozen one holds."""
-    store = MemStore(block_bytes=BLOCK_BYTES)
+    store, live_bytes = MemStore(block_bytes=BLOCK_BYTES), 0
     for index in range(frozen.num_blocks):
         image = await frozen.image(index)
         assert image.lost == 0
         if image.data:
-            for _ in append_image(store.log, open_image(image.data)):
+            block = open_image(image.data)
+            live_bytes += block.live_bytes
+            for _ in append_image(store.log, block):
                 pass
-    end_as(store.log, frozen.state)
+    end_as(store.log, frozen.state, live_bytes)
     return store
 
 

@@ -15,6 +15,7 @@ Promise
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,7 @@ class StreamBuilder:
         self._config = config
         self._check_consumer = check_consumer
         self._stores: dict[str, FileStore] = {}  # by the names of their directories
+        self._live_bytes: Counter[str] = Counter()  # of the blocks that were taken, by the same
         self._ended: set[str] = set()
         self._consumer: ArchivedConsumer | None = None
         self._consumers: dict[str, ConsumerConfig] = {}
@@ -192,22 +194,23 @@ class StreamBuilder:
                 raise DamagedEncoding("messages wait in the archive: it takes allow_msg_schedules")
             self._stores[name] = await self._open(name, Limits())
         if is_end:
-            self._take_end(self._stores[name], body)
+            self._take_end(name, body)
             self._ended.add(name)
         else:
-            await self._take_block(self._stores[name], body)
+            await self._take_block(name, body)
 
-    async def _take_block(self, store: FileStore, body: bytes) -> None:
-        block = await self._volume.read(open_image, body)
+    async def _take_block(self, name: str, body: bytes) -> None:
+        store, block = self._stores[name], await self._volume.read(open_image, body)
+        self._live_bytes[name] += block.live_bytes
         for _ in append_image(store.log, block):
             if store.is_over_limit:
                 await store.room()
             else:
                 await asyncio.sleep(0)
 
-    def _take_end(self, store: FileStore, body: bytes) -> None:
+    def _take_end(self, name: str, body: bytes) -> None:
         try:
-            end_as(store.log, decode_state(body))
+            end_as(self._stores[name].log, decode_state(body), self._live_bytes[name])
         except (msgspec.MsgspecError, OverflowError) as error:
             raise DamagedEncoding(f"{STATE} is not understood: {error}") from None
 

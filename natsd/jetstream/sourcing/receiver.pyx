@@ -42,14 +42,13 @@ from natsd.jetstream.stream.headers cimport (
 )
 from natsd.jetstream.stream.publish cimport Ingest
 from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX
-from natsd.store.sendable cimport is_sendable
+from natsd.store.sendable cimport EMPTY_HEADERS, is_sendable, sendable_headers
 
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, header_value
 from natsd.store.errors import StoreError
 
 cdef enum:
-    EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest block
     CONTROL_BYTES = 13
     FIRST_LINE_BYTES = 10
     SOURCE_NAME_BYTES = 20      # "Nats-Stream-Source: "
@@ -324,7 +323,7 @@ cdef class Receiver(Actor):
 
     cdef int carry(self, Message* message, uint64_t sequence, Entry* entry) except -1:
         """The headers that are stored."""
-        cdef Py_ssize_t head = message.header_len if message.header_len >= EMPTY_HEADERS else 0
+        cdef Py_ssize_t head = sendable_headers(message.data, message.header_len)
         cdef char* to
         entry.headers = NULL
         entry.headers_len = 0

@@ -14,7 +14,7 @@ Promise
   clock and checks nothing, so that replicas do the same.
 - Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
   ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
-- What is stored as headers is no shorter than an empty header block; what is, is left away.
+- Headers that are no header block are heeded and stored as if there were none (sendable.pxd).
 - What is known of message ids is MessageIds, what a rollup removes Rollups, what is published later
   Scheduled; a feature that says yes or no to a publish is asked in `check`, what follows from a
   message that was stored is begun in `apply`. Each has a file of its own, and costs streams that do
@@ -56,6 +56,7 @@ from natsd.jetstream.stream.rollups cimport Rollups
 from natsd.jetstream.stream.scheduled cimport Scheduled
 from natsd.jetstream.usage cimport Usage
 from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
+from natsd.store.sendable cimport sendable_headers
 from natsd.store.subject_index cimport is_exact
 
 from natsd.jetstream.errors import ErrorId, api_error
@@ -68,7 +69,6 @@ from natsd.jetstream.stream.answers import (
 from natsd.store.errors import ColdBlock, LimitExceeded, StoreError
 
 cdef enum:
-    EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest block
     HEADERS_MAX = 65_535
     ACKS_PER_SLICE = 512
     BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
@@ -254,8 +254,7 @@ cdef class Ingest(Actor):
         """A publish as an entry that was not checked yet, and what its headers ask for."""
         entry.subject = subject
         entry.subject_len = subject_len
-        if headers_len < EMPTY_HEADERS:     # no header block: who reads a stream need not care
-            headers_len = 0
+        headers_len = sendable_headers(headers, headers_len)
         entry.headers = headers
         entry.headers_len = headers_len
         entry.data = data

@@ -34,8 +34,9 @@ from tests.jetstream.archive.hostile import (
     whole,
 )
 from tests.jetstream.archive.test_restoring import request, restore, snapshots_of
-from tests.jetstream.serving import ACCOUNT, account_of, publish, serving
+from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving
 from tests.store.crash import TORTURE
+from tests.waiting import eventually_within
 
 WORD = re.compile(rb"[^ \t\r\n]+")
 GOOD = Record(b"s.1")
@@ -142,6 +143,50 @@ async def test_subjects_that_no_client_could_publish_to(tmp_path: Path, subject:
     await refused(tmp_path, whole([GOOD, Record(subject)]))
 
 
+NO_HEADERS = (
+    b"\r\n\r\n",
+    b"short",
+    b"x" * 99,
+    b"MSG s 1 3\r\nabc\r\n",
+    b"nats/1.0\r\nA: b\r\n\r\n",
+)
+
+
+@pytest.mark.parametrize("headers", NO_HEADERS)
+async def test_headers_that_are_no_header_block_are_not_restored(
+    tmp_path: Path, headers: bytes
+) -> None:
+    """The rest of the message is, and what is a header block."""
+    block = b"NATS/1.0\r\nA: b\r\n\r\n"
+    records = [Record(b"s.1", headers, b"data"), Record(b"s.2", block)]
+    async with serving(tmp_path) as jetstream:
+        answer = await try_restore(jetstream, whole(records))
+        assert answer["state"]["messages"] == 2
+        store = account_of(jetstream).stream("S").store
+        first, second = await store.load(1), await store.load(2)
+        assert (first.headers, first.data, second.headers) == (None, b"data", block)
+
+
+@pytest.mark.parametrize("headers", NO_HEADERS)
+async def test_headers_that_are_no_header_block_are_not_stored(
+    tmp_path: Path, headers: bytes
+) -> None:
+    """A client's, and those that a stream holds that another one copies."""
+    async with serving(tmp_path) as jetstream:
+        origin = await create(jetstream, "S", subjects=["s.>"])
+        assert (await publish(jetstream, "s.1", b"data", headers=headers))["seq"] == 1
+        assert (await origin.store.load(1)).headers is None
+        origin.store.append("s.2", headers, b"data", 1)  # by whatever wrote it
+        await origin.store.synced()
+        mirror = await create(jetstream, "M", mirror={"name": "S"})
+        copy = await create(jetstream, "C", sources=[{"name": "S"}])
+        await eventually_within(lambda: mirror.store.log.msgs == copy.store.log.msgs == 2)
+        assert (await mirror.store.load(2)).headers is None
+        for number in (1, 2):
+            line = f"Nats-Stream-Source: S {number} > > s.{number}"
+            assert (await copy.store.load(number)).headers == f"NATS/1.0\r\n{line}\r\n\r\n".encode()
+
+
 @pytest.mark.parametrize("kind", CONSUMERS)
 async def test_consumers(tmp_path: Path, kind: str) -> None:
     await refused(tmp_path, whole([GOOD], *CONSUMERS[kind]))
@@ -245,9 +290,9 @@ async def restored_or_not(directory: Path, data: bytes) -> None:
 
 async def serves(jetstream: JetStream) -> None:
     """All that it delivers has a subject of one word; it takes messages."""
-    inbox, seen = "inbox", list[bytes]()
+    inbox = "inbox"
     client = account_of(jetstream).account.internal_client
-    subscription = client.subscribe(inbox, lambda subject, *_: seen.append(subject.encode()))
+    subscription = client.subscribe(inbox, lambda *_: None)
     config = {"deliver_subject": inbox, "ack_policy": "none"}
     body = {"stream_name": "S", "config": config}
     info = await request(jetstream, "CONSUMER.CREATE.S", body)
@@ -259,6 +304,7 @@ async def serves(jetstream: JetStream) -> None:
         if log.has(sequence):
             message = await stream.store.load(sequence)
             assert WORD.fullmatch(message.subject.encode("utf-8", "surrogateescape"))
+            assert message.headers is None or message.headers.startswith(b"NATS/1.0")
     got = await request(jetstream, "STREAM.MSG.GET.S", {"last_by_subj": "s.new"})
     assert got["message"]["subject"] == "s.new"
     client.unsubscribe(subscription)
