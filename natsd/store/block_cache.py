@@ -109,25 +109,31 @@ class BlockCache:
         if self._pause_s:
             await asyncio.sleep(self._pause_s)
         stored = self._blocks.find(block.block_id)
-        if stored is None or stored.block is not block:
+        if stored is None:
             return  # it went meanwhile
-        subjects = self._log.subjects
-        size = block.durable_size
-        try:
-            read = await self._volume.read(
-                self._read_in_thread, stored, stored.physical_end, size, subjects
-            )
-        except (OSError, MemoryError) as error:
-            raise self._failed(stored, error) from error
-        self._worked()
-        if self._blocks.find(block.block_id) is not stored or stored.block is not block:
-            return  # the same, in the meantime
-        if block.durable_size != size or self._log.subjects is not subjects:
-            return  # whoever needs it asks again
-        lost = block.load(read.scan)
-        if lost:
-            self._lost(stored, read, lost)
-        self.held(block)
+        async with stored.lock:
+            if self._is_gone(stored, block):
+                return
+            subjects, size = self._log.subjects, block.durable_size
+            try:
+                read = await self._volume.read(
+                    self._read_in_thread, stored, stored.physical_end, size, subjects
+                )
+            except (OSError, MemoryError) as error:
+                raise self._failed(stored, error) from error
+            self._worked()
+            if self._is_gone(stored, block):
+                return
+            if block.durable_size != size or self._log.subjects is not subjects:
+                return  # whoever needs it asks again
+            lost = block.load(read.scan)
+            if lost:
+                self._lost(stored, read, lost)
+            self.held(block)
+
+    def _is_gone(self, stored: StoredBlock, block: MsgBlock) -> bool:
+        """Whether the block went, or was written anew, meanwhile: whoever needs it asks again."""
+        return self._blocks.find(block.block_id) is not stored or stored.block is not block
 
     def _failed(self, stored: StoredBlock, error: OSError | MemoryError) -> StoreError:
         if not self._pause_s:

@@ -18,6 +18,7 @@ Promise
 - A file that was replaced is the block's from the rename on, so that nothing is appended to one
   without a name, or read at the old one's offsets.
 - While somebody reads the files as they were (frozen_store.py), nothing is overwritten in place.
+  While a block is read into memory, its file is not changed.
 """
 
 import asyncio
@@ -258,12 +259,13 @@ class BlockCare:
         encrypt = self._blocks.data_key is not None
         # What is compressed stays so, whatever was said since.
         compress = stored.block.sealed and (self.compress or (stored.is_wrapped and not encrypt))
-        size, unsynced = await self._volume.read(
-            self._write_file, stored, stored.block, logical, compress, wipe
-        )
-        stored.close()
-        stored.is_wrapped = compress or encrypt
-        stored.physical_end = stored.allocated = size
+        async with stored.lock:
+            size, unsynced = await self._volume.read(
+                self._write_file, stored, stored.block, logical, compress, wipe
+            )
+            stored.close()
+            stored.is_wrapped = compress or encrypt
+            stored.physical_end = stored.allocated = size
         await self._check_synced(unsynced)
 
     def _write_file(
@@ -337,7 +339,9 @@ class BlockCare:
             if stored.is_wrapped:
                 await self._replace(stored, block.durable_bytes(), wipe=True)
             else:
-                await self._check_synced(await self._volume.read(self._overwrite, stored, records))
+                async with stored.lock:
+                    error = await self._volume.read(self._overwrite, stored, records)
+                await self._check_synced(error)
         finally:
             self.commits.resume()
 
@@ -445,23 +449,26 @@ class BlockCare:
         await self._volume.committer.forget(stored.path)
         new = MsgBlock.from_scan(scan, old.max_bytes)
         new.seal()
-        size, unsynced = await self._volume.read(
-            self._write_file, stored, new, logical, compress, False
-        )
-        if self._blocks.find(old.block_id) is not stored or stored.block is not old:
-            return  # it went meanwhile, and so will the file
-        if not self._lives(old):
-            return  # it was cut off
-        for sequence in _within(self._log.dead, new):
-            new.remove(sequence)
-        for sequence in range(new.base_sequence, min(self._log.first_sequence, last_sequence + 1)):
-            new.remove(sequence)
-        stored.close()
-        self._log.replace_block(old, new)
-        self._cache.release(old)
-        stored.block, stored.is_wrapped = new, is_wrapped
-        stored.physical_end = stored.allocated = size
-        self._cache.held(new)
+        async with stored.lock:
+            size, unsynced = await self._volume.read(
+                self._write_file, stored, new, logical, compress, False
+            )
+            if self._blocks.find(old.block_id) is not stored or stored.block is not old:
+                return  # it went meanwhile, and so will the file
+            if not self._lives(old):
+                return  # it was cut off
+            for sequence in _within(self._log.dead, new):
+                new.remove(sequence)
+            for sequence in range(
+                new.base_sequence, min(self._log.first_sequence, last_sequence + 1)
+            ):
+                new.remove(sequence)
+            stored.close()
+            self._log.replace_block(old, new)
+            self._cache.release(old)
+            stored.block, stored.is_wrapped = new, is_wrapped
+            stored.physical_end = stored.allocated = size
+            self._cache.held(new)
         await self._check_synced(unsynced)
 
     # The end of the stream

@@ -15,11 +15,12 @@ Promise
   store's thread. A file is read as far as it was committed when the reading was asked for.
 """
 
+import asyncio
 import contextlib
 import logging
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -71,6 +72,8 @@ class StoredBlock:
     file: DiskFile | None = None
     is_named: bool = False  # the directory on disk knows it
     is_followed: bool = False  # a newer block has been on disk; its header may not say so yet
+    # Held to read the file into memory, and to change what is committed of it.
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     def close(self) -> None:
         """Let go of the file; it is opened again where it is needed."""
