@@ -34,7 +34,14 @@ from natsd.store.rebuild import (
     set_slots,
     unnote_removed,
 )
-from natsd.store.recovery import Recovered, drop_empty, read_block, settle_files, stored_block
+from natsd.store.recovery import (
+    Recovered,
+    drop_empty,
+    read_block,
+    settle_files,
+    still_to_erase,
+    stored_block,
+)
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.stored_blocks import (
     WRAPPED,
@@ -265,9 +272,7 @@ class _ByIndex:
         self._blocks.add(stored)
         block = stored.block
         old_size = image.size if image else 0
-        for sequence in since.erased:
-            if block.is_live(sequence):
-                found.unfinished_erasures.add(sequence)
+        found.unfinished_erasures.union_update(still_to_erase(stored, since.erased))
         if since.floor <= self._image.last_sequence:
             gone, gone_bytes = unnote_removed(
                 block,

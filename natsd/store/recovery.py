@@ -18,6 +18,8 @@ Promise
 - Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and shares run in threads
   and without the GIL.
 - Nothing is cut before all was read. Leftovers of replacements (`*.new`) go.
+- Messages that were to be overwritten are named in `unfinished_erasures`, unless index.db proves
+  that they were: it is not written before that is on disk.
 - What is found is on disk when `recover` returns. A process before may have ended after a sync that
   failed: then the page cache shows what the disk does not have. The block before the newest was
   synced before that one was made; so the newest is written again, to its end, and synced. The
@@ -358,9 +360,7 @@ class _Recovery:
         to_erase = within.copy()
         within.intersection_update(self._removed)
         to_erase.intersection_update(self._erased)
-        for sequence in to_erase:
-            if block.is_live(sequence):
-                found.unfinished_erasures.add(sequence)
+        found.unfinished_erasures.union_update(still_to_erase(stored, to_erase))
         within.union_update(to_erase)
         if 0 < self._upto <= block.last_sequence:
             within.add_range(self._upto, block.last_sequence)  # cut off, and used again
@@ -424,6 +424,18 @@ class _Recovery:
             with contextlib.closing(self._blocks.disk.open(path)) as file:
                 file.pwrite(record, offset)
                 file.fdatasync()
+
+
+def still_to_erase(stored: StoredBlock, erased: SequenceSet) -> SequenceSet:
+    """Those of the block's messages that were to be overwritten and may be on disk: of a wrapped
+    block, which is replaced as a whole, only what is there still; of another one all, since what
+    the page cache shows may have failed to be synced."""
+    block = stored.block
+    return SequenceSet(
+        sequence
+        for sequence in erased
+        if block.is_live(sequence) or (block.offset_of(sequence) and not stored.is_wrapped)
+    )
 
 
 def _let_go(block: MsgBlock) -> None:
