@@ -282,7 +282,8 @@ def _duplicate_window(config: StreamConfig, rules: ConfigRules, *, pedantic: boo
 
 
 def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
-    """Delete markers have lifetimes and roll their subjects up: that is allowed along with them."""
+    """Delete markers have lifetimes and roll their subjects up: that is allowed along with them.
+    In a sealed stream nothing is rolled up."""
     lifetime = config.subject_delete_marker_ttl
     if lifetime < 0:
         _refuse("subject delete marker TTL must not be negative")
@@ -295,7 +296,7 @@ def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
         if pedantic:
             _refuse("subject delete marker cannot be set if message TTLs are disabled")
         allowed["allow_msg_ttl"] = True
-    if not config.allow_rollup_hdrs:
+    if not (config.allow_rollup_hdrs or config.sealed):
         if pedantic:
             _refuse("subject delete marker cannot be set if roll-ups are disabled")
         allowed |= {"allow_rollup_hdrs": True, "deny_purge": False}
@@ -303,8 +304,9 @@ def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
 
 
 def _with_schedules(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
-    """A schedule replaces the one before it: rolling up is allowed along with schedules."""
-    if not config.allow_msg_schedules:
+    """A schedule replaces the one before it: rolling up is allowed along with schedules, but in a
+    sealed stream nothing is."""
+    if not config.allow_msg_schedules or config.sealed:
         return config
     if config.discard is DiscardPolicy.NEW:
         _refuse("message scheduling cannot use discard new")
@@ -345,7 +347,7 @@ def _check_counter(config: StreamConfig) -> None:
     A delete marker is no total either; nats-server lets its lifetime in, and then the counters of
     such subjects are broken.
     """
-    if config.discard is DiscardPolicy.NEW:
+    if config.discard is DiscardPolicy.NEW and not config.sealed:
         _refuse("counter stream cannot use discard new")
     if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0:
         _refuse("counter stream cannot use message TTLs")

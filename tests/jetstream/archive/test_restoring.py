@@ -210,6 +210,35 @@ async def test_no_place_for_what_comes(tmp_path: Path) -> None:
         assert "error" not in await restore(jetstream, response, data)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"allow_msg_schedules": True},
+        {"allow_msg_counter": True},
+        {"subject_delete_marker_ttl": 1_000_000_000, "max_age": 3600_000_000_000},
+        {"discard": "new", "discard_new_per_subject": True, "max_msgs_per_subject": 3},
+    ],
+    ids=str,
+)
+async def test_a_sealed_stream_is_restored_sealed(tmp_path: Path, settings: Json) -> None:
+    """Sealing sets what such streams may not be created with."""
+    async with serving(tmp_path) as jetstream:
+        config = {"name": "S", "subjects": ["s.>"], **settings}
+        assert "error" not in await request(jetstream, "STREAM.CREATE.S", config)
+        incr = b"NATS/1.0\r\nNats-Incr: 1\r\n\r\n" if "allow_msg_counter" in settings else b""
+        await publish(jetstream, "s.1", headers=incr)
+        sealed = await request(jetstream, "STREAM.UPDATE.S", {**config, "sealed": True})
+        assert "error" not in sealed, sealed
+        again = {**sealed["config"], "description": "closed"}
+        assert "error" not in (updated := await request(jetstream, "STREAM.UPDATE.S", again))
+        response, data = await take(jetstream)
+        await request(jetstream, "STREAM.DELETE.S", b"")
+        restored = await restore(jetstream, response, data)
+        assert "error" not in restored, restored
+        assert restored["config"] == updated["config"]
+        assert restored["config"]["sealed"] and restored["state"]["messages"] == 1
+
+
 async def test_a_snapshot_survives_the_end_of_its_stream_by_ending(tmp_path: Path) -> None:
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "S", subjects=["s"])
