@@ -277,11 +277,23 @@ class Delays:
         await self._remove((entry.number,))
         return True
 
-    async def purge(self, pattern: str) -> int:
-        """Take back all to subjects that match; how many. Raises StoreError, InvalidSubject."""
+    @property
+    def last_entry(self) -> int:
+        """The number that was given last."""
+        return self._store.log.last_sequence
+
+    @property
+    def write_error(self) -> StoreError | None:
+        """Why nothing can be changed now."""
+        return self._store.write_error
+
+    async def purge(self, pattern: str, last_entry: int = 0) -> int:
+        """Take back all to subjects that match, up to that entry (0: all); how many. Raises
+        StoreError, InvalidSubject."""
         await self.found_all()
         await self._unheld.wait()
-        removed = await self._store.purge(pattern=pattern or None)
+        upto = last_entry + 1 if last_entry else 0
+        removed = await self._store.purge(pattern=pattern or None, up_to_sequence=upto)
         await self._store.synced()
         has = self._store.log.has
         gone = [each.sequence for each in self._waiting.values() if not has(each.number)]

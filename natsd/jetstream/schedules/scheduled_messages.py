@@ -1,17 +1,29 @@
 """What a stream that allows schedules has besides its messages: when they fire, and what waits.
 
     <account>/streams/<stream>/  schedules.db   schedules_file.py
+                                 purge.db       purge_file.py, while a purge is done
                                  delayed/       delays.py
 
 Promise
 - `begin` before the stream receives, `close` or `destroy` once at its end.
+- A purge takes from the stream and from what waits, or is refused and takes nothing; a start
+  completes one that was cut short.
 - `schedules.db` is written when a stream is closed; encrypted where there is a key.
 """
 
-from typing import TYPE_CHECKING, Self
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Self
 
 from natsd.core.subject import InvalidSubject
 from natsd.jetstream.schedules.delays import Delays
+from natsd.jetstream.schedules.purge_file import (
+    DecidedPurge,
+    leave_purge,
+    read_purge,
+    remove_purge,
+)
 from natsd.jetstream.schedules.schedules import Schedules
 from natsd.jetstream.schedules.schedules_file import (
     KnownSchedules,
@@ -20,9 +32,14 @@ from natsd.jetstream.schedules.schedules_file import (
 )
 from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.storage import open_delayed_store
+from natsd.store.errors import StoreFull, StoreReadOnly
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream
+
+PURGE_TRIES: Final = 10
+RETRY_S: Final = 0.5
+"""Before what waits is purged again, which the disk had no room for."""
 
 
 class ScheduledMessages:
@@ -49,7 +66,12 @@ class ScheduledMessages:
         try:
             await delays.prepare(now_ns - stream.config.duplicate_window)
             if stream.is_filed:
-                known = await volume.read(read_schedules, stream.jetstream.vault, stream.directory)
+                vault, directory = stream.jetstream.vault, stream.directory
+                known = await volume.read(read_schedules, vault, directory)
+                decided = await volume.read(read_purge, vault, directory)
+                if decided is not None:
+                    await _complete(stream, delays, decided)
+                    await volume.read(remove_purge, vault, directory)
         except BaseException:
             await delays.close()
             raise
@@ -74,9 +96,49 @@ class ScheduledMessages:
         self.schedules.close()
         await self.delays.abandon()
 
-    async def purge(self, pattern: str) -> int:
-        """Take back what waits to be published to subjects that match; empty: all of it."""
+    async def purge(self, pattern: str, purge_stream: Callable[[], Awaitable[int]]) -> int:
+        """Purge the stream, and take back what waits to be published to subjects that match; empty:
+        all of it. How many went. Raises StoreError, OSError, EncryptionError, InvalidSubject."""
+        await self.delays.found_all()
+        if self.delays.write_error is not None:
+            raise self.delays.write_error
+        if not (self._stream.is_filed and len(self.delays)):
+            return await purge_stream() + await self._purge_delays(pattern)
+        jetstream, directory = self._jetstream, self._stream.directory
+        last = self._stream.core.log.last_sequence
+        decided = DecidedPurge(last, self.delays.last_entry, pattern)
         try:
-            return await self.delays.purge(pattern)
-        except InvalidSubject:
-            return 0
+            await jetstream.volume.read(leave_purge, jetstream.vault, directory, decided)
+            removed = await purge_stream()
+        except StoreReadOnly:  # nobody knows whether the stream is purged: a start makes it so
+            raise
+        except BaseException:
+            await jetstream.volume.read(remove_purge, jetstream.vault, directory)
+            raise
+        removed += await self._purge_delays(pattern)
+        with contextlib.suppress(OSError):  # a start does the same once more, to no effect
+            await jetstream.volume.read(remove_purge, jetstream.vault, directory)
+        return removed
+
+    async def _purge_delays(self, pattern: str) -> int:
+        tries = 0
+        while True:
+            try:
+                return await self.delays.purge(pattern)
+            except InvalidSubject:
+                return 0
+            except StoreFull:  # the stream is purged, and that cannot be taken back
+                tries += 1
+                if tries == PURGE_TRIES:
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+
+async def _complete(stream: "Stream", delays: Delays, decided: DecidedPurge) -> None:
+    """Do what a purge was cut short in. Raises StoreError."""
+    upto = decided.last_sequence + 1
+    await stream.store.purge(pattern=decided.pattern or None, up_to_sequence=upto)
+    await stream.store.synced()
+    stream.core.durable(stream.store.durable_sequence)
+    if decided.last_entry:
+        await delays.purge(decided.pattern, decided.last_entry)

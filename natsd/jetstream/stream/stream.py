@@ -15,6 +15,7 @@ Source: nats-server 2.14 reference 6.2, 6.4, 6.6, 6.7.
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -376,23 +377,30 @@ class Stream:
         await self.sourcing.keep()
         is_whole = filter_subject in ("", EVERYTHING)
         last = self.core.log.last_sequence
+        purge_store = partial(self._purge_store, filter_subject, sequence, keep)
         try:
-            if sequence > 1 and is_whole:
-                removed = await self.store.compact(sequence)  # which may lie past the end
-            else:
-                removed = await self.store.purge(
-                    pattern=filter_subject or None, up_to_sequence=sequence, keep=keep
-                )
-            await self.store.synced()
-            self.core.durable(self.store.durable_sequence)
             if self.scheduled is not None and not (sequence or keep):
-                removed += await self.scheduled.purge(filter_subject)
+                removed = await self.scheduled.purge(filter_subject, purge_store)
+            else:
+                removed = await purge_store()
         except InvalidSubject:  # which no message has
             return 0
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
         purged = EVERYTHING if is_whole else filter_subject
         self._pass_over(purged, 0 if is_whole or sequence or keep else last)
+        return removed
+
+    async def _purge_store(self, filter_subject: str, sequence: int, keep: int) -> int:
+        """Raises StoreError, InvalidSubject."""
+        if sequence > 1 and filter_subject in ("", EVERYTHING):
+            removed = await self.store.compact(sequence)  # which may lie past the end
+        else:
+            removed = await self.store.purge(
+                pattern=filter_subject or None, up_to_sequence=sequence, keep=keep
+            )
+        await self.store.synced()
+        self.core.durable(self.store.durable_sequence)
         return removed
 
     def _pass_over(self, purged: str, last: int) -> None:
