@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,18 +53,6 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 KEY: Final = {"encrypted": {"key": "a key"}}
 READER: Final = "READER"
 """A consumer of S0 that takes nothing: what interest holds, it holds."""
-
-
-class AtOnce(Executor):
-    """Calls what is submitted: threads would make each run another."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
 
 
 @dataclass

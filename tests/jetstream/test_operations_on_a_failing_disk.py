@@ -9,8 +9,9 @@ import logging
 
 import pytest
 
-from tests.jetstream.faults import KINDS, OPERATIONS, AtOnce, fail_one_call
+from tests.jetstream.faults import KINDS, OPERATIONS, fail_one_call
 from tests.store.crash import TORTURE
+from tests.store.machine import AtOnce
 
 pytestmark = pytest.mark.torture
 

@@ -13,8 +13,8 @@ from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.test_file_store_crashes import OPTIONS, Machine, end_other_tasks
-from tests.store.test_file_store_model import everything
+from tests.store.machine import OPTIONS, Machine
+from tests.store.test_file_store_model import end_other_tasks, everything
 
 BATCH = [(f"batch.{number}", b"NATS/1.0\r\nA: b\r\n\r\n", bytes(150)) for number in range(12)]
 """Longer than three blocks."""

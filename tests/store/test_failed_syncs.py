@@ -11,7 +11,7 @@ from natsd.store.disk import RealDisk, make_directories, sync_names
 from natsd.store.errors import StoreReadOnly
 from natsd.store.store import Limits
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.test_file_store_crashes import OPTIONS, Machine
+from tests.store.machine import OPTIONS, Machine
 from tests.store.test_file_store_model import end_other_tasks, everything
 
 

@@ -6,9 +6,7 @@ never overtake. Design, "Durability": index.db never disagrees with a full scan.
 
 import asyncio
 import errno
-import random
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,14 +17,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
-from natsd.store.file_store import FileOptions, FileStore
+from natsd.store.file_store import FileStore
 from natsd.store.index_db import INDEX_NAME
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
+from tests.store.machine import OPTIONS, Machine
 from tests.store.plain_store import Plain, PlainStore
-from tests.store.test_file_store_model import DIRECTORY, KEYS, end_other_tasks, everything
+from tests.store.test_file_store_model import DIRECTORY, end_other_tasks, everything
 from tests.store.test_store_model import plain
 
 pytestmark = pytest.mark.torture
@@ -39,11 +37,6 @@ def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FIXTURE = [HealthCheck.function_scoped_fixture]
-OPTIONS = {
-    "plain": FileOptions(block_bytes_max=700),
-    "compressed": FileOptions(block_bytes_max=700, compress=True),
-    "encrypted": FileOptions(block_bytes_max=700, keys=KEYS, context="S"),
-}
 LIMITS = [
     Limits(),
     Limits(max_msgs=5),
@@ -154,46 +147,6 @@ class History:
                 assert any(sequence not in state.messages for state in later), message
 
 
-class AtOnce(Executor):
-    """Calls what is submitted: threads would make each run another."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
-
-
-class Machine:
-    """A disk, and the store on it."""
-
-    def __init__(self, disk: FaultyDisk, limits: Limits, options: FileOptions) -> None:
-        self.disk = disk
-        self.limits = limits
-        self.options = options
-        self.chance = random.Random(3)
-
-    async def open(self) -> FileStore:
-        loop = asyncio.get_running_loop()
-        volume = Volume.open(self.disk, Path("/store"), self.chance.randbytes, loop=loop)
-        volume._readers = AtOnce()  # type: ignore[assignment]  # a double
-        random_bytes = self.chance.randbytes
-        store = await FileStore.open(volume, DIRECTORY, self.limits, random_bytes, self.options)
-        await store.settle()
-        return store
-
-    async def until_off(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let it go on until it is done or the power is gone."""
-        task = asyncio.ensure_future(work)
-        while not task.done() and not self.disk.is_off:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0)
-        if not self.disk.is_off:
-            await task
-        await end_other_tasks()
-
-
 async def run(store: FileStore, history: History, steps: list[tuple[Any, ...]]) -> None:
     model = history.model
     for name, *arguments in steps:
@@ -223,6 +176,14 @@ async def run(store: FileStore, history: History, steps: list[tuple[Any, ...]]) 
         else:
             for _ in range(arguments[0]):
                 await asyncio.sleep(0)
+
+
+async def live(machine: Machine, history: History, steps: list[tuple[Any, ...]]) -> None:
+    """All that a process does that is not stopped before."""
+    store = await machine.open()
+    await run(store, history, steps)
+    await store.close()
+    history.durable = len(history.after) - 1
 
 
 async def contents(store: FileStore) -> tuple[Any, ...]:
@@ -271,15 +232,8 @@ def test_power_fails_at_any_call(
     async def scenario() -> None:
         machine = Machine(FaultyDisk(seed), limits, OPTIONS[kind])
         history = History(PlainStore(limits))
-
-        async def life() -> None:
-            store = await machine.open()
-            await run(store, history, steps)
-            await store.close()
-            history.durable = len(history.after) - 1
-
         machine.disk.power_fails_at = calls
-        await machine.until_off(life())
+        await machine.until_off(live(machine, history, steps))
         await check_after_crash(machine, history, seed)
         await end_other_tasks()
 

@@ -13,9 +13,9 @@ from natsd.store.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.damage import Wound, truncated, with_flipped_bit, zeroed
 from tests.store.faulty_disk import FaultyDisk
+from tests.store.machine import OPTIONS, Machine
 from tests.store.plain_store import Plain
-from tests.store.test_file_store_crashes import DIRECTORY, OPTIONS, Machine, end_other_tasks
-from tests.store.test_file_store_model import everything
+from tests.store.test_file_store_model import DIRECTORY, end_other_tasks, everything
 from tests.store.test_store_model import plain
 
 MESSAGES = {

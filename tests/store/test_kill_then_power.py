@@ -18,18 +18,17 @@ from natsd.store.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
+from tests.store.machine import OPTIONS, Machine
 from tests.store.plain_store import Plain, PlainStore
 from tests.store.test_file_store_crashes import (
     CALLS,
     FIXTURE,
     LIMITS,
-    OPTIONS,
     History,
     Kept,
-    Machine,
     contents,
+    live,
     operations,
-    run,
     run_in_spite_of_errors,
 )
 from tests.store.test_file_store_model import DIRECTORY, end_other_tasks, everything
@@ -128,15 +127,8 @@ def test_what_was_shown_after_a_kill_outlives_a_power_cut(
     async def scenario() -> None:
         machine = Machine(FaultyDisk(seed), limits, KINDS[kind])
         history, shown = History(PlainStore(limits)), Shown()
-
-        async def life() -> None:
-            store = await machine.open()
-            await run(store, history, steps)
-            await store.close()
-            history.durable = len(history.after) - 1
-
         machine.disk.power_fails_at = calls
-        await machine.until_off(life())
+        await machine.until_off(live(machine, history, steps))
         for death in [*deaths, 1000]:
             machine.disk = machine.disk.kill()
             await serve(machine, shown, history.appended, death)

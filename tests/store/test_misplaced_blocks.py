@@ -18,8 +18,8 @@ from natsd.store.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from natsd.store.stored_blocks import block_name
 from tests.store.faulty_disk import FaultyDisk
+from tests.store.machine import OPTIONS, Machine
 from tests.store.plain_store import Plain
-from tests.store.test_file_store_crashes import OPTIONS, Machine
 from tests.store.test_file_store_model import DIRECTORY, end_other_tasks, everything
 from tests.store.test_store_model import plain
 

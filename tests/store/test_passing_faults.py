@@ -7,9 +7,10 @@ every n. Issue 13, sections 2.4 and 4.
 
 import asyncio
 import errno
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -25,7 +26,7 @@ from natsd.store.store import Limits
 from natsd.store.volume import Volume
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.test_file_store_crashes import Machine
+from tests.store.machine import Machine
 from tests.store.test_file_store_model import KEYS, end_other_tasks, everything
 
 pytestmark = pytest.mark.torture
@@ -58,6 +59,19 @@ def short_pauses() -> Iterator[None]:
         mock.patch("natsd.store.block_cache.PAUSE_MIN_S", 0.0001),
     ):
         yield
+
+
+async def explore_all(
+    explore_one: Callable[[int, int], Awaitable[bool]], windows: tuple[int, ...]
+) -> None:
+    """Have as many calls fail as a window has, from each on, until no call is reached any more."""
+    cases = 0
+    for times in windows:
+        after = times % STEP
+        while await explore_one(after, times):
+            after += STEP
+            cases += 1
+    assert cases
 
 
 def expect_passing(error: Exception) -> None:
@@ -169,13 +183,7 @@ async def explore(kind: str, number: int, after: int, times: int) -> bool:
 @pytest.mark.parametrize("kind", STREAMS)
 async def test_calls_of_a_stream_that_is_served(kind: str, number: int) -> None:
     with short_pauses():
-        cases = 0
-        for times in (1, 5):
-            after = times % STEP
-            while await explore(kind, number, after, times):
-                after += STEP
-                cases += 1
-        assert cases
+        await explore_all(partial(explore, kind, number), (1, 5))
 
 
 async def served_and_killed(kind: str) -> tuple[FaultyDisk, Publisher]:
@@ -221,14 +229,12 @@ async def test_calls_of_a_start(kind: str, number: int) -> None:
     with short_pauses():
         left, publisher = await served_and_killed(kind)
         before = dict(publisher.acknowledged)
-        cases = 0
-        for times in (1, 3):
-            after = times % STEP
-            while await explore_start(kind, number, after, times, left, publisher):
-                after += STEP
-                cases += 1
-                publisher.acknowledged = dict(before)
-        assert cases
+
+        async def explore_one(after: int, times: int) -> bool:
+            publisher.acknowledged = dict(before)
+            return await explore_start(kind, number, after, times, left, publisher)
+
+        await explore_all(explore_one, (1, 3))
 
 
 CONSUMER = Path("/store/consumer")
@@ -289,10 +295,4 @@ async def explore_consumer(number: int, after: int, times: int) -> bool:
 @pytest.mark.parametrize("number", CALLS)
 async def test_calls_of_a_consumer(number: int) -> None:
     with short_pauses():
-        cases = 0
-        for times in (1, 4):
-            after = times % STEP
-            while await explore_consumer(number, after, times):
-                after += STEP
-                cases += 1
-        assert cases
+        await explore_all(partial(explore_consumer, number), (1, 4))

@@ -22,7 +22,7 @@ from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import ANY_CALL, FaultyDisk
-from tests.store.test_file_store_crashes import Machine
+from tests.store.machine import Machine
 from tests.store.test_file_store_model import KEYS, end_other_tasks, everything
 
 pytestmark = pytest.mark.torture

@@ -17,7 +17,7 @@ from natsd.store.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.test_file_store_crashes import Machine
+from tests.store.machine import Machine
 from tests.store.test_file_store_model import DIRECTORY, KEYS, end_other_tasks, everything
 
 pytestmark = pytest.mark.torture

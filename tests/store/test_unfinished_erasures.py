@@ -17,9 +17,8 @@ from natsd.store.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
-from tests.store.test_file_store_crashes import Machine
+from tests.store.machine import OPTIONS, Machine
 from tests.store.test_file_store_model import DIRECTORY, end_other_tasks
-from tests.store.test_misplaced_blocks import OPTIONS
 
 SECRET = b"a secret of the house"
 FIRST = DIRECTORY / "000001.blk"

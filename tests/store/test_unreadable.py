@@ -20,9 +20,9 @@ from natsd.store.holes import HOLES_MAX, PAGE_BYTES, read_all
 from natsd.store.store import Limits
 from natsd.store.volume import Volume
 from tests.store.faulty_disk import FaultyDisk
+from tests.store.machine import Machine
 from tests.store.plain_store import Plain
-from tests.store.test_file_store_crashes import DIRECTORY, Machine
-from tests.store.test_file_store_model import KEYS, end_other_tasks
+from tests.store.test_file_store_model import DIRECTORY, KEYS, end_other_tasks
 from tests.store.test_store_model import plain
 
 BLOCK_BYTES = 20_000

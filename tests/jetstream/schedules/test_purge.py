@@ -13,11 +13,11 @@ import pytest
 
 from natsd.jetstream.jetstream import JetStream
 from natsd.store.errors import StoreReadOnly
-from tests.jetstream.faults import AtOnce
 from tests.jetstream.power import ROOT, run_until_off
 from tests.jetstream.serving import account_of, ask, create, publish, serving
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import ANY_CALL, FaultyDisk
+from tests.store.machine import AtOnce
 from tests.waiting import eventually_within
 
 pytestmark = pytest.mark.torture
