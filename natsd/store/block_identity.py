@@ -23,17 +23,17 @@ from typing import Final
 from natsd.store.index_db import StoreImage
 from natsd.store.record import checksum
 from natsd.store.scan import Scan
-from natsd.store.stored_blocks import HEADER_BYTES, StoredBlocks, block_id_of, header_verifies
+from natsd.store.stored_blocks import (
+    HEADER_BYTES,
+    IDENTITY,
+    StoredBlocks,
+    block_id_of,
+    header_verifies,
+)
 
-_IDENTITY: Final = struct.Struct("<QQ")
 _PLACE: Final = 40
 _SEED: Final = struct.Struct("<Q")
 _SEED_PLACE: Final = 16
-
-
-def encode_identity(store_id: int, follows: int) -> bytes:
-    """Bytes 40 to 56 of a block's header."""
-    return _IDENTITY.pack(store_id, follows)
 
 
 def place_of(context: str) -> int:
@@ -80,4 +80,4 @@ def _read_header(blocks: StoredBlocks, block_id: int) -> tuple[int, int]:
             return 0, 0
     if not header_verifies(header):
         return 0, 0
-    return _SEED.unpack_from(header, _SEED_PLACE)[0], _IDENTITY.unpack_from(header, _PLACE)[0]
+    return _SEED.unpack_from(header, _SEED_PLACE)[0], IDENTITY.unpack_from(header, _PLACE)[0]

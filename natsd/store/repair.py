@@ -22,7 +22,7 @@ from typing import Final
 
 from natsd.store import check
 from natsd.store.block import MsgBlock
-from natsd.store.block_identity import encode_identity, why_refused
+from natsd.store.block_identity import why_refused
 from natsd.store.check import Finding
 from natsd.store.consumer_files import (
     CHECKPOINT_FILE,
@@ -45,7 +45,13 @@ from natsd.store.recovery import Recovered
 from natsd.store.rewrite import rewrite
 from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
-from natsd.store.stored_blocks import Read, StoredBlocks, block_id_of, is_followed
+from natsd.store.stored_blocks import (
+    IDENTITY,
+    Read,
+    StoredBlocks,
+    block_id_of,
+    is_followed,
+)
 from natsd.store.twin_file import read_twins, replace_twins
 from natsd.store.volume import LOCK_NAME
 
@@ -196,7 +202,7 @@ class _Repair:
     def _placeholder(self, block_id: int, damage: FoundDamage) -> bytes:
         """A block that reserves the sequences of the one that is lost."""
         first, last = damage.first_sequence, damage.last_sequence
-        salt = encode_identity(self.found.store_id, first - 1)
+        salt = IDENTITY.pack(self.found.store_id, first - 1)
         block = MsgBlock(block_id, self._seed(), first, check.BLOCK_BYTES_MAX, salt=salt)
         block.skip(first, last - first + 1)
         extent = block.take_extent(

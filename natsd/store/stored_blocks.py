@@ -43,6 +43,8 @@ from natsd.store.record import checksum
 from natsd.store.scan import Scan
 
 HEADER_BYTES: Final = 64
+IDENTITY: Final = struct.Struct("<QQ")
+"""Bytes 40 to 56 of a block's header: store id, follows (block_identity.py)."""
 WRAPPED: Final = 1
 FOLLOWED: Final = 2
 NEW_SUFFIX: Final = ".new"
@@ -174,7 +176,7 @@ class StoredBlocks:
             base_sequence,
             self.block_bytes_max,
             created_ns=created_ns,
-            salt=struct.pack("<QQ", self.store_id, follows),  # block_identity.py
+            salt=IDENTITY.pack(self.store_id, follows),
             flags=flags,
         )
         self.add(StoredBlock(block, self.path_of(block.block_id), bool(flags)))
