@@ -23,6 +23,7 @@ when wildcards meet wildcards).
 """
 
 cimport cython
+from cpython.list cimport PyList_GET_SIZE, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t
@@ -249,23 +250,37 @@ cdef Node* push_children(Node* node, Node* pending) noexcept:
     return pending
 
 
-cdef void free_tree(Node* root) noexcept:
+cdef void free_tree(Node* root, list orphans) noexcept:
+    """Free all nodes, each as soon as it is seen; the subscriptions go over into `orphans`, which
+    has a place for each."""
     cdef Node* pending = root
     cdef Node* node
+    cdef QueueGroup* group
+    cdef uint32_t place
+    cdef Py_ssize_t count = 0
     while pending != NULL:
         node = pending
         pending = push_children(node, node.parent)
+        count = unlist(&node.plain, orphans, count)
+        for place in range(table_span(&node.groups)):
+            group = <QueueGroup*> table_at(&node.groups, place)
+            if group != NULL:
+                count = unlist(&group.members, orphans, count)
         free_node(node)
+    assert count == PyList_GET_SIZE(orphans)
 
 
-cdef void unlist(Members* members, list orphans):
+cdef Py_ssize_t unlist(Members* members, list orphans, Py_ssize_t count) noexcept:
+    """Put the subscriptions behind `count` others; how many there are then."""
     cdef uint32_t place
     cdef Subscription sub
     for place in range(members.count):
         sub = <Subscription> members_of(members)[place]
         sub.node = sub.group = NULL
-        orphans.append(sub)
-        Py_DECREF(sub)      # `orphans` holds it
+        Py_DECREF(None)                         # which stood there
+        PyList_SET_ITEM(orphans, count, sub)    # takes over the trie's reference
+        count += 1
+    return count
 
 
 cdef int grow(NodeList* nodes) noexcept nogil:
@@ -347,7 +362,7 @@ cdef class Interest:
     def __dealloc__(self):
         if self.root != NULL:
             self.clear()
-            free_tree(self.root)
+            free_node(self.root)
         free_tokens(&self.tokens)
         free(self.found.items)
         free(self.here.items)
@@ -488,24 +503,14 @@ cdef class Interest:
     cdef int clear(self) except -1:
         """Unlist everything; subscriptions are released last, when nothing here can be reached from
         them."""
-        cdef list orphans = []
-        cdef uint32_t at, place
-        cdef Node* node
+        cdef list orphans = [None] * self.count     # nothing can fail once a node is freed
+        cdef Node* old = self.root
         cdef Node* root = new_root()
-        cdef QueueGroup* group
-        if root == NULL or self.find_all() < 0:
-            free(root)
+        if root == NULL:
             raise MemoryError
-        for at in range(self.found.count):
-            node = self.found.items[at]
-            unlist(&node.plain, orphans)
-            for place in range(table_span(&node.groups)):
-                group = <QueueGroup*> table_at(&node.groups, place)
-                if group != NULL:
-                    unlist(&group.members, orphans)
-        free_tree(self.root)
         self.root = root
         self.count = 0
+        free_tree(old, orphans)
         orphans.clear()
         return 0
 

@@ -1,7 +1,7 @@
 """See tracing.pyx."""
 
 from libc.stdint cimport int64_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr
 
 from natsd.core.match_result cimport MatchResult
 from natsd.core.reactor cimport Reactor
@@ -12,22 +12,61 @@ cdef extern from *:
     """
     #include <string.h>
 
-    #if defined(_WIN32)
-    /* The standard library has none: the walk over the lines serves blocks of any length. */
-    #define NATSD_WALKED_BYTES_MAX PY_SSIZE_T_MAX
-    #define natsd_memmem(block, length, name, name_length) ((void *)(block))
+    #define NATSD_ASKING "\\nNats-Trace-Dest:"
+    #define NATSD_ASKING_BYTES 17
+    #define NATSD_ASKING_D 12       /* where its `D` is: few names have one there */
+
+    #if defined(__SSE2__) || defined(_M_X64)
+    #include <emmintrin.h>
+
+    /* Whether the line begins at one of the 16 places from `at` on; 28 bytes are there. */
+    static inline int natsd_asks_in(const char *block, Py_ssize_t at, Py_ssize_t last) {
+        __m128i starts = _mm_loadu_si128((const __m128i *)(block + at));
+        __m128i letters = _mm_loadu_si128((const __m128i *)(block + at + NATSD_ASKING_D));
+        unsigned places = (unsigned)_mm_movemask_epi8(_mm_and_si128(
+            _mm_cmpeq_epi8(starts, _mm_set1_epi8('\\n')),
+            _mm_cmpeq_epi8(letters, _mm_set1_epi8('D'))
+        ));
+        for (; places != 0; places >>= 1, at++)
+            if ((places & 1) && at <= last
+                    && memcmp(block + at, NATSD_ASKING, NATSD_ASKING_BYTES) == 0)
+                return 1;
+        return 0;
+    }
+
+    static inline int natsd_asks(const char *block, Py_ssize_t at, Py_ssize_t length) {
+        Py_ssize_t last = length - NATSD_ASKING_BYTES;
+        Py_ssize_t last_look = length - NATSD_ASKING_D - 16;
+        if (last_look >= 0) {
+            for (; at < last_look; at += 16)
+                if (natsd_asks_in(block, at, last))
+                    return 1;
+            return natsd_asks_in(block, last_look, last);
+        }
+        for (; at <= last; at++)
+            if (memcmp(block + at, NATSD_ASKING, NATSD_ASKING_BYTES) == 0)
+                return 1;
+        return 0;
+    }
     #else
-    #define NATSD_WALKED_BYTES_MAX 2048
-    #define natsd_memmem memmem
+    static inline int natsd_asks(const char *block, Py_ssize_t at, Py_ssize_t length) {
+        const char *line = block + at, *end = block + length;
+        while (line != NULL && end - line >= NATSD_ASKING_BYTES) {
+            if (memcmp(line, NATSD_ASKING, NATSD_ASKING_BYTES) == 0)
+                return 1;
+            line = (const char *)memchr(line + 1, '\\n', (size_t)(end - line - 1));
+        }
+        return 0;
+    }
     #endif
     """
-    const Py_ssize_t NATSD_WALKED_BYTES_MAX
-    void* natsd_memmem(const void*, size_t, const void*, size_t) noexcept nogil
+    # Whether a line behind `at`, where a line ends, begins with `Nats-Trace-Dest:`.
+    bint natsd_asks(const char* block, Py_ssize_t at, Py_ssize_t length) noexcept nogil
 
 cdef enum:
     VERSION_LINE_BYTES = 10     # "NATS/1.0\r\n": every header block that asks for a trace begins so
-    DESTINATION_BYTES = 16      # "Nats-Trace-Dest:"
     PARENT_BYTES = 12           # "traceparent:"
+    WALKED_BYTES_MAX = 2048
 
 
 cdef class TracedMessage:       # of which somebody keeps a record of where it goes
@@ -45,31 +84,34 @@ cdef inline bint is_parent_line(const char* line) noexcept nogil:
     return line[PARENT_BYTES - 1] == c":"
 
 
-cdef inline bint may_be_traced(
-    const char* block, Py_ssize_t length, bint parents_count
-) noexcept nogil:
-    """Whether a header block may ask for a trace: with `Nats-Trace-Dest`, or where
-    `parents_count` with `traceparent`. It looks at the beginnings of lines only; what they say is
-    read where this is true. A long block is searched in linear time, whatever it holds."""
+cdef inline bint has_parent(const char* block, Py_ssize_t length) noexcept nogil:
+    """Whether a line of the header block begins with `traceparent:`; a very long block may have
+    such a line."""
     cdef const char* end = block + length
     cdef const char* line = block + VERSION_LINE_BYTES
-    if length < VERSION_LINE_BYTES + PARENT_BYTES or line[-1] != c"\n":
-        return False
-    if length > NATSD_WALKED_BYTES_MAX:
-        return parents_count or (
-            natsd_memmem(block, length, b"\nNats-Trace-Dest:", DESTINATION_BYTES + 1) != NULL
-        )
+    if length > WALKED_BYTES_MAX:
+        return True
     while end - line >= PARENT_BYTES:
-        if end - line >= DESTINATION_BYTES:
-            if memcmp(line, b"Nats-Trace-Dest:", DESTINATION_BYTES) == 0:
-                return True
-        if parents_count and is_parent_line(line):
+        if is_parent_line(line):
             return True
         line = <const char*> memchr(line, c"\n", end - line)
         if line == NULL:
             return False
         line += 1
     return False
+
+
+cdef inline bint may_be_traced(
+    const char* block, Py_ssize_t length, bint parents_count
+) noexcept nogil:
+    """Whether a header block may ask for a trace: with `Nats-Trace-Dest`, or where
+    `parents_count` with `traceparent`. It looks at the beginnings of lines only; what they say is
+    read where this is true. It takes linear time, whatever the block holds."""
+    if length < VERSION_LINE_BYTES + PARENT_BYTES or block[VERSION_LINE_BYTES - 1] != c"\n":
+        return False
+    if natsd_asks(block, VERSION_LINE_BYTES - 1, length):
+        return True
+    return parents_count and has_parent(block, length)
 
 
 # Deliver to all as `distribute` does, or say what would be done, and have each step recorded.

@@ -94,11 +94,11 @@ class JetStreamAccount:
         """The account's."""
         return self.account.name
 
-    def begin_sourcing(self) -> None:
+    async def begin_sourcing(self) -> None:
         """All streams are there, and requests are answered: mirrors and sources begin."""
         self.fills_streams = True
-        for stream in self.streams.values():
-            stream.sourcing.begin()
+        for stream in list(self.streams.values()):
+            await in_turns(stream.sourcing.begin())
 
     # What can be asked
 

@@ -22,6 +22,10 @@ class SubjectClaims:
         """The streams that `subject`, wildcards and all, collides with."""
         return {claim.sid for claim in self._sublist.reverse_match(subject).plain}
 
+    def is_owner(self, owner: str, subject: str | bytes) -> bool:
+        """Whether what is published to `subject` is for that stream."""
+        return any(claim.sid == owner for claim in self._sublist.match(subject).plain)
+
     def collide(self, subjects: Sequence[str], *, but: str = "") -> Steps[bool]:
         """Whether any of them belongs to a stream other than `but` already."""
         for some in slices(subjects):

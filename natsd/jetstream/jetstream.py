@@ -108,6 +108,7 @@ class JetStream:
         self.api_counters = ApiCounters()
         self.transfer_memory = TransferMemory()
         self._counting = Alarm(self.scheduler, self._count_again)
+        self.asking_origins = asyncio.Lock()  # one link makes its request in a turn of the loop
         self.meta = Meta(self._apply)
         self.api = Router(self)
         self.volume: Volume
@@ -163,7 +164,7 @@ class JetStream:
         self.accounts[account.name] = served
         await recover_account(served)
         self.api.serve(served)
-        served.begin_sourcing()
+        await served.begin_sourcing()
 
     async def _check_keys(self, accounts: list[AccountFiles]) -> None:
         """Once they have opened a stream, the keys are right. Raises EncryptionError."""

@@ -3,57 +3,69 @@
 - `collisions`: two subjects that could receive the same message, as those of streams may not.
 - `coverings`: a subject of which another one receives every message, as filters may not.
 
-Both give a function that is asked for one subject after the other, in steps of the caller's. Where
-there are no wildcards it is about equal texts only, and there may be a hundred thousand of them.
+Both call `tell` for one subject after the other, in steps. Where there are no wildcards it is about
+equal texts only, and there may be a hundred thousand of them. The SubList is emptied in steps too:
+to free a hundred thousand subscriptions takes as long as to list them.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from natsd.core.subject import is_literal, is_subset, is_valid
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
 from natsd.jetstream.steps import AT_ONCE, Steps, slices
 
-Find: TypeAlias = Callable[[int], int | None]
-"""Given a subject's place, the place of another one that overlaps with it; None: there is none."""
+T = TypeVar("T")
+
+Tell: TypeAlias = Callable[[int, int | None], None]
+"""Called with a subject's place, and the place of another one that overlaps with it; None: there is
+none. What it raises ends the search."""
+
+_Find: TypeAlias = Callable[[int], int | None]
 
 
-def collisions(subjects: Sequence[str]) -> Steps[Find]:
-    """Finds the first place behind a place whose subject could receive the same message."""
+def collisions(subjects: Sequence[str], tell: Tell) -> Steps[None]:
+    """Tell of each place the first one behind it whose subject could receive the same message."""
     if (yield from _are_literal(subjects)):
-        return (yield from _equals(subjects))
-    listed, places = yield from _listed(subjects)
+        yield from _tell_equals(subjects, tell)
+        return
+    listed = yield from _Listed.of(subjects)
 
     def find(place: int) -> int | None:
-        met = (places[each] for each in listed.reverse_match(subjects[place]).plain)
+        met = listed.places_of(listed.sublist.reverse_match(subjects[place]).plain)
         return min((other for other in met if other > place), default=None)
 
-    return find
+    yield from listed.released_behind(_tell_each(subjects, find, tell))
 
 
-def coverings(subjects: Sequence[str]) -> Steps[Find]:
-    """Finds a place whose subject receives all that the one at another place does."""
+def coverings(subjects: Sequence[str], tell: Tell) -> Steps[None]:
+    """Tell of each place another one whose subject receives all that this one's does."""
     if (yield from _are_literal(subjects)):
-        return (yield from _equals(subjects))
-    listed, places = yield from _listed(subjects)
+        yield from _tell_equals(subjects, tell)
+        return
+    listed = yield from _Listed.of(subjects)
 
     def find(place: int) -> int | None:
         subject = subjects[place]
         # A subject's own text leads to whatever includes it, wildcards and all, and to some more.
-        for each in listed.match(subject).plain:
-            if places[each] != place and is_subset(subject, each.subject):
-                return places[each]
+        for each in listed.sublist.match(subject).plain:
+            if listed.places[each] != place and is_subset(subject, each.subject):
+                return listed.places[each]
         return None
 
-    return find
+    yield from listed.released_behind(_tell_each(subjects, find, tell))
 
 
 def do_collide(some: Sequence[str], others: Sequence[str]) -> Steps[bool]:
     """Whether any of the one could receive a message that any of the others could."""
-    listed, _ = yield from _listed(some)
+    listed = yield from _Listed.of(some)
+    return (yield from listed.released_behind(_do_any_collide(listed.sublist, others)))
+
+
+def _do_any_collide(sublist: SubList, others: Sequence[str]) -> Steps[bool]:
     for each in slices(others):
-        if any(listed.reverse_match(subject).plain for subject in each):
+        if any(sublist.reverse_match(subject).plain for subject in each):
             return True
         yield
     return False
@@ -67,7 +79,7 @@ def _are_literal(subjects: Sequence[str]) -> Steps[bool]:
     return True
 
 
-def _equals(subjects: Sequence[str]) -> Steps[Find]:
+def _tell_equals(subjects: Sequence[str], tell: Tell) -> Steps[None]:
     last = dict[str, int]()
     for place, subject in enumerate(subjects):
         last[subject] = place
@@ -77,18 +89,53 @@ def _equals(subjects: Sequence[str]) -> Steps[Find]:
     def find(place: int) -> int | None:
         return last[subjects[place]] if last[subjects[place]] > place else None
 
-    return find
+    yield from _tell_each(subjects, find, tell)
 
 
-def _listed(subjects: Sequence[str]) -> Steps[tuple[SubList, dict[Subscription, int]]]:
-    """All up to the first that is no subject: it is refused before anything behind it matters."""
-    listed, places = SubList(cache=False), dict[Subscription, int]()
-    for place, subject in enumerate(subjects):
-        if not is_valid(subject):
-            break
-        subscription = Subscription(subject)
-        listed.insert(subscription)
-        places[subscription] = place
+def _tell_each(subjects: Sequence[str], find: _Find, tell: Tell) -> Steps[None]:
+    for place in range(len(subjects)):
+        tell(place, find(place))
         if place % AT_ONCE == AT_ONCE - 1:
             yield
-    return listed, places
+
+
+class _Listed:
+    """Subjects in a SubList: all up to the first that is no subject, which is refused before
+    anything behind it matters."""
+
+    def __init__(self) -> None:
+        self.sublist = SubList(cache=False)
+        self.places = dict[Subscription, int]()
+
+    @classmethod
+    def of(cls, subjects: Sequence[str]) -> "Steps[_Listed]":
+        listed = cls()
+        for place, subject in enumerate(subjects):
+            if not is_valid(subject):
+                break
+            subscription = Subscription(subject)
+            listed.sublist.insert(subscription)
+            listed.places[subscription] = place
+            if place % AT_ONCE == AT_ONCE - 1:
+                yield
+        return listed
+
+    def places_of(self, subscriptions: Sequence[Subscription]) -> list[int]:
+        return [self.places[each] for each in subscriptions]
+
+    def released_behind(self, steps: "Steps[T]") -> "Steps[T]":
+        """The steps, and whatever comes of them; behind them this is emptied."""
+        try:
+            result = yield from steps
+        except Exception:
+            yield from self._release()
+            raise
+        yield from self._release()
+        return result
+
+    def _release(self) -> Steps[None]:
+        while self.places:
+            self.sublist.remove_batch(
+                [self.places.popitem()[0] for _ in range(min(len(self.places), AT_ONCE))]
+            )
+            yield

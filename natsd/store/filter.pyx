@@ -7,10 +7,12 @@ Promise
 - What it costs to ask about a subject grows with its tokens, not with the patterns: those without
   wildcards are sorted, those with wildcards stand in a trie, unless they are few.
 - No pattern at all, or an empty one, is `>`, as for nats-server.
+- A filter of very many patterns is built in steps (`in_steps`), each of them about a millisecond.
 
 A memo holds 4 bytes for each slot, in pages of 4,096 slots, made when first needed.
 """
 
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memset
@@ -26,6 +28,7 @@ from natsd.core.subject import InvalidSubject
 
 cdef enum:
     FEW = 8                                 # patterns that are asked one by one
+    PER_STEP = 500                          # patterns that one step of building looks at
 
 
 cdef inline bint is_wild(bytes pattern) noexcept:
@@ -36,12 +39,15 @@ cdef inline int64_t place_of(Node* node) noexcept:
     return (<Subscription> members_of(&node.plain)[0]).weight
 
 
-cdef Interest interest_in(patterns):
-    """A trie of those with wildcards; the place of each is the weight of its subscription."""
+def interest_in(patterns):
+    """Build, in steps, a trie of the patterns with wildcards; the place of each pattern is the
+    weight of its subscription."""
     cdef Interest interest = Interest()
     for place, pattern in enumerate(patterns):
         if is_wild(pattern):
             interest.insert(Subscription(pattern, weight=place))
+        if place % PER_STEP == PER_STEP - 1:
+            yield
     return interest
 
 
@@ -62,42 +68,103 @@ cdef bint is_included(Interest wild, bytes pattern) except -1:
     return False
 
 
-cdef tuple needed_patterns(patterns):
-    """Those that no other includes, and a trie of those with wildcards; None: there is none of just
-    these."""
+cdef Subscription subscription_of(Interest wild, bytes pattern):
+    """The pattern's own; None: it is not in the trie."""
+    cdef Subscription subscription
+    cdef uint32_t at
+    if wild.find(pattern, len(pattern)) < 0:
+        raise MemoryError()
+    for at in range(wild.found.count):
+        subscription = <Subscription> members_of(&wild.found.items[at].plain)[0]
+        if subscription.subject_bytes == pattern:
+            return subscription
+    return None
+
+
+def sorted_patterns(patterns):
+    """Sort the patterns, in steps, each of them once. Raises InvalidSubject."""
+    cdef bytes text
+    cdef set found = set()
+    cdef list wanted = []
+    cdef list run = []
+    for pattern in patterns or (b">",):
+        text = wire_bytes(pattern) or b">"
+        if text not in found:
+            if not subject_is_valid(text, len(text)):
+                raise InvalidSubject(f"invalid filter subject {text.decode(errors='replace')!r}")
+            found.add(text)
+            run.append(text)
+        if len(run) == PER_STEP:
+            wanted += sorted(run)
+            run.clear()
+            yield
+    wanted += sorted(run)
+    yield
+    wanted.sort()       # what was sorted in steps is only merged
+    yield
+    return wanted
+
+
+def needed_patterns(patterns):
+    """Find, in steps, the patterns that no other includes, and a trie of those with wildcards;
+    None: there is no trie of just these patterns."""
     cdef Interest wild
-    wanted = sorted({wire_bytes(pattern) or b">" for pattern in patterns} or {b">"})
-    for pattern in wanted:
-        if not subject_is_valid(pattern, len(pattern)):
-            raise InvalidSubject(f"invalid filter subject {pattern.decode(errors='replace')!r}")
+    cdef list needed = []
+    wanted = yield from sorted_patterns(patterns)
     if len(wanted) == 1 or not any(is_wild(pattern) for pattern in wanted):
         return tuple(wanted), None
-    wild = interest_in(wanted)
-    needed = tuple(pattern for pattern in wanted if not is_included(wild, pattern))
-    return needed, wild if len(needed) == len(wanted) else None
+    wild = yield from interest_in(wanted)
+    for place, pattern in enumerate(wanted):
+        if not is_included(wild, pattern):
+            needed.append(pattern)
+        if place % PER_STEP == PER_STEP - 1:
+            yield
+    return tuple(needed), wild if len(needed) == len(wanted) else None
+
+
+cdef int take_patterns(Filter to, tuple patterns, Interest wild) except -1:
+    cdef bytes pattern
+    to.patterns = patterns
+    to.count = len(patterns)
+    to.each = <NatsPattern*> calloc(to.count, sizeof(NatsPattern))
+    to.literals = <uint32_t*> calloc(to.count, sizeof(uint32_t))
+    if to.each == NULL or to.literals == NULL:
+        raise MemoryError()
+    for at, pattern in enumerate(patterns):
+        to.each[at].text = pattern
+        to.each[at].length = len(pattern)
+        to.each[at].is_literal = not is_wild(pattern)
+        if to.each[at].is_literal:
+            to.literals[to.literal_count] = at
+            to.literal_count += 1
+    to.is_everything = patterns[0] == b">"
+    to.is_literal = to.count == 1 and to.each.is_literal
+    if to.count > FEW and to.literal_count < to.count:
+        to.wild = wild
+    return 0
 
 
 cdef class Filter:
-    def __cinit__(self, patterns):
-        cdef bytes pattern
+    def __init__(self, patterns):
+        for _ in self.build(patterns):
+            pass
+
+    @staticmethod
+    def in_steps(patterns):
+        """Build the filter in steps: a generator that returns it."""
+        cdef Filter wanted = Filter.__new__(Filter)
+        yield from wanted.build(patterns)
+        return wanted
+
+    def build(self, patterns):
+        """Take the patterns, in steps, once."""
         cdef Interest wild
-        self.patterns, wild = needed_patterns(patterns)
-        self.count = len(self.patterns)
-        self.each = <NatsPattern*> calloc(self.count, sizeof(NatsPattern))
-        self.literals = <uint32_t*> calloc(self.count, sizeof(uint32_t))
-        if self.each == NULL or self.literals == NULL:
-            raise MemoryError()
-        for at, pattern in enumerate(self.patterns):
-            self.each[at].text = pattern
-            self.each[at].length = len(pattern)
-            self.each[at].is_literal = not is_wild(pattern)
-            if self.each[at].is_literal:
-                self.literals[self.literal_count] = at
-                self.literal_count += 1
-        self.is_everything = self.patterns[0] == b">"
-        self.is_literal = self.count == 1 and self.each.is_literal
-        if self.count > FEW and self.literal_count < self.count:
-            self.wild = interest_in(self.patterns) if wild is None else wild
+        cdef tuple needed
+        assert self.each == NULL
+        needed, wild = yield from needed_patterns(patterns)
+        if wild is None and len(needed) > FEW and any(is_wild(pattern) for pattern in needed):
+            wild = yield from interest_in(needed)
+        take_patterns(self, needed, wild)
 
     def __dealloc__(self):
         cdef uint32_t at
@@ -198,6 +265,20 @@ cdef class Filter:
                 raise MemoryError()
         self.pages[page][slot & (MEMO_PAGE - 1)] = birth << 1 | verdict
         return 0
+
+    def release(self):
+        """Empty the trie, in steps, of a filter that nobody asks any more: to free the trie of very
+        many patterns at once takes as long as to build it."""
+        cdef Interest wild = self.wild
+        cdef Subscription subscription
+        self.wild = None
+        for place, pattern in enumerate(() if wild is None else self.patterns):
+            subscription = subscription_of(wild, pattern)
+            if subscription is not None:
+                wild.remove(subscription)
+                Py_DECREF(subscription)     # which was the trie's reference
+            if place % PER_STEP == PER_STEP - 1:
+                yield
 
     def is_match(self, subject) -> bool:
         cdef bytes name = wire_bytes(subject)

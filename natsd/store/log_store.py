@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from natsd.store.block import MsgBlock
 from natsd.store.errors import (
@@ -47,8 +49,11 @@ REMOVALS_PER_SLICE = 5_000
 UNDO_BYTES_MAX = 16 << 20  # kept to undo removals, before a long operation waits for a commit
 BURIED_MAX = 65_536  # names of subjects without a message, before the same
 FILTERS_MAX = 1024
+KEPT_PATTERNS_MAX = 256
+"""A filter of more patterns takes much memory, and is built in steps."""
 GHOSTS_MIN = 1024  # names without messages, before they are looked for
 
+T = TypeVar("T")
 Replace = Callable[[list[tuple[int, bytes, bytes]]], None]
 """Given sequences, subjects and headers."""
 
@@ -305,8 +310,11 @@ class LogStore(Store):
     # Running operations
 
     def filter_of(self, patterns: str | Sequence[str]) -> Filter:
-        """The filter with what it remembers; at most FILTERS_MAX are kept."""
+        """The filter with what it remembers; at most FILTERS_MAX are kept, and of very many
+        patterns none."""
         key = patterns if isinstance(patterns, str) else tuple(patterns)
+        if not isinstance(key, str) and len(key) > KEPT_PATTERNS_MAX:
+            return Filter(key)
         known = self._filters.get(key)
         if known is None:
             if len(self._filters) >= FILTERS_MAX:
@@ -314,6 +322,18 @@ class LogStore(Store):
             known = Filter((key,) if isinstance(key, str) else key)
             self._filters[key] = known
         return known
+
+    @asynccontextmanager
+    async def filtering(self, patterns: str | Sequence[str]) -> AsyncIterator[Filter]:
+        """The same; others have their turn while one of very many patterns is built, and freed."""
+        if isinstance(patterns, str) or len(patterns) <= KEPT_PATTERNS_MAX:
+            yield self.filter_of(patterns)
+            return
+        wanted = await _in_turns(Filter.in_steps(patterns))
+        try:
+            yield wanted
+        finally:
+            await _in_turns(wanted.release())
 
     async def run(self, operation: Operation) -> None:
         """To its end, in slices."""
@@ -453,9 +473,10 @@ class LogStore(Store):
         self, filters: Sequence[str], up_to_sequence: int = 0, max_allowed: int = -1
     ) -> list[int]:
         """See Store."""
-        operation = MultiLast(self._log, self.filter_of(filters), up_to_sequence, max_allowed)
-        await self.run(operation)
-        return operation.result
+        async with self.filtering(filters) as wanted:
+            operation = MultiLast(self._log, wanted, up_to_sequence, max_allowed)
+            await self.run(operation)
+            return operation.result
 
     @property
     def cached_bytes(self) -> int:
@@ -482,9 +503,10 @@ class LogStore(Store):
         self, from_sequence: int, filters: str | Sequence[str], last_per_subject: bool = False
     ) -> tuple[int, int]:
         """See Store."""
-        operation = NumPending(self._log, self.filter_of(filters), from_sequence, last_per_subject)
-        await self.run(operation)
-        return operation.result
+        async with self.filtering(filters) as wanted:
+            operation = NumPending(self._log, wanted, from_sequence, last_per_subject)
+            await self.run(operation)
+            return operation.result
 
     async def sequence_at(self, time_ns: int) -> int:
         """See Store."""
@@ -495,3 +517,14 @@ class LogStore(Store):
     def snapshot(self) -> AsyncIterator[bytes]:
         """See Store."""
         return write_snapshot(self._log, self.fetch)
+
+
+async def _in_turns(steps: Generator[None, None, T]) -> T:
+    """All steps; others have their turn between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)

@@ -2,7 +2,8 @@
 
 A subject that several patterns match is given for the first of them. One that comes or goes between
 two slices may be given or not; one that is there all the time is given once. Between slices
-(`pause`) nothing of the trie is held.
+(`pause`) nothing of the trie is held. After PATTERNS_AT_ONCE patterns that match nothing `next` and
+`take` return, with patterns left: a filter may have 20,000.
 """
 
 cimport cython
@@ -14,6 +15,11 @@ from natsd.trie.atomics cimport prefetch_cell
 from natsd.trie.pattern cimport PATTERN_END, PatternCursor
 
 
+cdef enum:
+    PATTERNS_AT_ONCE = 256      # about 200 us
+    NONE_YET = -3
+
+
 @cython.final    # called for each subject: a direct call
 cdef class Matches:
     def __cinit__(self, SubjectIndex subjects, Filter wanted):
@@ -23,7 +29,8 @@ cdef class Matches:
     cdef int64_t next(self) except -2:
         cdef int64_t slot
         cdef NatsPattern* wanted
-        while self.pattern < self.filter.count:
+        cdef uint32_t stop = min(self.pattern + PATTERNS_AT_ONCE, self.filter.count)
+        while self.pattern < stop:
             wanted = &self.filter.each[self.pattern]
             if wanted.is_literal:
                 self.name = wanted.text
@@ -37,11 +44,12 @@ cdef class Matches:
                     self.cursor = None
             if slot >= 0 and self.is_asked_for(slot):
                 return slot
-        return -1
+        return -1 if stop == self.filter.count else NONE_YET
 
     cdef int take(self, int64_t* slots, int room) except -1:
-        """Up to `room` at once, 0 at the end; their names are not told. The records of all are on
-        their way into the cache before the first is looked at: what most of the time goes to."""
+        """Up to `room` at once, 0 where there are none yet or no more; their names are not told.
+        The records of all are on their way into the cache before the first is looked at: what most
+        of the time goes to."""
         cdef int taken = 0
         cdef int wanted = 0
         cdef int at
@@ -59,7 +67,8 @@ cdef class Matches:
         """Slots that a pattern matches, whether or not they are asked for."""
         cdef int found = 0
         cdef int64_t slot
-        while found < room and self.pattern < self.filter.count:
+        cdef uint32_t stop = min(self.pattern + PATTERNS_AT_ONCE, self.filter.count)
+        while found < room and self.pattern < stop:
             if self.filter.each[self.pattern].is_literal:
                 slot = self.next()
             else:

@@ -34,6 +34,7 @@ from natsd.store.errors import MessageDamaged, MessageNotFound, StoreEOF
 cdef enum:
     LINEAR_MAX = 4_096          # messages looked at before the subjects are asked
     LINEAR_MIN = 64             # the same, where the subjects are known to be few
+    NARROWED_PATTERNS_MAX = 1024    # of a filter, that are followed to find the slots it wants
     LOOKS_MAX = 32_768          # by one call of `next_match`. As looks count, too:
     VERDICT_LOOKS = 32          # a subject that the filter has not seen
     BLOCK_LOOKS = 16            # a block that is passed by
@@ -321,23 +322,26 @@ cdef class ReadableLog:
         return wanted.few
 
     cdef SlotMarks narrow(self, Filter wanted):
-        """Find out which slots the filter wants; None: they are many. What is found holds until a
-        subject gets its first message."""
+        """Find out which slots the filter wants; None: they are many, or its patterns are. What is
+        found holds until a subject gets its first message."""
         cdef SlotMarks few = SlotMarks()
         cdef Matches matches
         cdef int64_t slot = 0
+        cdef bint is_all = False
         if wanted.arrivals == self.subjects.arrivals:
             return wanted.few
         matches = Matches(self.subjects, wanted)
         try:
-            for _ in range(FEW_SLOTS):
+            while few.marked < FEW_SLOTS and matches.pattern <= NARROWED_PATTERNS_MAX:
                 slot = matches.next()
-                if slot < 0:
+                if slot >= 0:
+                    few.mark(<uint32_t> slot)
+                elif matches.pattern == wanted.count:
+                    is_all = True
                     break
-                few.mark(<uint32_t> slot)
         finally:
             matches.pause()
-        wanted.few = few if slot < 0 else None
+        wanted.few = few if is_all else None
         wanted.arrivals = self.subjects.arrivals
         return wanted.few
 

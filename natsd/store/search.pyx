@@ -34,6 +34,7 @@ from natsd.store.store import SubjectState
 cdef enum:
     SUBJECT_COST = 40           # of budget
     SUBJECTS_AT_ONCE = 64       # looked at together, so that they are fetched together
+    PATTERNS_PER_STEP = 512     # that a step begins to follow: about half a millisecond
     NEXT_MATCH_COST = 32_768    # of a call of the log's `next_match`, at most
 
 
@@ -202,13 +203,16 @@ cdef class NumPending(Operation):
         cdef int64_t[SUBJECTS_AT_ONCE] slots
         cdef int count
         cdef int at
+        cdef uint32_t stop = self.matches.pattern + PATTERNS_PER_STEP
         for _ in range(subjects_max // SUBJECTS_AT_ONCE + 1):
             count = self.matches.take(slots, SUBJECTS_AT_ONCE)
-            if count == 0:
+            if count == 0 and self.matches.pattern == self.filter.count:
                 self.begin_scan()
                 return True
             for at in range(count):
                 self.count_subject(slots[at])
+            if self.matches.pattern >= stop:
+                break
         return False
 
     cdef int count_subject(self, int64_t slot) except -1:
@@ -346,8 +350,13 @@ cdef class MultiLast(Operation):
     cdef bint list_subjects(self, uint64_t subjects_max) except? -1:
         cdef int64_t slot
         cdef Subject* record
+        cdef uint32_t stop = self.matches.pattern + PATTERNS_PER_STEP
         for _ in range(subjects_max):
+            if self.matches.pattern >= stop:
+                return False
             slot = self.matches.next()
+            if slot < 0 and self.matches.pattern < self.filter.count:
+                return False
             if slot < 0:
                 self.scan = Scan()
                 self.scan.is_done = self.wanted.count == 0
@@ -539,8 +548,13 @@ cdef class LastMatch(Operation):
         cdef int64_t slot = 0
         cdef uint64_t last = 0
         cdef Subject* record
+        cdef uint32_t stop = self.matches.pattern + PATTERNS_PER_STEP
         for _ in range(subjects_max):
+            if self.matches.pattern >= stop:
+                return False
             slot = self.matches.next()
+            if slot < 0 and self.matches.pattern < self.filter.count:
+                return False
             if slot < 0:
                 break
             record = self.subjects.record(slot)

@@ -4,6 +4,9 @@ import pytest
 
 from natsd.core.subject import InvalidSubject
 from natsd.store.filter import Filter
+from natsd.store.mem_store import MemStore
+from natsd.store.search import LastMatch, MultiLast, NumPending
+from natsd.store.store import Limits
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,47 @@ def test_what_it_matches() -> None:
 def test_a_pattern_must_be_a_subject(pattern: str) -> None:
     with pytest.raises(InvalidSubject):
         Filter([pattern])
+
+
+@pytest.mark.parametrize("pattern", ["a.%d", "a.%d.*", "*.%d.>", "%d.*.b"])
+def test_many_patterns_are_taken_in_steps(pattern: str) -> None:
+    """A filter built in steps is the same as one built at once, and can be emptied in steps."""
+    patterns = [pattern % number for number in range(5000)]
+    steps = Filter.in_steps(patterns[::-1])
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            wanted = end.value
+            break
+        count += 1
+    assert count > 10
+    assert wanted.patterns == Filter(patterns).patterns
+    subject = (pattern % 77).replace("*", "x").replace(">", "y")
+    assert wanted.is_match(subject)
+    assert not wanted.is_match(subject.replace("77", "5000"))
+    assert len(list(wanted.release())) == (10 if "*" in pattern else 0)
+
+
+def test_patterns_that_match_nothing_are_not_all_asked_in_one_step() -> None:
+    """A search by very many patterns takes steps, whatever they find."""
+    store = MemStore(Limits())
+    for number in range(10):
+        store.append(f"a.{number}.x", None, b"", 1)
+    for patterns in ([f"b.{n}.*" for n in range(5000)], [f"a.{n}.*" for n in range(5000)]):
+        found = 10 if patterns[0] == "a.0.*" else 0
+        for operation in (
+            MultiLast(store.log, Filter(patterns)),
+            NumPending(store.log, Filter(patterns), 1),
+            LastMatch(store.log, Filter(patterns)),
+        ):
+            steps = 1
+            while not operation.step(1 << 40):
+                steps += 1
+            assert steps > 5
+            result = operation.result
+            if isinstance(result, tuple):
+                assert result[0] == found
+            else:
+                assert result == (found if isinstance(result, int) else list(range(1, found + 1)))

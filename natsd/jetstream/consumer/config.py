@@ -34,7 +34,7 @@ from natsd.jetstream.names import (
     metadata_length,
 )
 from natsd.jetstream.overlaps import coverings
-from natsd.jetstream.steps import AT_ONCE, Steps, slices
+from natsd.jetstream.steps import Steps, slices
 
 HEARTBEAT_NS_MIN: Final = 100_000_000
 REQUEST_EXPIRES_NS_MIN: Final = 1_000_000
@@ -232,14 +232,14 @@ def _check_filters(config: ConsumerConfig) -> Steps[None]:
     if "" in config.filter_subjects:
         raise api_error(ErrorId.JSConsumerEmptyFilter)
     filters = filters_of(config)
-    find = yield from coverings(filters)
-    for place, subject in enumerate(filters):
-        if not is_valid(subject):
+
+    def tell(place: int, other: int | None) -> None:
+        if not is_valid(filters[place]):
             raise _invalid("invalid subject")
-        if find(place) is not None:
+        if other is not None:
             raise api_error(ErrorId.JSConsumerOverlappingSubjectFilters)
-        if place % AT_ONCE == AT_ONCE - 1:
-            yield
+
+    yield from coverings(filters, tell)
 
 
 def _check_start(config: ConsumerConfig) -> None:

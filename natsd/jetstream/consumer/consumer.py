@@ -49,6 +49,8 @@ from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerI
 from natsd.jetstream.models.responses import ConsumerPauseResponse
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.scheduler import Alarm
+from natsd.jetstream.steps import in_turns
+from natsd.jetstream.stream.slot_readers import ReaderFilters
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import UnsyncedRename
 from natsd.store.errors import StoreError
@@ -72,7 +74,9 @@ def short_hash(data: bytes) -> str:
 
 
 class Consumer:
-    """`begin`, then `begin_watching` make it deliver; `directory` is None for one in memory."""
+    """`begin`, then `begin_watching` make it deliver; `directory` is None for one in memory.
+    `wanted`: the configuration's filters, listed with the stream's core: the consumer's from here
+    on."""
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class Consumer:
         asset: ConsumerAsset,
         store: ConsumerStore | MemoryConsumerStore,
         directory: Path | None,
+        wanted: ReaderFilters,
     ) -> None:
         jetstream = stream.jetstream
         self.stream = stream
@@ -99,6 +104,7 @@ class Consumer:
             engine_settings(self.config, stream.config),
             store,
             ConsumerEvents(stream.account, stream.config.name, name),
+            wanted,
         )
         self._letters: DeadLetters | None = None
         self._keep_letters()
@@ -291,11 +297,17 @@ class Consumer:
         if config == self.config:
             return
         settings = engine_settings(config, self.stream.config)
-        await self._write(config)
-        if self._is_ended:
-            raise api_error(ErrorId.JSConsumerDoesNotExist)
+        wanted = await self._list_filters(settings.filters)
+        try:
+            await self._write(config)
+            if self._is_ended:
+                raise api_error(ErrorId.JSConsumerDoesNotExist)
+        except BaseException:
+            if wanted is not None:
+                self.stream.core.unlist(wanted)
+            raise
         before, self.config = self.config, config
-        self.engine.configure(settings)
+        self.engine.configure(settings, wanted)
         self._keep_letters()
         if before.pause_until != config.pause_until:
             self._pause_until(config.pause_until)
@@ -306,6 +318,12 @@ class Consumer:
             config.durable_name,
         ):
             self._begin_counting_disuse()
+
+    async def _list_filters(self, filters: tuple[str, ...]) -> ReaderFilters | None:
+        """New filters, listed with the stream's core; None: they are as they were."""
+        if filters == self.engine.settings.filters:
+            return None
+        return await in_turns(self.stream.core.list_filters(filters))
 
     async def _write(self, config: ConsumerConfig) -> None:
         if self.directory is None:

@@ -7,22 +7,28 @@ Promise
 - No consumer receives its own dead letters, not over any number of further streams and consumers
   with dead letters of their own. What mirrors, sources and clients copy is not looked at, nor what
   a stream is changed into afterwards.
+- What it costs depends on how many consumers want a dead letter, not on how many filters they have.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from natsd.core.subject import matches
 from natsd.core.subject_transform import SubjectTransform
 from natsd.jetstream.consumer.config import filters_of
+from natsd.jetstream.consumer.engine import ConsumerEngine
 from natsd.jetstream.consumer.metadata import dead_letter_subject, refusal
 from natsd.jetstream.models.consumer import ConsumerConfig
+from natsd.jetstream.steps import Steps, slices
+from natsd.jetstream.stream.core import Reader
+from natsd.store.filter import Filter
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.consumer.consumer import Consumer
     from natsd.jetstream.stream.stream import Stream
 
 
-def check_target(config: ConsumerConfig, stream: "Stream") -> None:
+def check_target(config: ConsumerConfig, stream: "Stream") -> Steps[None]:
     """Raises ApiError 10094 for a consumer, new or changed, of that stream."""
     subject = dead_letter_subject(config)
     if not subject:
@@ -33,38 +39,40 @@ def check_target(config: ConsumerConfig, stream: "Stream") -> None:
     if target.config.no_ack or target.config.sealed:
         why = "acknowledges nothing" if target.config.no_ack else "is sealed"
         raise refusal(f"dead letter subject '{subject}': stream '{target.name}' {why}")
-    if _comes_back(subject, config, stream):
+    if (yield from _comes_back(subject, config, stream)):
         raise refusal(f"dead letter subject '{subject}' leads back to the consumer")
 
 
 def _capturing(account: "JetStreamAccount", subject: str) -> "Stream | None":
     """No two streams of an account capture the same subject."""
     for stream in account.streams_with(subject):
-        if any(matches(subject, pattern) for pattern in stream.config.subjects):
+        if account.claims.is_owner(stream.name, subject):
             return stream
     return None
 
 
-def _comes_back(subject: str, config: ConsumerConfig, stream: "Stream") -> bool:
+def _comes_back(subject: str, config: ConsumerConfig, stream: "Stream") -> Steps[bool]:
     """Whether the consumer would be delivered what is published there, then or later."""
     name = config.durable_name or config.name
-    to_follow, followed = [subject], set[str]()
+    wanted = yield from Filter.in_steps(filters_of(config))
+    to_follow, known = [subject], {subject}
     while to_follow:
         subject = to_follow.pop()
-        target = None if subject in followed else _capturing(stream.account, subject)
-        followed.add(subject)
+        target = _capturing(stream.account, subject)
+        yield
         if target is None:
             continue
         stored = _stored_as(subject, target)
-        if target is stream and _wants(config, stored):
+        if target is stream and wanted.is_match(stored):
             return True
-        to_follow += [
-            dead_letter_subject(other.config)
-            for other in target.consumers.values()
-            if not (target is stream and other.name == name)
-            and dead_letter_subject(other.config)
-            and _wants(other.config, stored)
-        ]
+        for some in slices(target.core.readers_of(stored)):
+            for other in _consumers(target, some):
+                letters = dead_letter_subject(other.config)
+                if not letters or letters in known or (target is stream and other.name == name):
+                    continue
+                known.add(letters)
+                to_follow.append(letters)
+            yield
     return False
 
 
@@ -75,6 +83,8 @@ def _stored_as(subject: str, stream: "Stream") -> str:
     return SubjectTransform(transform.src, transform.dest).map(subject) or subject
 
 
-def _wants(config: ConsumerConfig, subject: str) -> bool:
-    filters = filters_of(config)
-    return not filters or any(matches(subject, pattern) for pattern in filters)
+def _consumers(stream: "Stream", readers: Sequence[Reader]) -> "Iterator[Consumer]":
+    """Those of the readers that are consumers."""
+    for reader in readers:
+        if isinstance(reader, ConsumerEngine) and reader.name in stream.consumers:
+            yield stream.consumers[reader.name]

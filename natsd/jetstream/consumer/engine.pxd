@@ -12,6 +12,7 @@ from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
 from natsd.jetstream.consumer.waiting_request cimport Request
 from natsd.jetstream.stream.core cimport StreamCore
+from natsd.jetstream.stream.slot_readers cimport ReaderFilters
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
 from natsd.store.record cimport RecordView
@@ -30,6 +31,7 @@ cdef class ConsumerEngine(Intake):
     cdef readonly object settings
     cdef object events
     cdef StreamCore core
+    cdef ReaderFilters wanted   # the settings' filters, listed with the core; None: not yet
     cdef MessageLog log
     cdef Outlet outlet
 
@@ -54,6 +56,10 @@ cdef class ConsumerEngine(Intake):
 
     cdef int64_t lost_checked_ns    # when pending messages were compared with the log
 
+    cdef int take_filters(self, ReaderFilters wanted) except -1
+    cdef int let_go_of_filters(self) except -1
+    cdef int forget_filters(self) except -1
+    cdef ReaderFilters heard(self)
     cdef bint work(self, int64_t now_ns) except? -1
     cdef uint64_t last_read(self) noexcept
     cdef bint tell_stream(self) except? -1

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from natsd.jetstream.consumer.settings import DeadLetterBox, EngineEvents, EngineSettings
 from natsd.jetstream.consumer.sinks import Intake
 from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.slot_readers import ReaderFilters
 from natsd.store.consumer_state import SequencePair
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.memory_consumer_store import MemoryConsumerStore
@@ -18,13 +19,18 @@ class ConsumerEngine(Intake):
         settings: EngineSettings,
         store: ConsumerStore | MemoryConsumerStore,
         events: EngineEvents,
-    ) -> None: ...
+        wanted: ReaderFilters | None = None,
+    ) -> None:
+        """`wanted`: the settings' filters, listed with the core; None: that is done at the start.
+        What the engine was given it takes out again when it is stopped."""
+
     @property
     def name(self) -> str: ...
     @property
     def settings(self) -> EngineSettings: ...
-    def configure(self, settings: EngineSettings) -> None:
+    def configure(self, settings: EngineSettings, wanted: ReaderFilters | None = None) -> None:
         """Take new settings; new filters have pending counted anew, and registered with the core.
+        `wanted`: these filters, if they are others than before, listed with the core already.
 
         Raises ValueError if what never changes would change.
         """

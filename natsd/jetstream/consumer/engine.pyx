@@ -49,13 +49,14 @@ from natsd.jetstream.consumer.replay cimport Replay
 from natsd.jetstream.consumer.sinks cimport Intake
 from natsd.jetstream.consumer.waiting_request cimport Request
 from natsd.jetstream.stream.core cimport INTEREST, StreamCore
+from natsd.jetstream.stream.slot_readers cimport ReaderFilters
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
 
 from natsd.store.consumer_state import AckPolicy, SequencePair
+from natsd.jetstream.steps import at_once
 from natsd.store.errors import ColdBlock, StoreError
-from natsd.store.filter import Filter
 
 cdef enum:
     POLICY_NONE = 0
@@ -81,7 +82,10 @@ SERVER_SHUTDOWN = "Server Shutdown"
 
 
 cdef class ConsumerEngine(Intake):
-    def __init__(self, StreamCore core not None, str name not None, settings, store, events):
+    def __init__(
+        self, StreamCore core not None, str name not None, settings, store, events,
+        ReaderFilters wanted=None,
+    ):
         self.core = core
         self.name = name
         self.events = events
@@ -106,11 +110,13 @@ cdef class ConsumerEngine(Intake):
         self.push = PushSubject(core.outlet)
         self.replay = Replay()
         self._take(settings)
+        if wanted is not None:
+            self.take_filters(wanted)
 
     # Life
 
-    def configure(self, settings) -> None:
-        """Take new settings."""
+    def configure(self, settings, ReaderFilters wanted=None) -> None:
+        """Take new settings; `wanted`: their filters, if these are others, listed already."""
         cdef object before = self.settings
         if (
             settings.stream != before.stream or settings.ack_policy != before.ack_policy
@@ -119,15 +125,20 @@ cdef class ConsumerEngine(Intake):
         ):
             raise ValueError("a consumer's stream, ack policy, key and kind never change")
         self._take(settings)
-        if settings.filters != before.filters and not self.is_stopped:
-            self.core.change_filters(self, self._filters())
-            self._count_first()
+        if settings.filters != before.filters:
+            if self.is_stopped:
+                self.let_go_of_filters()
+            if wanted is None:
+                wanted = at_once(self.core.list_filters(settings.filters))
+            self.take_filters(wanted)
+            if not self.is_stopped:
+                self.core.change_filters(self, self.heard())
+                self._count_first()
         if settings.deliver_subject != before.deliver_subject:
             self.redelivery.enqueue_all()
         self.wake()
 
     def _take(self, settings) -> None:
-        cdef object before = self.settings
         assert <int> settings.ack_policy == self.tracker.ack_policy
         self.settings = settings
         self.max_ack_pending = max(settings.max_ack_pending, 0)
@@ -143,8 +154,24 @@ cdef class ConsumerEngine(Intake):
             max(settings.ack_wait_ns, NEVER * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
             tuple(settings.backoff_ns),
         )
-        if before is None or settings.filters != before.filters:
-            self.backlog.set_filter(Filter(settings.filters) if settings.filters else None)
+
+    cdef int take_filters(self, ReaderFilters wanted) except -1:
+        self.wanted = wanted
+        return self.backlog.set_filter(wanted.filter)
+
+    cdef int let_go_of_filters(self) except -1:
+        """Of filters that are listed, and not in force."""
+        if self.wanted is not None:
+            self.core.unlist(self.wanted)
+            self.forget_filters()
+        return 0
+
+    cdef int forget_filters(self) except -1:
+        """They are the core's to take out: nothing here may be asked for them."""
+        self.wanted = None
+        self.backlog.filter = None
+        self.backlog.counting = None
+        return 0
 
     def _keyed_backlog(self, settings) -> KeyedBacklog | None:
         cdef KeyedBacklog keyed
@@ -162,17 +189,17 @@ cdef class ConsumerEngine(Intake):
             self.redelivery.follow(self.keyed, letters)
         self.wake()
 
-    def _filters(self) -> tuple:
-        """With a start list or a key and none, what comes to all: who has no filter hears of no
-        removals."""
+    cdef ReaderFilters heard(self):
+        """What the core tells of. With a start list or a key and no filter, that is what comes to
+        all: a reader without a filter hears of no removals."""
         if self.settings.filters or not (self.backlog.start_count or self.keyed is not None):
-            return self.settings.filters
-        return ("*", "*.>")
+            return self.wanted
+        return at_once(self.core.list_filters(("*", "*.>")))
 
     def start(self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0) -> None:
         """Deliver from there on."""
-        if not self.is_stopped:
-            self.core.remove_reader(self, is_gone=False)
+        if self.wanted is None:
+            self.take_filters(at_once(self.core.list_filters(self.settings.filters)))
         self.backlog.begin(next_sequence, resume, last_per_subject)
         self.redelivery.restore()
         if self.tracker.terminated and self.redelivery.letters is None:
@@ -180,7 +207,7 @@ cdef class ConsumerEngine(Intake):
         self.is_stopped = False
         self.replay.begin(self.settings.replay_original, self.core.visible)
         self.acks.lost_from = self.acks.seen_gone = 0
-        self.core.add_reader(self, self._filters())
+        self.core.put_reader(self, self.heard())
         self._count_first()
         self.wake()
 
@@ -209,6 +236,7 @@ cdef class ConsumerEngine(Intake):
     def stop(self, status=None) -> None:
         """Deliver and take nothing more."""
         if self.is_stopped:
+            self.let_go_of_filters()
             return
         self.is_stopped = True
         if self.fetching is not None:
@@ -220,6 +248,7 @@ cdef class ConsumerEngine(Intake):
             self.confirmations.drop()
         # At a shutdown it still needs what it has not acknowledged.
         self.core.remove_reader(self, is_gone=status == CONSUMER_DELETED)
+        self.forget_filters()
 
     def pause(self, int64_t until_ns) -> None:
         """Deliver nothing before that time."""

@@ -55,6 +55,7 @@ from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.steps import in_turns
+from natsd.jetstream.stream.slot_readers import ReaderFilters
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import is_out_of_space, is_passing
 from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
@@ -97,7 +98,7 @@ async def create(
     ceilings = _ceilings(stream)
     config = with_defaults(with_required_level(config), stream.config, ceilings, pedantic=pedantic)
     await in_turns(check_config(config, stream.config, ceilings))
-    check_target(config, stream)
+    await in_turns(check_target(config, stream))
     if existing is not None:
         await update(existing, config, action)
         return existing
@@ -144,6 +145,26 @@ async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
 async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     """Make what was decided; on disk on return. Raises ApiError when there is no room on disk."""
     engine_settings(new.config, stream.config)  # they can be built, or nothing is made
+    wanted = await in_turns(stream.core.list_filters(filters_of(new.config)))
+    try:
+        consumer = await _make(stream, new, wanted)
+    except BaseException:
+        stream.core.unlist(wanted)
+        raise
+    stream.consumers[new.name] = consumer
+    try:
+        consumer.begin(new.start)
+        await consumer.counted()
+        consumer.begin_watching()
+    except BaseException:
+        await consumer.delete()
+        raise
+    consumer_created(stream.account, stream.config.name, new.name)
+    return consumer
+
+
+async def _make(stream: "Stream", new: NewConsumer, wanted: ReaderFilters) -> Consumer:
+    """Its files, if it has any, and the consumer, which is yet to begin. Raises ApiError."""
     is_filed = stream.is_filed and not (new.config.mem_storage or new.config.direct)
     directory = files.consumer_directory(stream.directory, new.name) if is_filed else None
     asset = ConsumerAsset(config=new.config, created=new.created_ns, resume=new.start.resume)
@@ -157,17 +178,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
         except (StoreError, OSError) as error:
             _logger.error("JetStream: consumer %s: %s", directory, error)
             raise _no_files(error) from error
-    consumer = Consumer(stream, new.name, asset, store, directory)
-    stream.consumers[new.name] = consumer
-    try:
-        consumer.begin(new.start)
-        await consumer.counted()
-        consumer.begin_watching()
-    except BaseException:
-        await consumer.delete()
-        raise
-    consumer_created(stream.account, stream.config.name, new.name)
-    return consumer
+    return Consumer(stream, new.name, asset, store, directory, wanted)
 
 
 async def _create_files(
@@ -237,9 +248,13 @@ async def _bring_back(stream: "Stream", found: FoundConsumer, asset: ConsumerAss
     """A damaged state begins anew, where the consumer began when it was created: what it delivers
     twice was never lost."""
     store, start = await _open_files(stream, found, asset)
+    wanted: ReaderFilters | None = None
     try:
-        consumer = Consumer(stream, found.name, asset, store, found.directory)
+        wanted = await in_turns(stream.core.list_filters(filters_of(asset.config)))
+        consumer = Consumer(stream, found.name, asset, store, found.directory, wanted)
     except BaseException:
+        if wanted is not None:
+            stream.core.unlist(wanted)
         await store.close()
         raise
     try:

@@ -114,8 +114,9 @@ async def _last(filters: Sequence[str], store: LogStore, log: MessageLog, visibl
     """0: there is none."""
     if not filters:
         return visible
-    operation = LastMatch(log, store.filter_of(filters))
-    await store.run(operation)
+    async with store.filtering(filters) as wanted:
+        operation = LastMatch(log, wanted)
+        await store.run(operation)
     if operation.result <= visible:
         return operation.result
     found = await store.multi_last(filters, visible) if visible else []

@@ -10,11 +10,11 @@
 Source: reference §6.7; the order of the rules and the errors: nats-server 2.14, tried.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from natsd.core.subject import collide, is_valid_publish
+from natsd.core.subject import is_valid_publish
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.headers import (
     DELAY,
@@ -47,6 +47,9 @@ IS_SCHEDULE: Final = 1
 ENDS_SCHEDULE: Final = 2
 IS_DELAYED: Final = 4
 
+Captures = Callable[[bytes], bool]
+"""Whether a stream receives what is published to a subject."""
+
 LastMessage = Callable[[str], StoredMessage | None]
 """The last message of a subject; None: it is not in memory now. Raises MessageNotFound."""
 
@@ -61,9 +64,10 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRules:
-    """Of one stream. `subjects`: its own; `last_message`: of what was appended so far."""
+    """Of one stream. `captures`: whether the stream receives what is published to a subject;
+    `last_message`: of what was appended so far."""
 
-    subjects: Sequence[str]
+    captures: Captures
     last_message: LastMessage
     allows_schedules: bool = False
     allows_lifetimes: bool = False
@@ -126,16 +130,13 @@ class ScheduleRules:
             return ErrorId.JSMessageSchedulesTargetInvalidErr
         if source and (source in (target, subject) or not is_valid_publish(source)):
             return ErrorId.JSMessageSchedulesSourceInvalidErr
-        if not self._is_mine(target):
+        if not self.captures(target):
             return ErrorId.JSMessageSchedulesTargetInvalidErr
-        if source and not self._is_mine(source):
+        if source and not self.captures(source):
             return ErrorId.JSMessageSchedulesSourceInvalidErr
         if (header_value(headers, ROLLUP) or b"sub").lower() != b"sub":
             return ErrorId.JSMessageSchedulesRollupInvalidErr
         return None
-
-    def _is_mine(self, subject: bytes) -> bool:
-        return any(collide(each, subject) for each in self.subjects)
 
     def _check_product(self, subject: bytes, headers: bytes) -> tuple[ErrorId | None, bool]:
         """Whether the message is the end of a schedule."""

@@ -11,6 +11,8 @@ Promise
   (backoff.py). One alarm and at most one task per link.
 - The consumer is heard at least once a second while it is there; a link that hears nothing for
   HEALTH_NS begins anew.
+- A thousand links ask one after the other, each in a turn of the loop of its own; for the answers
+  they wait side by side.
 - It speaks to the origin only through its account's subjects, so that the origin may be elsewhere.
 
 Source: reference §6.12; nats-server's setupMirrorConsumer, trySetupSourceConsumer.
@@ -33,12 +35,11 @@ from natsd.jetstream.scheduler import Alarm
 from natsd.jetstream.sourcing.backoff import resume_delay_ns, retry_delay_ns
 from natsd.jetstream.sourcing.origin import Origin, OriginConsumer, Start
 from natsd.jetstream.sourcing.receiver import LOST, Receiver
+from natsd.jetstream.sourcing.troubles import BEGINS_ANEW, CANNOT_BE_FILLED
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsd.jetstream.sourcing.sourcing import Sourcing
-
-_logger = logging.getLogger(__name__)
 
 HEALTH_NS: Final = 10_000_000_000
 RESPONSE_S: Final = 30.0
@@ -155,9 +156,7 @@ class Link:
         has_come_on = self.receiver.sequence > self._began_at
         self._setbacks = 1 if has_come_on else self._setbacks + 1
         level = logging.DEBUG if has_come_on else logging.WARNING
-        _logger.log(
-            level, "JetStream: stream %s from %s: %s", self._stream.name, self.origin.name, why
-        )
+        self._sourcing.troubles.note(BEGINS_ANEW, self.origin.name, why, level)
         self._hang_up(is_gone=self._consumer != self.origin.stable_name)
         self._wake_in(resume_delay_ns(self._setbacks, self._chance()))
 
@@ -201,12 +200,7 @@ class Link:
     def _failed(self, error: ErrorBody | None) -> None:
         self._fails += 1
         if error is not None and error != self._error:
-            _logger.warning(
-                "JetStream: stream %s cannot be filled from %s: %s",
-                self._stream.name,
-                self.origin.name,
-                error.description,
-            )
+            self._sourcing.troubles.note(CANNOT_BE_FILLED, self.origin.name, error.description)
         self._error = error
         self._wake_in(retry_delay_ns(self._fails, self._chance()))
 
@@ -222,7 +216,10 @@ class Link:
     async def _ask(self) -> None:
         """Have a consumer, and listen to it. Raises OriginRefused, NoRespondersError, TimeoutError,
         StoreError."""
-        position, start = await self._sourcing.start_of(self)
+        async with self._sourcing.placing:
+            position, start = await self._sourcing.start_of(self)
+        async with self._stream.jetstream.asking_origins:
+            await asyncio.sleep(0)
         deliver = self.origin.delivery_subject(short_hash(self._random_bytes(SUFFIX_BYTES)))
         if self.origin.is_durable:
             answer = await self._request(self.origin.reset_subject, b"", b"")

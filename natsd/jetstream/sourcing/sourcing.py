@@ -11,6 +11,7 @@ Promise
   took, found in `sources.db` and the messages stored since (positions.py). The file is written
   every KEPT_EVERY_NS while something comes, before messages are removed by request, and at a stop:
   so it is known even when the message is gone from the stream.
+- A stream may have a thousand sources: links begin, change and end in steps.
 - Streams that nothing fills have no links, no alarm and no file.
 
 Source: reference §6.12; nats-server's startingSequenceForSources for what is done when nothing is
@@ -19,6 +20,7 @@ known.
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from natsd.jetstream.models.stream import StreamConfig, StreamSource, StreamSourceInfo
@@ -31,6 +33,8 @@ from natsd.jetstream.sourcing.positions import (
     keep_positions,
     read_positions,
 )
+from natsd.jetstream.sourcing.troubles import Troubles
+from natsd.jetstream.steps import Steps
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.store.errors import StoreError
 
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 KEPT_EVERY_NS: Final = 2_000_000_000
+LINKS_PER_STEP: Final = 16
 MIRROR: Final = ""
 """Where the mirror's link stands among the others, which have an index name."""
 
@@ -59,50 +64,76 @@ class Sourcing:
         self._keeping: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
         self._direct: DirectGets | None = None
-        self._is_open = self._was_ended = False
+        self._is_open = self._has_ended = self._was_ended = False
+        self._changes = 0
+        self._is_changing = False  # some links are yet to begin
+        self.troubles = Troubles(stream.name, stream.jetstream.scheduler)
+        self.placing = asyncio.Lock()  # one link at a time asks where it begins
 
     # Life
 
-    def begin(self) -> None:
-        """Fill the stream from now on."""
+    def begin(self) -> Steps[None]:
+        """Fill the stream from now on; nothing if it has ended."""
+        if self._has_ended:
+            return
         self._is_open = True
         if self.stream.core.log.last_sequence:
             self._stood_before = {index_name(each) for each in self.stream.config.sources}
-        self.configure(self.stream.config)
+        yield from self.configure(self.stream.config)
 
-    def configure(self, config: StreamConfig) -> None:
-        """Fill it as the configuration says."""
+    def configure(self, config: StreamConfig) -> Steps[None]:
+        """Fill it as the configuration says. What is gone ends before anything begins; a second
+        call takes over from one under way."""
         if not self._is_open:
             return
-        wanted = origins_of(config, self._target())
-        for name in self._links.keys() - wanted.keys():
-            self._links.pop(name).end(is_gone=True)
-            self._found.pop(name, None)
-        for name, origin in wanted.items():
-            if name in self._links:
-                self._links[name].change(origin)
-            else:
-                self._links[name] = Link(self, origin)
-                self._links[name].begin()
+        self._changes += 1
+        mine = self._changes
+        self._is_changing = True
+        wanted = yield from origins_of(config, self._target())
+        gone = [name for name in self._links if name not in wanted]
+        for names in (gone, wanted):
+            for place, name in enumerate(names):
+                if place % LINKS_PER_STEP == LINKS_PER_STEP - 1:
+                    yield
+                if mine != self._changes or not self._is_open:
+                    return
+                self._have(name, wanted.get(name))
+        self._is_changing = False
         self._set_direct(config)
         if config.sources and self.stream.is_filed:
             self._alarm.set(self.stream.jetstream.scheduler.now_ns() + KEPT_EVERY_NS)
         else:
             self._alarm.cancel()
 
+    def _have(self, name: str, origin: Origin | None) -> None:
+        """A link to the origin; None: no link."""
+        link = self._links.get(name)
+        if origin is None:
+            if link is not None:
+                self._links.pop(name).end(is_gone=True)
+                self._found.pop(name, None)
+        elif link is not None:
+            link.change(origin)
+        else:
+            self._links[name] = Link(self, origin)
+            self._links[name].begin()
+
     async def ended(self) -> None:
         """Returns once nothing is written any more, after `end`."""
         async with self._writing:
             self._was_ended = True
 
-    def end(self, *, is_gone: bool = False) -> None:
+    def end(self, *, is_gone: bool = False) -> Steps[None]:
         """Fill it no more. `is_gone`: the stream goes away."""
-        self._is_open = False
+        self._is_open, self._has_ended = False, True
         self._alarm.cancel()
+        self.troubles.tell()
         if self._finding is not None:
             self._finding.cancel()
-        for link in self._links.values():
+        for place, link in enumerate(self._links.values()):
             link.end(is_gone=is_gone)
+            if place % LINKS_PER_STEP == LINKS_PER_STEP - 1:
+                yield
         if self._direct is not None:
             self._direct.close()
 
@@ -238,6 +269,8 @@ class Sourcing:
         sequences: dict[str, int] = {}
         if MIRROR in self._links or not self._links or not self.stream.is_filed:
             return None
+        if self._is_changing:
+            return None
         for name, link in self._links.items():
             if link.is_placed:
                 sequences[name] = link.receiver.sequence
@@ -248,17 +281,18 @@ class Sourcing:
         return Positions(upto=self.stream.core.log.last_sequence, sequences=sequences)
 
 
-def origins_of(config: StreamConfig, target: Target) -> dict[str, Origin]:
+def origins_of(config: StreamConfig, target: Target) -> Steps[dict[str, Origin]]:
     """By index name, the mirror's under MIRROR."""
     if config.mirror is not None:
         return {MIRROR: Origin(config.mirror, target, is_mirror=True)}
-    names = [source.name for source in config.sources]
-    return {
-        index_name(source): Origin(
-            source, target, is_mirror=False, is_shared=names.count(source.name) > 1
-        )
-        for source in config.sources
-    }
+    counts = Counter(source.name for source in config.sources)
+    origins = dict[str, Origin]()
+    for place, source in enumerate(config.sources):
+        is_shared = counts[source.name] > 1
+        origins[index_name(source)] = Origin(source, target, is_mirror=False, is_shared=is_shared)
+        if place % LINKS_PER_STEP == LINKS_PER_STEP - 1:
+            yield
+    return origins
 
 
 def first_start(source: StreamSource) -> Start:

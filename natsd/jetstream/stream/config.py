@@ -42,7 +42,7 @@ from natsd.jetstream.names import (
     metadata_length,
 )
 from natsd.jetstream.overlaps import collisions
-from natsd.jetstream.steps import AT_ONCE, Steps, slices
+from natsd.jetstream.steps import Steps, slices
 from natsd.jetstream.stream.metadata import with_static_metadata
 from natsd.jetstream.stream.source_config import (
     Origins,
@@ -360,14 +360,13 @@ def _check_counter(config: StreamConfig) -> None:
 def _check_subjects(config: StreamConfig) -> Steps[None]:
     """Valid, apart from one another, and none of the server's own unless nothing is answered."""
     subjects = config.subjects
-    find = yield from collisions(subjects)
-    for place, subject in enumerate(subjects):
-        _check_subject(config, subject)
-        other = find(place)
+
+    def tell(place: int, other: int | None) -> None:
+        _check_subject(config, subjects[place])
         if other is not None:
-            _refuse(f"subject {quoted(subject)} overlaps with {quoted(subjects[other])}")
-        if place % AT_ONCE == AT_ONCE - 1:
-            yield
+            _refuse(f"subject {quoted(subjects[place])} overlaps with {quoted(subjects[other])}")
+
+    yield from collisions(subjects, tell)
 
 
 def _check_subject(config: StreamConfig, subject: str) -> None:

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from natsd.core.outlet cimport Outlet
 from natsd.core.sublist cimport SubList
 from natsd.jetstream.scheduler cimport Actor, Scheduler
-from natsd.jetstream.stream.slot_readers cimport SlotReaders
+from natsd.jetstream.stream.slot_readers cimport ReaderFilters, SlotReaders
 from natsd.store.block cimport MsgBlock
 from natsd.store.log cimport MessageLog
 from natsd.store.observer cimport LogObserver
@@ -31,7 +31,7 @@ cdef class Reader(Actor):
     # something for it appears it is submitted, and this is False again.
     cdef bint is_hungry
     cdef bint is_filtered               # False: it wants every message
-    cdef list subscriptions             # the core's: its filters, in `StreamCore.filters`
+    cdef ReaderFilters filters          # what it wants, in `StreamCore.filters`
 
     # Of filtered readers only, for messages that match; not for what is not visible yet:
     cdef int appeared(self, uint64_t sequence) except -1
@@ -58,7 +58,8 @@ cdef class StreamCore(Actor):
     cdef Actor ingest                   # submitted when something became durable, or went; or None
     cdef Actor republisher              # submitted when something became durable; or None
     cdef object commit_failed           # the ingest's: called with the StoreError
-    cdef SubList filters                # Subscription(filter, sink=reader)
+    cdef SubList filters                # Subscription(filter, sink=ReaderFilters)
+    cdef list leaving                   # the steps that take ReaderFilters out of it
     cdef dict filtered                  # reader -> None, in the order they came
     cdef dict unfiltered
     cdef list hungry                    # of the unfiltered ones
@@ -98,6 +99,10 @@ cdef class StreamCore(Actor):
     cdef Need settle(self, uint64_t sequence, Reader but) except? UNKNOWN
     cdef MsgBlock cold_block(self)
     cdef int settle_first(self) except -1
+    cdef int withdraw(self, Reader reader) except -1
+    cdef int claims_went(self) except -1
+    cdef int leave(self, ReaderFilters wanted) except -1
+    cdef bint unlist_some(self) except -1
     cdef int remove(self, uint64_t sequence) except -1
     cdef int put_off(self, uint64_t sequence) except -1
     cdef bint recheck(self) except -1

@@ -11,6 +11,8 @@ Promise
   concerns: filters stand in a SubList, and what was found for a subject is remembered by its slot.
 - A filtered reader hears of each message it matches when that appears and when it vanishes, or that
   it has to count anew (`recount`).
+- A reader's filters come into the SubList in steps before it hears of anything, and go out of it
+  in slices after it hears of nothing any more: in between they concern nobody (slot_readers.pyx).
 - A message that nobody needs any more is removed; where that needs a block that is not in memory,
   one task fetches it. Looking at a whole stream again (a reader went away) goes in slices.
 - What a stream holds when it begins, or when its retention becomes interest, does not go because no
@@ -31,7 +33,9 @@ from natsd.core.sublist cimport SubList
 from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport Subscription
 from natsd.jetstream.scheduler cimport Actor, Scheduler
-from natsd.jetstream.stream.slot_readers cimport SlotReaders
+from natsd.jetstream.stream.slot_readers cimport (
+    ReaderFilters, SlotReaders, is_any_in_force, readers_in,
+)
 from natsd.store.block cimport FOUND, MsgBlock
 from natsd.store.block_index cimport NO_SLOT
 from natsd.store.log cimport NEEDS_BLOCK
@@ -39,9 +43,13 @@ from natsd.store.observer cimport LogObserver
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 
+from natsd.jetstream.steps import at_once
 from natsd.store.errors import StoreError, StoreUnavailable
+from natsd.store.filter import Filter
 
 cdef enum:
+    LISTED_PER_STEP = 200
+    UNLISTED_PER_STEP = 500
     RECHECKED_PER_SLICE = 512
     SETTLED_PER_SLICE = 512
 
@@ -129,6 +137,7 @@ cdef class StreamCore(Actor):
         self.scheduler = scheduler
         self.visible = store.durable_sequence
         self.filters = SubList()
+        self.leaving = []
         self.filtered = {}
         self.unfiltered = {}
         self.hungry = []
@@ -142,49 +151,131 @@ cdef class StreamCore(Actor):
 
     # Readers
 
-    def add_reader(self, Reader reader not None, filters=()) -> None:
-        """From now on `reader` hears of what appears; what is visible already it has to count
-        itself. No filter is all messages."""
-        cdef list wanted = [wire_bytes(text) for text in filters if text]
-        assert reader.stream is None
+    def list_filters(self, filters):
+        """List, in steps, what a reader will want; no filter is all messages. A generator that
+        returns the ReaderFilters: for `put_reader`, or for `unlist` if that does not come."""
+        cdef ReaderFilters wanted = ReaderFilters()
+        cdef Subscription subscription
+        cdef list patterns = [pattern for pattern in filters if pattern]
+        try:
+            if patterns:
+                wanted.filter = yield from Filter.in_steps(patterns)
+            for place, pattern in enumerate(patterns):
+                subscription = Subscription(pattern, sink=wanted)
+                self.filters.insert(subscription)
+                wanted.subscriptions.append(subscription)
+                if place % LISTED_PER_STEP == LISTED_PER_STEP - 1:
+                    yield
+        except BaseException:
+            self.unlist(wanted)
+            raise
+        return wanted
+
+    def unlist(self, ReaderFilters wanted not None) -> None:
+        """Take filters out again that no reader got, in slices."""
+        assert wanted.reader is None
+        self.leave(wanted)
+
+    def put_reader(self, Reader reader not None, ReaderFilters wanted not None) -> None:
+        """From now on `reader` hears of what appears, of the filters that it has now and of no
+        others; what is visible already it has to count itself."""
+        cdef ReaderFilters before = reader.filters
+        assert reader.stream is None or reader.stream is self
+        assert wanted is before or wanted.reader is None and not wanted.is_leaving
+        self.withdraw(reader)
         reader.stream = self
         reader.is_hungry = False
-        reader.is_filtered = len(wanted) > 0
-        if not reader.is_filtered:
+        reader.is_filtered = len(wanted.subscriptions) > 0
+        reader.filters = wanted
+        wanted.reader = reader
+        if reader.is_filtered:
+            self.filtered[reader] = None
+            self.known.forget()
+        else:
             self.unfiltered[reader] = None
-            return
-        self.filtered[reader] = None
-        reader.subscriptions = [Subscription(text, sink=reader) for text in wanted]
-        for subscription in reader.subscriptions:
-            self.filters.insert(subscription)
-        self.known.forget()
+        if before is not None and before is not wanted:
+            self.leave(before)
 
-    def remove_reader(self, Reader reader not None, *, is_gone=True) -> None:
-        """It hears no more. `is_gone`: for good, so what only it needed may go."""
+    def add_reader(self, Reader reader not None, filters=()) -> None:
+        """List filters, which are few, at once, and put the reader there."""
+        self.put_reader(reader, at_once(self.list_filters(filters)))
+
+    cdef int withdraw(self, Reader reader) except -1:
+        """It hears no more. Its filters are still listed."""
         if reader.stream is not self:
-            return
+            return 0
         reader.stream = None
         reader.is_hungry = False
+        reader.filters.reader = None
         if reader.is_filtered:
-            self.filters.remove_batch(reader.subscriptions)
-            for subscription in reader.subscriptions:
-                subscription.detach()
-            reader.subscriptions = None
             del self.filtered[reader]
             self.known.forget()
         else:
             del self.unfiltered[reader]
-        if is_gone and self.retention == INTEREST:
-            self.kept_through = 0
-            self.recheck_soon()
+        return 0
 
-    def change_filters(self, Reader reader not None, filters) -> None:
+    def remove_reader(self, Reader reader not None, *, is_gone=True) -> None:
+        """It hears no more. `is_gone`: for good, so what only it needed may go."""
+        cdef ReaderFilters wanted = reader.filters
+        if reader.stream is not self:
+            return
+        self.withdraw(reader)
+        reader.filters = None
+        self.leave(wanted)
+        if is_gone:
+            self.claims_went()
+
+    def change_filters(self, Reader reader not None, ReaderFilters wanted not None) -> None:
         """It wants other messages, and will count them itself."""
         cdef bint was_hungry = reader.is_hungry
-        self.remove_reader(reader)
-        self.add_reader(reader, filters)
+        self.put_reader(reader, wanted)
+        self.claims_went()
         if was_hungry:
             self.scheduler.submit(reader)
+
+    cdef int claims_went(self) except -1:
+        """What only those needed that do not ask for it any more may go."""
+        if self.retention == INTEREST:
+            self.kept_through = 0
+            self.recheck_soon()
+        return 0
+
+    cdef int leave(self, ReaderFilters wanted) except -1:
+        """Have filters that are not in force taken out of the SubList. A core that is closed takes
+        the SubList with it."""
+        assert wanted.reader is None
+        if self.is_closed:
+            wanted.subscriptions.clear()
+        elif wanted.subscriptions and not wanted.is_leaving:
+            wanted.is_leaving = True
+            steps = self.take_out(wanted)
+            if next(steps, True) is None:
+                self.leaving.append(steps)
+                self.scheduler.submit(self)
+        return 0
+
+    def take_out(self, ReaderFilters wanted):
+        """Take them out in steps; whoever ends this early takes the SubList away."""
+        cdef list last
+        cdef Subscription subscription
+        try:
+            while wanted.subscriptions:
+                last = wanted.subscriptions[-UNLISTED_PER_STEP:]
+                del wanted.subscriptions[-UNLISTED_PER_STEP:]
+                self.filters.remove_batch(last)
+                for subscription in last:
+                    subscription.detach()
+                if wanted.subscriptions:
+                    yield
+            yield from wanted.filter.release()
+        finally:
+            wanted.subscriptions.clear()
+
+    cdef bint unlist_some(self) except -1:
+        """A step; True: there is more."""
+        if next(self.leaving[-1], True) is not None:
+            self.leaving.pop()
+        return len(self.leaving) > 0
 
     def set_retention(self, str retention not None) -> None:
         """`limits`, `interest` or `workqueue`. A change to interest removes what all readers that
@@ -215,10 +306,14 @@ cdef class StreamCore(Actor):
         cdef bytes text = wire_bytes(subject)
         return self.is_wanted(text, len(text))
 
+    def readers_of(self, subject) -> list:
+        """The readers that a message to that subject would concern."""
+        return [*self.unfiltered, *readers_in(self.filters.match(subject))]
+
     cdef bint is_wanted(self, const char* subject, Py_ssize_t length) except -1:
         if self.unfiltered:
             return True
-        return len(self.filtered) > 0 and self.filters.lookup(subject, length).plain_count > 0
+        return len(self.filtered) > 0 and is_any_in_force(self.filters.lookup(subject, length))
 
     # What appears
 
@@ -485,6 +580,7 @@ cdef class StreamCore(Actor):
 
     cdef bint run(self, int64_t now_ns) except? -1:
         cdef Reader reader
+        cdef bint has_more
         if not self.log.is_undoable:    # all that is done is durable
             self.advance(self.log.edges.last)
         if self.needs_recount:
@@ -493,13 +589,17 @@ cdef class StreamCore(Actor):
                 reader.recount()
             for reader in list(self.unfiltered):
                 reader.recount()
-        return self.recheck_from > 0 and self.recheck()
+        has_more = len(self.leaving) > 0 and self.unlist_some()
+        return self.recheck_from > 0 and self.recheck() or has_more
 
     def close(self) -> asyncio.Task | None:
         """The stream goes away: nothing is shown or removed any more. What is still to end, if
         anything is."""
         self.is_closed = True
         self.may_remove = False
+        for steps in self.leaving:
+            steps.close()
+        self.leaving.clear()
         self.log.set_observer(None)
         self.store.set_durability_listener(None)
         return self.settling

@@ -3,9 +3,11 @@
 Source: nats-server 2.14 reference 2.8, 6.4.
 """
 
+from functools import partial
 from typing import Final
 
 from natsd.config.jetstream_options import JetStreamOptions
+from natsd.jetstream.claims import SubjectClaims
 from natsd.jetstream.models.stream import (
     Compression,
     DiscardPolicy,
@@ -41,8 +43,10 @@ def is_compressed(config: StreamConfig) -> bool:
     return config.compression is not Compression.NONE
 
 
-def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSettings:
-    """What a publish needs to know."""
+def ingest_settings(
+    config: StreamConfig, options: JetStreamOptions, claims: SubjectClaims
+) -> IngestSettings:
+    """What a publish needs to know. `claims`: which subjects are the stream's."""
     republish = config.republish
     return IngestSettings(
         name=config.name,
@@ -55,7 +59,7 @@ def ingest_settings(config: StreamConfig, options: JetStreamOptions) -> IngestSe
         allows_lifetimes=config.allow_msg_ttl,
         lifetime_s_min=_shortest_lifetime_s(config),
         allows_schedules=config.allow_msg_schedules,
-        subjects=tuple(config.subjects),
+        captures=partial(claims.is_owner, config.name),
         counts=config.allow_msg_counter,
         duplicate_window_ns=bounded_ns(config.duplicate_window),
         subject_transform=_mapping(config.subject_transform),

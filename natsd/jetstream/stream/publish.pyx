@@ -131,7 +131,7 @@ cdef class Ingest(Actor):
         self.max_msg_size = settings.max_msg_size
         self.staged_bytes_max = settings.buffered_bytes_max
         rules = ScheduleRules(
-            settings.subjects, LastMessages(stream.store), settings.allows_schedules,
+            settings.captures, LastMessages(stream.store), settings.allows_schedules,
             settings.allows_lifetimes,
         )
         self.scheduled.configure(rules, self.preconditions)

@@ -6,6 +6,7 @@ Source: nats-server 2.14 reference 6.4, 6.7.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from natsd.core.subject_mapping import parse_mapping
@@ -37,9 +38,15 @@ class RepublishSettings:
     headers_only: bool = False
 
 
+def captures_nothing(_subject: bytes) -> bool:
+    """A stream without subjects."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """`buffered_*_max`: what may wait to be durable before publishers wait (§2.8)."""
+    """`buffered_*_max`: what may wait to be durable before publishers wait (§2.8). `captures`:
+    whether the stream receives what is published to a subject."""
 
     name: str
     domain: str = ""
@@ -51,7 +58,7 @@ class IngestSettings:
     allows_lifetimes: bool = False  # allow_msg_ttl
     lifetime_s_min: int = 0  # shorter ones are raised to it
     allows_schedules: bool = False  # allow_msg_schedules
-    subjects: tuple[str, ...] = ()
+    captures: Callable[[bytes], bool] = captures_nothing
     counts: bool = False  # allow_msg_counter
     duplicate_window_ns: int = 0
     subject_transform: Mapping | None = None

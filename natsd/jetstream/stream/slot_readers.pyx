@@ -1,6 +1,11 @@
 """SlotReaders: a memo from a subject's slot to the readers whose filters match it.
 
+ReaderFilters are what one reader wants. There may be 20,000 of them, so they come into the stream's
+SubList, and go from there, in steps (core.pyx). Which of them count is one pointer, `reader`: it is
+set when the last one is in, and taken away before the first one goes.
+
 Promise
+- Filters that are not in force concern nobody.
 - A verdict is noted with the birth of the slot it is about: a slot that got another subject is
   asked anew (subject_index.pxd). When filters change, or the index is replaced, all is forgotten.
 - Subjects with the same readers share one tuple; the memo costs 8 bytes for each slot, in pages
@@ -12,10 +17,40 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from natsd.core.match_result cimport MatchResult, plain_at
+from natsd.core.subscription cimport Sink
 from natsd.store.subject_index cimport SubjectIndex
 
 cdef enum:
     SETS_MAX = 65_536
+
+
+cdef class ReaderFilters(Sink):
+    """See slot_readers.pxd."""
+
+    def __cinit__(self):
+        self.subscriptions = []
+
+
+cdef inline object reader_at(MatchResult found, uint32_t at):
+    """The reader of the filter that stands there; None: that is not in force."""
+    return (<ReaderFilters?> plain_at(found, at).sink).reader
+
+
+cdef bint is_any_in_force(MatchResult found) except -1:
+    cdef uint32_t at
+    for at in range(found.plain_count):
+        if reader_at(found, at) is not None:
+            return True
+    return False
+
+
+cdef set readers_in(MatchResult found):
+    cdef uint32_t at
+    cdef set readers = set()
+    for at in range(found.plain_count):
+        readers.add(reader_at(found, at))
+    readers.discard(None)
+    return readers
 
 
 cdef class SlotReaders:
@@ -50,12 +85,8 @@ cdef class SlotReaders:
         return <tuple> self.sets[known.readers]
 
     cdef tuple learn(self, SubjectIndex subjects, uint32_t slot, MatchResult found):
-        cdef uint32_t at
         cdef KnownSlot* known
-        cdef set matching = set()
-        for at in range(found.plain_count):
-            matching.add(plain_at(found, at).sink)
-        readers = tuple(sorted(matching, key=id))
+        readers = tuple(sorted(readers_in(found), key=id))
         number = self.numbers.get(readers)
         if number is None:
             if len(self.sets) >= SETS_MAX:

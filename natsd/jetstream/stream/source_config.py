@@ -24,7 +24,7 @@ from natsd.jetstream.models.stream import (
     SubjectTransformConfig,
 )
 from natsd.jetstream.names import API_PREFIX, is_valid_asset_name
-from natsd.jetstream.overlaps import Find, collisions, coverings
+from natsd.jetstream.overlaps import Tell, collisions, coverings
 from natsd.jetstream.steps import AT_ONCE, Steps, slices
 
 Origins = Callable[[str], StreamConfig | None]
@@ -189,7 +189,9 @@ def _check_consumer(source: StreamSource, errors: _Errors) -> None:
 
 
 def _check_transforms(
-    source: StreamSource, errors: _Errors, overlaps: Callable[[Sequence[str]], Steps[Find]]
+    source: StreamSource,
+    errors: _Errors,
+    overlaps: Callable[[Sequence[str], Tell], Steps[None]],
 ) -> Steps[None]:
     transforms = source.subject_transforms
     for place, each in enumerate(transforms):
@@ -204,12 +206,12 @@ def _check_transforms(
         except InvalidMapping as error:
             raise api_error(errors.transform, err=error) from None
     patterns = [each.src or ">" for each in transforms]
-    find = yield from overlaps(patterns)
-    for place in range(len(patterns)):
-        if find(place) is not None:
+
+    def tell(_place: int, other: int | None) -> None:
+        if other is not None:
             raise api_error(errors.overlap)
-        if place % AT_ONCE == AT_ONCE - 1:
-            yield
+
+    yield from overlaps(patterns, tell)
 
 
 def _origin(source: StreamSource, origins: Origins) -> StreamConfig | None:

@@ -98,7 +98,7 @@ class Stream:
         self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
         self.offline_consumers = OfflineConsumers(self.core)
         self.core.set_retention(config.retention.value)
-        settings = ingest_settings(config, jetstream.options)
+        settings = ingest_settings(config, jetstream.options, account.claims)
         self.ingest: Ingest = Ingest(
             self.core, settings, account.tiers.of(config.num_replicas).usage
         )
@@ -146,7 +146,8 @@ class Stream:
         cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int
     ) -> Self:
         """A new one, on disk where it has files. Raises StoreError, OSError, and leaves nothing."""
-        ingest_settings(config, account.jetstream.options)  # they can be built, or nothing is made
+        # What the configuration describes can be built, or nothing is made.
+        ingest_settings(config, account.jetstream.options, account.claims)
         volume, directory = account.jetstream.volume, account.files.stream(config.name)
         if config.storage is Storage.MEMORY:
             stream = cls(account, config, created_ns, await open_store(account, config))
@@ -234,11 +235,11 @@ class Stream:
         if self.scheduled is not None:
             self.scheduled.begin()
         if self.account.fills_streams:
-            self.sourcing.begin()
+            await in_turns(self.sourcing.begin())
         await in_turns(self._listening.change(self.config.subjects))
 
     async def _end(self, *, is_gone: bool = False) -> None:
-        self.sourcing.end(is_gone=is_gone)
+        await in_turns(self.sourcing.end(is_gone=is_gone))
         self.ingest.pause()
         self._direct.close()
         self._expiry.close()
@@ -336,14 +337,14 @@ class Stream:
     async def reconfigure(self, config: StreamConfig) -> None:
         """The new configuration is on disk and in force on return. Raises StoreError, OSError:
         nothing has changed then. What it describes is built before anything is written."""
-        settings, limits = ingest_settings(config, self.jetstream.options), store_limits(config)
+        settings = ingest_settings(config, self.jetstream.options, self.account.claims)
+        limits = store_limits(config)
         await self.open_scheduled(config)
         if self.is_filed:
             volume = self.jetstream.volume
             asset = StreamAsset(config=config, created=self.created_ns)
             await volume.read(write_asset, self.jetstream.vault, self.directory, asset)
         before, self.config = self.config, config
-        self.sourcing.configure(config)
         if self.scheduled is not None and not before.allow_msg_schedules:
             self.scheduled.begin()
         self.ingest.configure(settings)
@@ -359,6 +360,7 @@ class Stream:
         else:
             self._direct.close()
         self._begin_expiry()
+        await in_turns(self.sourcing.configure(config))
         await in_turns(self._listening.change(config.subjects))
 
     # Messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.core.subject import matches
-from natsd.jetstream.stream.core import CallbackReader
+from natsd.jetstream.steps import at_once
+from natsd.jetstream.stream.core import CallbackReader, Reader
 from natsd.store.store import Limits
 from tests.jetstream.stream.publishing import Bench, file_bench, memory_bench
 from tests.waiting import Eventually, eventually_within
@@ -61,6 +63,10 @@ class Watcher:
         self.reader.acked(sequence)
 
 
+def change_filters(bench: Bench, reader: Reader, filters: Sequence[str]) -> None:
+    bench.core.change_filters(reader, at_once(bench.core.list_filters(filters)))
+
+
 async def test_filtered_readers_hear_what_they_match() -> None:
     async with memory_bench() as bench:
         await bench.store_all("s.a.1", "s.b.1")
@@ -75,11 +81,69 @@ async def test_filtered_readers_hear_what_they_match() -> None:
         await bench.store.purge(pattern="s.b.*", up_to_sequence=4)
         assert one.pending == {1, 6}
         assert both.pending == {1, 4, 6}
-        bench.core.change_filters(one.reader, ["s.c"])
+        change_filters(bench, one.reader, ["s.c"])
         bench.core.remove_reader(both.reader)
         await bench.store_all("s.c", "s.a.1")
         assert 7 in one.pending
         assert 8 not in both.pending
+
+
+@pytest.mark.parametrize("steps_taken", [0, 3, 7, 100])
+async def test_filters_that_are_being_listed_concern_nobody(
+    steps_taken: int, eventually: Eventually
+) -> None:
+    """Their reader hears of nothing, nobody is taken for interested, and they can be given up."""
+    async with memory_bench() as bench:
+        bench.core.set_retention("interest")
+        other = Watcher(bench, "s.1.x", "s.999.x")
+        many = [f"s.{number}.*" for number in range(1000)]
+        steps = bench.core.list_filters(many)
+        for _ in range(steps_taken):
+            next(steps, None)
+        assert not bench.core.has_interest("s.0.x")
+        assert bench.core.readers_of("s.1.x") == [other.reader]
+        await bench.store_all("s.1.x", "s.999.x")
+        assert other.pending == {1, 2}
+        other.ack(1)
+        await eventually(lambda: bench.contents() == {2: "s.999.x"})
+        steps.close()
+        whole = Watcher(bench, *many)
+        assert whole.pending == {2}
+        await bench.store_all("s.0.x", "s.1.x")
+        assert whole.pending == {2, 3, 4}
+        assert other.pending == {2, 4}
+
+
+async def test_filters_that_go_concern_nobody_at_once(eventually: Eventually) -> None:
+    """Though it takes many turns until the last one is out of the SubList; and others go on."""
+    async with memory_bench() as bench:
+        bench.core.set_retention("interest")
+        many = [f"s.{number}.*" for number in range(5000)]
+        leaver, other = Watcher(bench, *many), Watcher(bench, "s.0.x", "s.4999.x")
+        await bench.store_all("s.0.x", "s.1.x")
+        bench.core.remove_reader(leaver.reader)
+        assert not bench.core.has_interest("s.1.x")
+        assert bench.core.has_interest("s.0.x")
+        await bench.store_all("s.4999.x")
+        assert leaver.pending == {1, 2}
+        assert other.pending == {1, 3}
+        await eventually(lambda: bench.contents() == {1: "s.0.x", 3: "s.4999.x"})
+        change_filters(bench, other.reader, many)
+        change_filters(bench, other.reader, ["s.1.x"])
+        await bench.store_all("s.0.x", "s.1.x")
+        assert bench.contents()[5] == "s.1.x"
+        assert 4 not in bench.contents()  # nobody wants s.0.x any more
+        assert other.pending >= {5}
+
+
+async def test_a_stream_may_end_while_filters_go() -> None:
+    async with memory_bench() as bench:
+        leaver = Watcher(bench, *(f"s.{number}.*" for number in range(5000)))
+        steps = bench.core.list_filters([f"s.*.{number}" for number in range(1000)])
+        next(steps)
+        bench.core.remove_reader(leaver.reader)
+        bench.core.close()
+        steps.close()
 
 
 async def test_overlapping_filters_tell_once() -> None:
@@ -195,7 +259,7 @@ async def test_interest_that_ends_is_noticed(change: str, eventually: Eventually
         if change == "remove":
             bench.core.remove_reader(leaver.reader)
         else:
-            bench.core.change_filters(leaver.reader, ["s.keep"])
+            change_filters(bench, leaver.reader, ["s.keep"])
         await eventually(lambda: not bench.core.is_rechecking)
         assert bench.contents() == {701: "s.keep"}
         assert keeper.pending == {701}
@@ -273,7 +337,7 @@ async def test_readers_always_know_what_is_pending(data: st.DataObject) -> None:
                     bench.core.remove_reader(watcher.reader)
                 else:
                     watcher.filters = tuple(data.draw(filters))
-                    bench.core.change_filters(watcher.reader, watcher.filters)
+                    change_filters(bench, watcher.reader, watcher.filters)
                     watcher.recount()
             for watcher in watchers:
                 if watcher.filters:
