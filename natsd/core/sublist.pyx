@@ -25,6 +25,7 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
 
 from natsd.core.interest cimport Members, Node, QueueGroup, members_of
 from natsd.core.interest_watches cimport InterestWatches, is_alone, watch_name
@@ -241,21 +242,20 @@ cdef class SubList:
         result.fill(data, len(data), &self.interest.found)
         return result
 
-    def subscriptions(self) -> list:
-        """All of them, in no order."""
+    def subscriptions(self, Py_ssize_t first=0, Py_ssize_t most=-1) -> list:
+        """All of them, or `most` behind the `first` ones, in no order, but in the same one as long
+        as none comes or goes. Those that are passed over are not looked at."""
         cdef list subs = []
-        cdef uint32_t at, place
-        cdef Node* node
-        cdef QueueGroup* group
-        if self.interest.find_all() < 0:
-            raise MemoryError
-        for at in range(self.interest.found.count):
-            node = self.interest.found.items[at]
-            append_all(subs, &node.plain)
-            for place in range(table_span(&node.groups)):
-                group = <QueueGroup*> table_at(&node.groups, place)
-                if group != NULL:
-                    append_all(subs, &group.members)
+        cdef Walk walk = Walk(steps=NULL, depth=0, capacity=0)
+        cdef Node* node = self.interest.root
+        if most < 0:
+            most = self.interest.count
+        try:
+            while node != NULL and len(subs) < most:
+                first = append_node(subs, node, first, most)
+                node = next_node(&walk, node)
+        finally:
+            free(walk.steps)
         return subs
 
     def watch(self, subject, callback, *, queue=None) -> bool:
@@ -326,8 +326,71 @@ cdef inline uint32_t fanout_of(MatchResult result):
     return result.plain_count + result.queue_count
 
 
-cdef int append_all(list subs, Members* members) except -1:
+cdef Py_ssize_t append_node(list subs, Node* node, Py_ssize_t first, Py_ssize_t most) except -1:
+    """List what `node` lists; how many are still to be passed over behind it."""
     cdef uint32_t place
-    for place in range(members.count):
+    cdef QueueGroup* group
+    first = append_members(subs, &node.plain, first, most)
+    for place in range(table_span(&node.groups)):
+        group = <QueueGroup*> table_at(&node.groups, place)
+        if group != NULL:
+            first = append_members(subs, &group.members, first, most)
+    return first
+
+
+cdef Py_ssize_t append_members(
+    list subs, Members* members, Py_ssize_t first, Py_ssize_t most
+) except -1:
+    cdef Py_ssize_t place
+    for place in range(first, members.count):
+        if len(subs) == most:
+            break
         subs.append(<Subscription> members_of(members)[place])
+    return max(first - <Py_ssize_t> members.count, 0)
+
+
+cdef struct Step:
+    Node* node
+    uint32_t entered        # of its children's places, then its star and its tail
+
+cdef struct Walk:           # from the root down to where it is
+    Step* steps
+    uint32_t depth
+    uint32_t capacity
+
+
+cdef Node* next_node(Walk* walk, Node* node) except? NULL:
+    """The node behind this one, children first; NULL: it was the last one."""
+    cdef Step* step
+    cdef Node* child
+    enter(walk, node)
+    while walk.depth:
+        step = &walk.steps[walk.depth - 1]
+        while step.entered < table_span(&step.node.children) + 2:
+            child = child_at(step.node, step.entered)
+            step.entered += 1
+            if child != NULL:
+                return child
+        walk.depth -= 1
+    return NULL
+
+
+cdef int enter(Walk* walk, Node* node) except -1:
+    cdef Step* steps
+    cdef uint32_t capacity = walk.capacity * 2 or 16
+    if walk.depth == walk.capacity:
+        steps = <Step*> realloc(walk.steps, capacity * sizeof(Step))
+        if steps == NULL:
+            raise MemoryError
+        walk.steps = steps
+        walk.capacity = capacity
+    walk.steps[walk.depth] = Step(node, 0)
+    walk.depth += 1
     return 0
+
+
+cdef inline Node* child_at(Node* node, uint32_t place) noexcept:
+    cdef uint32_t span = table_span(&node.children)
+    if place < span:
+        return <Node*> table_at(&node.children, place)
+    return node.star if place == span else node.tail

@@ -1,14 +1,16 @@
 """`/subsz` and `/subscriptionsz`: the interest of all accounts, in numbers and one by one.
 
-The list can be a million long: it is walked in slices, and only the rows of the page are made.
+The list can be a million long: only the page is looked at, in slices. What comes or goes between
+two slices may move a subscription into the page, or out of it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from natsd.accounts import Account
-from natsd.core.subject import is_valid_literal, matches
+from natsd.core.subject import is_valid_literal
 from natsd.core.sublist_stats import SubListStats
 from natsd.core.subscription import Subscription
 from natsd.monitor.clock import Clock
@@ -19,7 +21,7 @@ from natsd.monitor.turns import Steps, Turns
 from natsd.monitor.values import number, timestamp
 
 LIMIT_DEFAULT: Final = 1024
-SUBSCRIPTIONS_PER_STEP: Final = 256
+SUBSCRIPTIONS_PER_STEP: Final = 1024
 INTERNAL_CID: Final = 0
 
 
@@ -69,21 +71,27 @@ def _list(
     total = 0
     page = range(options.offset, options.offset + options.limit)
     for account in accounts:
-        subscriptions = account.sublist.subscriptions()
-        for start in range(0, len(subscriptions), SUBSCRIPTIONS_PER_STEP):
+        yield
+        found = _reached(account, options.test) if options.test else None
+        count = account.sublist.count if found is None else len(found)
+        wanted = range(max(page.start - total, 0), min(page.stop - total, count))
+        for first in wanted[::SUBSCRIPTIONS_PER_STEP]:
             yield
-            chosen = _choose(subscriptions[start : start + SUBSCRIPTIONS_PER_STEP], options.test)
-            first = max(page.start - total, 0)
-            rows += [_row(account, each) for each in chosen[first : max(page.stop - total, 0)]]
-            total += len(chosen)
+            most = min(SUBSCRIPTIONS_PER_STEP, wanted.stop - first)
+            if found is None:
+                some = account.sublist.subscriptions(first, most)
+            else:
+                some = found[first : first + most]
+            rows += [_row(account, each) for each in some]
+        total += count
     return rows, total
 
 
-def _choose(subscriptions: Sequence[Subscription], test: str) -> Sequence[Subscription]:
-    """Those that a message to the test subject would reach; all, without one."""
-    if not test:
-        return subscriptions
-    return [each for each in subscriptions if matches(test, each.subject)]
+def _reached(account: Account, test: str) -> list[Subscription]:
+    """Those that a message to the test subject would reach."""
+    found = account.sublist.match(test)
+    members = chain.from_iterable(found.queues.values())
+    return list(dict.fromkeys(chain(found.plain, members)))
 
 
 def _row(account: Account, subscription: Subscription) -> dict[str, Any]:

@@ -9,10 +9,9 @@ The three forms of a create differ in what the subject says:
 Source: reference §6.2, §6.5; nats-server 2.14, tried.
 """
 
-import asyncio
 from collections.abc import Sequence
 
-from natsd.jetstream.api.paging import INFOS_PER_SLICE, page_of
+from natsd.jetstream.api.paging import page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.consumer.config import is_group_name
 from natsd.jetstream.consumer.consumer import Consumer
@@ -37,6 +36,7 @@ from natsd.jetstream.models.responses import (
     ConsumerUnpinResponse,
 )
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT
+from natsd.jetstream.steps import Steps, in_turns
 
 
 async def create(request: Request[CreateConsumerRequest]) -> ConsumerCreateResponse:
@@ -96,14 +96,17 @@ async def infos(request: Request[ConsumersRequest]) -> ConsumerListResponse:
     stream = request.account.stream(request.stream)
     chosen, page = page_of(_names(request), request.body.offset, LIST_LIMIT)
     gathered, offline = list[ConsumerInfo](), dict[str, str]()
-    for name in chosen:
-        consumer = stream.consumers.get(name)
-        if name in stream.offline_consumers.reasons:
-            offline[name] = stream.offline_consumers.reasons[name]
-        elif consumer is not None:  # it may be gone since
-            gathered.append(consumer.info())
-            if len(gathered) % INFOS_PER_SLICE == 0:
-                await asyncio.sleep(0)
+
+    def gather() -> Steps[None]:
+        for name in chosen:
+            consumer = stream.consumers.get(name)
+            if name in stream.offline_consumers.reasons:
+                offline[name] = stream.offline_consumers.reasons[name]
+            elif consumer is not None:  # it may be gone since
+                gathered.append(consumer.info())
+            yield
+
+    await in_turns(gather())
     return ConsumerListResponse(
         page=page, consumers=gathered, missing=list(offline), offline=offline
     )

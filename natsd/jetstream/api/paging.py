@@ -4,14 +4,11 @@ Source: reference §6.1.
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from natsd.jetstream.models.response import Paged
 
 T = TypeVar("T")
-
-INFOS_PER_SLICE: Final = 16
-"""Infos that are gathered, or encoded, before others have a turn: about a millisecond's."""
 
 
 def page_of(items: Sequence[T], offset: int, limit: int) -> tuple[Sequence[T], Paged]:

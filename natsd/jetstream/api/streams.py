@@ -5,10 +5,9 @@ What a request may not say is decided here; what a configuration may not say, in
 Source: reference §6.2, §6.4; nats-server 2.14, tried.
 """
 
-import asyncio
 from collections.abc import Sequence
 
-from natsd.jetstream.api.paging import INFOS_PER_SLICE, page_of
+from natsd.jetstream.api.paging import page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.requests import (
@@ -34,6 +33,8 @@ from natsd.jetstream.models.responses import (
 )
 from natsd.jetstream.models.stream import ClusterInfo, StreamInfo
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT, SUBJECT_DETAILS_LIMIT
+from natsd.jetstream.steps import Steps, in_turns
+from natsd.jetstream.stream.info import stream_info
 from natsd.jetstream.stream.metadata import with_shown_metadata
 from natsd.jetstream.stream.stream import names_one_message
 
@@ -91,15 +92,18 @@ async def infos(request: Request[StreamListRequest]) -> StreamListResponse:
     matching = _names(request, request.body.subject)
     rest, page = page_of(matching, request.body.offset, len(matching))
     gathered, offline = list[StreamInfo](), dict[str, str]()
-    for name in rest:
-        if name in account.offline:
-            offline[name] = account.offline[name]
-        elif name in account.streams:  # it may be gone since
-            gathered.append(await account.streams[name].info())
-            if len(gathered) % INFOS_PER_SLICE == 0:
-                await asyncio.sleep(0)
-        if len(gathered) == LIST_LIMIT:
-            break
+
+    def gather() -> Steps[None]:
+        for name in rest:
+            if name in account.offline:
+                offline[name] = account.offline[name]
+            elif name in account.streams:  # it may be gone since
+                gathered.append(stream_info(account.streams[name]))
+            if len(gathered) == LIST_LIMIT:
+                break
+            yield
+
+    await in_turns(gather())
     return StreamListResponse(
         page=page.model_copy(update={"limit": LIST_LIMIT}),
         streams=gathered,

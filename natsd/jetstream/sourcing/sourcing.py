@@ -21,6 +21,8 @@ known.
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsd.jetstream.models.stream import StreamConfig, StreamSource, StreamSourceInfo
@@ -55,6 +57,7 @@ class Sourcing:
     def __init__(self, stream: "Stream") -> None:
         self.stream = stream
         self._links: dict[str, Link] = {}
+        self._order: Sequence[str] = ()  # the links' names as the configuration has them
         self._found: dict[str, int | None] = {}
         self._finding: asyncio.Task[None] | None = None
         self._kept: Positions | None = None
@@ -90,6 +93,7 @@ class Sourcing:
         mine = self._changes
         self._is_changing = True
         wanted = yield from origins_of(config, self._target())
+        self._order = tuple(wanted)
         gone = [name for name in self._links if name not in wanted]
         for names in (gone, wanted):
             for place, name in enumerate(names):
@@ -123,6 +127,14 @@ class Sourcing:
         async with self._writing:
             self._was_ended = True
 
+    async def removed(self, rename: Callable[[], Awaitable[Path]]) -> Path:
+        """Have the stream's directory renamed while nothing is written there; nothing is from then
+        on. What `rename` raises is raised."""
+        async with self._writing:
+            path = await rename()
+            self._was_ended = True
+            return path
+
     def end(self, *, is_gone: bool = False) -> Steps[None]:
         """Fill it no more. `is_gone`: the stream goes away."""
         self._is_open, self._has_ended = False, True
@@ -150,8 +162,7 @@ class Sourcing:
 
     def sources_info(self) -> list[StreamSourceInfo]:
         """How far each source is, in the order of the configuration."""
-        names = [index_name(source) for source in self.stream.config.sources]
-        return [self._links[name].info() for name in names if name in self._links]
+        return [self._links[name].info() for name in self._order if name in self._links]
 
     # Direct gets in the origin's name
 

@@ -314,8 +314,9 @@ class Stream:
         if not self.is_filed:
             return None
         assert isinstance(self.store, FileStore)
+        rename = partial(self.store.rename_removed, self.directory)
         async with self._changing(self.name):  # no consumer is being made in it
-            return await self.store.rename_removed(self.directory)
+            return await self.sourcing.removed(rename)
 
     async def abandon(self) -> None:
         """It is gone: nothing of it goes on, or is open. Its account removes the files."""

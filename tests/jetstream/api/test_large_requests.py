@@ -11,7 +11,7 @@ import gc
 import json
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ MEMORY_BYTES = 4 << 20
 LONG_BYTES = 40_000 if TORTURE > 1 else 10_000
 ALIKE = ("STREAM.UPDATE.*", "STREAM.RESTORE.*", "CONSUMER.CREATE.*", "CONSUMER.DURABLE.CREATE.*.*")
 """Of their fields, which others have too, one in four is tried."""
+SMALL_TURN_S = 0.025
 LONG_CPU_S = 2.0
 TURN_S_MAX = 0.5
 """A turn of the loop on a machine that does much else; a request that held it took seconds."""
@@ -206,6 +207,53 @@ async def test_memory_is_bounded_by_the_size(jetstream: JetStream, kind: str) ->
     finally:
         tracemalloc.stop()
     assert peak < MEMORY_FACTOR * len(data) + MEMORY_BYTES, (peak, len(data))
+
+
+async def consumer_of_many_filters(jetstream: JetStream, size: int) -> None:
+    """One that is made, changed, reset, asked for and deleted."""
+    for pattern in ("s.a%d.*", "s.b%d.*"):
+        for more in ({}, {"deliver_policy": "last_per_subject"}):
+            subject, body = consumer("F", filter_subjects=names(size, pattern), **more)
+            await request(jetstream, subject, body)
+            await request(jetstream, "CONSUMER.RESET.S.F", b"")
+            await request(jetstream, "CONSUMER.LIST.S", b"")
+        await request(jetstream, "STREAM.PURGE.S", {"filter": "s.none"})
+    await request(jetstream, "CONSUMER.DELETE.S.F", b"")
+
+
+async def stream_of_many_sources(jetstream: JetStream, size: int) -> None:
+    """One whose origins are not there; then of other sources; then it is deleted."""
+    for prefix in ("X", "Y"):
+        sources = [{"name": f"{prefix}{number}"} for number in range(size // 20)]
+        verb = "CREATE" if prefix == "X" else "UPDATE"
+        await request(jetstream, f"STREAM.{verb}.Z", {"name": "Z", "sources": sources})
+        for _ in range(size // 4):
+            await asyncio.sleep(0)
+        await request(jetstream, "STREAM.INFO.Z", b"")
+        await request(jetstream, "STREAM.LIST", b"")
+    await request(jetstream, "STREAM.DELETE.Z", b"")
+
+
+@pytest.mark.parametrize("work", [consumer_of_many_filters, stream_of_many_sources])
+async def test_turns_do_not_grow_with_the_size(
+    jetstream: JetStream, work: Callable[[JetStream, int], Awaitable[None]]
+) -> None:
+    """What is long goes in steps: eight times as much takes more turns, not longer ones."""
+    await request(jetstream, "STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"]})
+    longest_s = []
+    gc.disable()
+    try:
+        for size in (FILTERS_MAX // 8, FILTERS_MAX):
+            bystander = Bystander()
+            await asyncio.sleep(0)
+            await work(jetstream, size)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            bystander.stop()
+            longest_s.append(bystander.longest_s)
+    finally:
+        gc.enable()
+    assert longest_s[1] < max(4 * longest_s[0], SMALL_TURN_S), longest_s
 
 
 def long_values(kind: Any) -> Iterator[Any]:

@@ -26,10 +26,11 @@ from natsd.jetstream.models.response import Paged
 from natsd.jetstream.models.responses import (
     AccountInfoResponse,
     ConsumerListResponse,
+    StreamCreateResponse,
     StreamInfoResponse,
     StreamListResponse,
 )
-from natsd.jetstream.models.stream import StreamConfig, StreamInfo, StreamState
+from natsd.jetstream.models.stream import StreamConfig, StreamInfo, StreamSourceInfo, StreamState
 from tests.jetstream.api.schemas import check
 from tests.jetstream.serving import account_of, ask, create, publish, serving
 from tests.waiting import Eventually
@@ -439,5 +440,10 @@ async def test_long_answers_are_the_same_in_slices() -> None:
     assert await encode_answer(consumers) == encode(consumers)
     counts = {f"<{number}>": number for number in range(2 * ITEMS_PER_SLICE + 1)}
     state = StreamState(subjects=counts, deleted=list(range(1, 2 * ITEMS_PER_SLICE)))
-    long = StreamInfoResponse(info=info.model_copy(update={"state": state}))
-    assert await encode_answer(long) == encode(long)
+    long = info.model_copy(
+        update={"state": state, "sources": [StreamSourceInfo(name=f"O{n}") for n in range(1000)]}
+    )
+    for answer in (StreamInfoResponse(info=long), StreamCreateResponse(info=long)):
+        assert await encode_answer(answer) == encode(answer)
+    listed = StreamListResponse(page=Paged(total=2), streams=[info, long])
+    assert await encode_answer(listed) == encode(listed)
