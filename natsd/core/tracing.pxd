@@ -14,44 +14,45 @@ cdef extern from *:
 
     #define NATSD_ASKING "\\nNats-Trace-Dest:"
     #define NATSD_ASKING_BYTES 17
-    #define NATSD_ASKING_D 12       /* where its `D` is: few names have one there */
+    #define NATSD_ASKING_D 12       /* where its `D` is: few header lines have one at all */
+    #define NATSD_FIRST_D 21        /* behind the version line's end, which is at 9 */
+    #define NATSD_BEHIND_D 8        /* with it: "Dest:", a letter, the line's end */
 
     #if defined(__SSE2__) || defined(_M_X64)
     #include <emmintrin.h>
 
-    /* Whether the line begins at one of the 16 places from `at` on; 28 bytes are there. */
-    static inline int natsd_asks_in(const char *block, Py_ssize_t at, Py_ssize_t last) {
-        __m128i starts = _mm_loadu_si128((const __m128i *)(block + at));
-        __m128i letters = _mm_loadu_si128((const __m128i *)(block + at + NATSD_ASKING_D));
-        unsigned places = (unsigned)_mm_movemask_epi8(_mm_and_si128(
-            _mm_cmpeq_epi8(starts, _mm_set1_epi8('\\n')),
-            _mm_cmpeq_epi8(letters, _mm_set1_epi8('D'))
-        ));
-        for (; places != 0; places >>= 1, at++)
-            if ((places & 1) && at <= last
-                    && memcmp(block + at, NATSD_ASKING, NATSD_ASKING_BYTES) == 0)
+    #define natsd_ds(place) \\
+        _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(place)), _mm_set1_epi8('D'))
+
+    /* Whether one of the Ds among the 16 bytes from `at` on stands where it has to. */
+    #if defined(__GNUC__)
+    __attribute__((noinline, cold, unused))
+    #endif
+    static int natsd_asks_here(const char *block, Py_ssize_t at) {
+        unsigned ds = (unsigned)_mm_movemask_epi8(natsd_ds(block + at));
+        for (; ds != 0; ds >>= 1, at++)
+            if ((ds & 1) && at >= NATSD_FIRST_D && block[at - NATSD_ASKING_D] == '\\n'
+                    && memcmp(block + at - NATSD_ASKING_D, NATSD_ASKING, NATSD_ASKING_BYTES) == 0)
                 return 1;
         return 0;
     }
 
-    static inline int natsd_asks(const char *block, Py_ssize_t at, Py_ssize_t length) {
-        Py_ssize_t last = length - NATSD_ASKING_BYTES;
-        Py_ssize_t last_look = length - NATSD_ASKING_D - 16;
-        if (last_look >= 0) {
-            for (; at < last_look; at += 16)
-                if (natsd_asks_in(block, at, last))
-                    return 1;
-            return natsd_asks_in(block, last_look, last);
-        }
-        for (; at <= last; at++)
-            if (memcmp(block + at, NATSD_ASKING, NATSD_ASKING_BYTES) == 0)
+    static inline int natsd_asks(const char *block, Py_ssize_t length) {
+        Py_ssize_t at = NATSD_FIRST_D, last = length - NATSD_BEHIND_D - 15;
+        if (length < NATSD_FIRST_D + NATSD_BEHIND_D)
+            return 0;
+        for (; at + 16 < last; at += 32)
+            if (_mm_movemask_epi8(_mm_or_si128(natsd_ds(block + at), natsd_ds(block + at + 16)))
+                    && (natsd_asks_here(block, at) || natsd_asks_here(block, at + 16)))
                 return 1;
-        return 0;
+        if (at < last && _mm_movemask_epi8(natsd_ds(block + at)) && natsd_asks_here(block, at))
+            return 1;
+        return _mm_movemask_epi8(natsd_ds(block + last)) && natsd_asks_here(block, last);
     }
     #else
-    static inline int natsd_asks(const char *block, Py_ssize_t at, Py_ssize_t length) {
-        const char *line = block + at, *end = block + length;
-        while (line != NULL && end - line >= NATSD_ASKING_BYTES) {
+    static inline int natsd_asks(const char *block, Py_ssize_t length) {
+        const char *line = block + NATSD_FIRST_D - NATSD_ASKING_D, *end = block + length;
+        while (line != NULL && end - line >= NATSD_ASKING_D + NATSD_BEHIND_D) {
             if (memcmp(line, NATSD_ASKING, NATSD_ASKING_BYTES) == 0)
                 return 1;
             line = (const char *)memchr(line + 1, '\\n', (size_t)(end - line - 1));
@@ -60,8 +61,8 @@ cdef extern from *:
     }
     #endif
     """
-    # Whether a line behind `at`, where a line ends, begins with `Nats-Trace-Dest:`.
-    bint natsd_asks(const char* block, Py_ssize_t at, Py_ssize_t length) noexcept nogil
+    # Whether a line behind the version line begins with `Nats-Trace-Dest:` and has a value.
+    bint natsd_asks(const char* block, Py_ssize_t length) noexcept nogil
 
 cdef enum:
     VERSION_LINE_BYTES = 10     # "NATS/1.0\r\n": every header block that asks for a trace begins so
@@ -109,7 +110,7 @@ cdef inline bint may_be_traced(
     read where this is true. It takes linear time, whatever the block holds."""
     if length < VERSION_LINE_BYTES + PARENT_BYTES or block[VERSION_LINE_BYTES - 1] != c"\n":
         return False
-    if natsd_asks(block, VERSION_LINE_BYTES - 1, length):
+    if natsd_asks(block, length):
         return True
     return parents_count and has_parent(block, length)
 
