@@ -36,7 +36,8 @@ from natsd.core.subject cimport subject_is_valid_literal
 from natsd.core.sublist cimport SubList
 from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
 from natsd.core.tracing cimport (
-    TracedMessage, distribute_traced, line_length, may_be_traced, with_headers,
+    ASKING_BLOCK_BYTES, TracedMessage, distribute_traced, line_length, may_be_traced, rarely,
+    with_headers,
 )
 from natsd.core.wire cimport Settings, Wire
 
@@ -254,8 +255,10 @@ cdef class Connection(Wire):
     cdef int on_publish(self, Message* message) except -1:
         cdef MatchResult result
         cdef int64_t delivered
-        if message.header_len and not self.is_decided and may_be_traced(
-            message.data, message.header_len, self.counts_parents
+        if (
+            message.header_len >= ASKING_BLOCK_BYTES
+            and rarely(may_be_traced(message.data, message.header_len, self.counts_parents))
+            and not self.is_decided
         ):
             return self.publish_traced(message)
         result = self.memo
@@ -273,7 +276,7 @@ cdef class Connection(Wire):
             result = self.resolve(message)
             if result is None:
                 return 0
-        if self.traced is not None:
+        if rarely(self.traced is not None):
             delivered = distribute_traced(
                 result, self.traced, self.reactor, None if self.echo else self
             )

@@ -63,10 +63,12 @@ cdef extern from *:
     """
     # Whether a line behind the version line begins with `Nats-Trace-Dest:` and has a value.
     bint natsd_asks(const char* block, Py_ssize_t length) noexcept nogil
+    bint rarely "unlikely"(bint) noexcept nogil     # the compiler keeps what follows out of the way
 
 cdef enum:
     VERSION_LINE_BYTES = 10     # "NATS/1.0\r\n": every header block that asks for a trace begins so
     PARENT_BYTES = 12           # "traceparent:"
+    ASKING_BLOCK_BYTES = 27     # of the shortest block that asks: with "traceparent:", a value, ends
     WALKED_BYTES_MAX = 2048
 
 
@@ -108,11 +110,11 @@ cdef inline bint may_be_traced(
     """Whether a header block may ask for a trace: with `Nats-Trace-Dest`, or where
     `parents_count` with `traceparent`. It looks at the beginnings of lines only; what they say is
     read where this is true. It takes linear time, whatever the block holds."""
-    if length < VERSION_LINE_BYTES + PARENT_BYTES or block[VERSION_LINE_BYTES - 1] != c"\n":
+    if length < ASKING_BLOCK_BYTES or block[VERSION_LINE_BYTES - 1] != c"\n":
         return False
-    if natsd_asks(block, length):
+    if rarely(natsd_asks(block, length)):
         return True
-    return parents_count and has_parent(block, length)
+    return rarely(parents_count) and has_parent(block, length)
 
 
 # Deliver to all as `distribute` does, or say what would be done, and have each step recorded.
