@@ -52,7 +52,6 @@ cdef class Interest:
     # 1: walked; 0: the subject has an empty token, so nobody; -1: out of memory.
     cdef int find(self, const char* subject, Py_ssize_t length) noexcept nogil
     cdef int find_colliding(self, const char* subject, Py_ssize_t length) noexcept
-    cdef int find_all(self) noexcept
     cdef int clear(self) except -1
 
     cdef int _split_pattern(self, Subscription sub) except -1

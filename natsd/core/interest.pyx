@@ -459,10 +459,6 @@ cdef class Interest:
             here, below = below, here
         return self._arrive(here)
 
-    cdef int find_all(self) noexcept:
-        self.found.count = 0
-        return self._arrive_below(self.root)
-
     cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept nogil:
         cdef int whole = split_tokens(&self.tokens, subject, length)
         self.found.count = self.here.count = 0

@@ -68,7 +68,7 @@ cdef extern from *:
 cdef enum:
     VERSION_LINE_BYTES = 10     # "NATS/1.0\r\n": every header block that asks for a trace begins so
     PARENT_BYTES = 12           # "traceparent:"
-    ASKING_BLOCK_BYTES = 27     # of the shortest block that asks: with "traceparent:", a value, ends
+    ASKING_BLOCK_BYTES = 27     # of the shortest block that asks, with "traceparent:"
     WALKED_BYTES_MAX = 2048
 
 

@@ -6,7 +6,7 @@ A check or a change of a hundred thousand subjects is one function for whoever m
 
 import asyncio
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -46,3 +46,25 @@ def slices(items: Sequence[T]) -> Generator[Sequence[T], None, None]:
     """The items, AT_ONCE at a time."""
     for start in range(0, len(items), AT_ONCE):
         yield items[start : start + AT_ONCE]
+
+
+def is_each(items: Sequence[T], holds: Callable[[T], bool]) -> Steps[bool]:
+    """Whether it holds for all of them."""
+    for some in slices(items):
+        if not all(map(holds, some)):
+            return False
+        yield
+    return True
+
+
+class Breaks:
+    """Where a loop over very many awaits that need not wait lets others have their turn."""
+
+    def __init__(self) -> None:
+        self._began_ns = time.monotonic_ns()
+
+    async def take(self) -> None:
+        """Let them, if the loop went on for TURN_NS."""
+        if time.monotonic_ns() - self._began_ns >= TURN_NS:
+            await asyncio.sleep(0)
+            self._began_ns = time.monotonic_ns()

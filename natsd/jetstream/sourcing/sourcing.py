@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 KEPT_EVERY_NS: Final = 2_000_000_000
-LINKS_PER_STEP: Final = 16
 MIRROR: Final = ""
 """Where the mirror's link stands among the others, which have an index name."""
 
@@ -96,9 +95,8 @@ class Sourcing:
         self._order = tuple(wanted)
         gone = [name for name in self._links if name not in wanted]
         for names in (gone, wanted):
-            for place, name in enumerate(names):
-                if place % LINKS_PER_STEP == LINKS_PER_STEP - 1:
-                    yield
+            for name in names:
+                yield
                 if mine != self._changes or not self._is_open:
                     return
                 self._have(name, wanted.get(name))
@@ -142,10 +140,9 @@ class Sourcing:
         self.troubles.tell()
         if self._finding is not None:
             self._finding.cancel()
-        for place, link in enumerate(self._links.values()):
+        for link in self._links.values():
             link.end(is_gone=is_gone)
-            if place % LINKS_PER_STEP == LINKS_PER_STEP - 1:
-                yield
+            yield
         if self._direct is not None:
             self._direct.close()
 
@@ -298,11 +295,10 @@ def origins_of(config: StreamConfig, target: Target) -> Steps[dict[str, Origin]]
         return {MIRROR: Origin(config.mirror, target, is_mirror=True)}
     counts = Counter(source.name for source in config.sources)
     origins = dict[str, Origin]()
-    for place, source in enumerate(config.sources):
+    for source in config.sources:
         is_shared = counts[source.name] > 1
         origins[index_name(source)] = Origin(source, target, is_mirror=False, is_shared=is_shared)
-        if place % LINKS_PER_STEP == LINKS_PER_STEP - 1:
-            yield
+        yield
     return origins
 
 

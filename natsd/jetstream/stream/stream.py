@@ -40,7 +40,7 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.sourcing.sourcing import Sourcing
-from natsd.jetstream.steps import in_turns
+from natsd.jetstream.steps import Breaks, Steps, in_turns, is_each
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets
@@ -254,8 +254,10 @@ class Stream:
         for _ in range(TURNS_TO_TELL):  # publishers and consumers
             await asyncio.sleep(0)
         await self.sourcing.keep()
+        breaks = Breaks()
         for consumer in list(self.consumers.values()):
             await consumer.close()
+            await breaks.take()
         try:
             if self.scheduled is not None:
                 await self.scheduled.close()
@@ -323,8 +325,10 @@ class Stream:
         await self._end(is_gone=True)
         await self._end_transfers()
         async with self._changing(self.name):  # no consumer is being made
+            breaks = Breaks()
             for consumer in list(self.consumers.values()):
                 await consumer.abandon()
+                await breaks.take()
         await self.sourcing.ended()
         if self.scheduled is not None:
             await self.scheduled.abandon()
@@ -391,7 +395,7 @@ class Stream:
         except (StoreError, OSError) as error:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
         purged = EVERYTHING if is_whole else filter_subject
-        self._pass_over(purged, 0 if is_whole or sequence or keep else last)
+        await in_turns(self._pass_over(purged, 0 if is_whole or sequence or keep else last))
         return removed
 
     async def _purge_store(self, filter_subject: str, sequence: int, keep: int) -> int:
@@ -406,18 +410,21 @@ class Stream:
         self.core.durable(self.store.durable_sequence)
         return removed
 
-    def _pass_over(self, purged: str, last: int) -> None:
+    def _pass_over(self, purged: str, last: int) -> Steps[None]:
         """Let consumers begin behind what was purged, as nats-server does.
 
         `last`: up to here nothing of the purged subjects is left; 0: some may be.
         """
         gone = self.core.log.first_sequence - 1
-        for consumer in self.consumers.values():
+        for consumer in list(self.consumers.values()):
             wanted = filters_of(consumer.config) or (EVERYTHING,)
-            if last and all(is_subset(each, purged) for each in wanted):
-                consumer.store.update_starting(last)
-            elif any(collide(each, purged) for each in wanted):
-                consumer.store.update_starting(gone)
+            behind = 0
+            if last and (yield from is_each(wanted, lambda each: is_subset(each, purged))):
+                behind = last
+            elif not (yield from is_each(wanted, lambda each: not collide(each, purged))):
+                behind = gone
+            if behind and self.consumers.get(consumer.name) is consumer:
+                consumer.store.update_starting(behind)
 
     async def get_message(self, request: StreamMsgGetRequest) -> StoredMessage:
         """The message asked for. Raises ApiError 10003, 10037."""
