@@ -311,6 +311,24 @@ def test_all_subscriptions_are_listed(sublist: SubList) -> None:
     assert set(found) == set(subs)
 
 
+@pytest.mark.parametrize("most", [1, 3, 7, 1000])
+def test_subscriptions_are_listed_in_pages(sublist: SubList, most: int) -> None:
+    """Each of them once, in the same order as all together, as long as none comes or goes."""
+    subs = listed(
+        sublist, "foo", "foo.bar", "foo.*", ">", "foo.*.>", "*", *(f"x.{n}" for n in "ab")
+    )
+    for queue in ("q", "q", "r", None):
+        subs.append(Subscription("foo", queue))
+        sublist.insert(subs[-1])
+    paged = list[Subscription]()
+    for first in range(0, len(subs), most):
+        paged += sublist.subscriptions(first, most)
+    assert paged == sublist.subscriptions()
+    assert {*paged} == {*subs}
+    assert sublist.subscriptions(len(subs), most) == []
+    assert sublist.subscriptions(0, 0) == []
+
+
 # Long and many
 
 

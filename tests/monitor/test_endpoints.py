@@ -385,6 +385,26 @@ async def test_subsz_lists(probe: Probe) -> None:
         assert "subscriptions_list" not in await probe.get("/subsz?subs=1&acc=nobody")
 
 
+async def test_subsz_pages_are_parts_of_the_whole(probe: Probe) -> None:
+    """Also those that a test subject reaches; a limit of any size is a page."""
+    async with probe.client() as client:
+        for number in range(20):
+            await client.subscribe(f"p.{number}", queue="q" if number % 3 else "")
+            await client.subscribe("p.*")
+        await client.flush()
+        for query in ("acc=$G", "acc=$G&test=p.7", ""):
+            whole = await probe.get(f"/subsz?subs=1&{query}&limit=100000")
+            rows = whole["subscriptions_list"]
+            assert len(rows) == whole["total"]
+            paged = []
+            for offset in range(0, whole["total"] + 7, 7):
+                page = await probe.get(f"/subsz?subs=1&{query}&limit=7&offset={offset}")
+                assert page["total"] == whole["total"]
+                paged += page.get("subscriptions_list", [])
+            assert paged == rows
+        assert len([row for row in rows if row["subject"].startswith("p.")]) == 40
+
+
 # ---- a lone server's other endpoints
 
 LONE = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -387,6 +388,20 @@ async def test_no_circle_over_other_consumers(served: Served) -> None:
     text = await refused(lambda: served.consumer(other, metadata={SUBJECT: "a.back"}))
     assert text == "dead letter subject 'a.back' leads back to the consumer"
     await served.consumer(other, metadata={SUBJECT: "dead.end"}, filter_subject="none")
+
+
+async def test_a_circle_is_found_among_very_many_filters(served: Served) -> None:
+    """By asking who wants a dead letter, whatever the number of consumers and filters."""
+    stream = await served.stream()
+    dead = served.account.stream("DEAD")
+    many = [f"dead.{number}.*" for number in range(3000)]
+    await served.consumer(dead, filter_subjects=[*many, "dead.end.>"], metadata={SUBJECT: "a.back"})
+    for subject in ("dead.letters", "dead.2999", "dead.3000.x"):
+        await served.consumer(stream, filter_subject="a.>", metadata={SUBJECT: subject})
+    for subject in ("dead.2999.x", "dead.end.x.y"):
+        fields = {"filter_subject": "a.>", "metadata": {SUBJECT: subject}}
+        text = await refused(partial(served.consumer, stream, **fields))
+        assert text == f"dead letter subject '{subject}' leads back to the consumer"
 
 
 async def test_a_stream_that_renames_what_it_stores(served: Served) -> None:
