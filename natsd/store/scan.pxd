@@ -71,6 +71,10 @@ cdef class Scan:
     cdef uint32_t last_tombstones[2]        # those of the last commit: from, to
     cdef uint64_t committed_sequence
     cdef uint64_t committed_checksum
+    # Walking once more: records before that offset have no sequence above `highest`.
+    cdef uint64_t highest
+    cdef uint32_t highest_upto
+    cdef uint32_t walked_again_to           # the mark
 
     # The subject of the message at that place of the index, which must be no hole, nor erased.
     cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil
@@ -80,6 +84,10 @@ cdef class Scan:
     cdef bint mark_is_ours(self, const Mark* mark, uint32_t at) noexcept nogil
     cdef bint is_twin(self, const Mark* mark) noexcept nogil
     cdef int walk(self) noexcept nogil
+    cdef bint may_be_misled(self, const Mark* mark, uint32_t at) noexcept nogil
+    cdef uint64_t first_in_extent(self, const Mark* mark) noexcept nogil
+    cdef uint32_t walk_back(self) noexcept nogil
+    cdef bint is_in_order(self, const RecordHeader* header, uint32_t at) noexcept nogil
     cdef int take_mark(self, const Mark* mark, uint32_t at) noexcept nogil
     cdef int judge(self, const Mark* mark) noexcept nogil
     cdef bint extent_verifies(self, const Mark* mark) noexcept nogil
@@ -88,6 +96,8 @@ cdef class Scan:
     cdef bint can_be_sent(self, uint32_t at) noexcept nogil
     cdef int take_skip(self, const RecordHeader* header, uint32_t at) noexcept nogil
     cdef uint32_t resync(self, uint32_t at) noexcept nogil
+    cdef int note_bad_body(self, const RecordHeader* header, uint32_t at) noexcept nogil
+    cdef bint goes_on_at(self, uint32_t at) noexcept nogil
     cdef bint verifies(self, uint32_t at, uint64_t* sequence) noexcept nogil
     cdef int note_gap(self, uint32_t at, uint32_t upto) noexcept nogil
     cdef int note_damage(

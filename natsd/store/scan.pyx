@@ -9,6 +9,9 @@ Promise
   and its subject can stand on a protocol line (sendable.pxd).
 - Where no header verifies, the walk goes on at the next byte where a record does. So one damaged
   stretch costs the records it touches and no other, and each is noted with offset and sequences.
+- A piece of the block that the disk wrote to the wrong place in it brings records that verify. The
+  marks tell them from those that belong there: they cost the messages that they overwrote, and at
+  most the others of the same commit.
 - What follows the last mark was never acknowledged: cut, unless the caller has `proven` it to be on
   disk (a sealed block, or what index.db covers); then it is damage, and what verifies is kept.
 - A last commit that is not whole and that nothing proves: its messages that verify are kept, none
@@ -184,17 +187,27 @@ cdef class Scan:
             record = self.bytes_at + at
             if record[4] == MARK:
                 if parse_mark(record, self.size - at, &mark) and self.mark_is_ours(&mark, at):
+                    if self.may_be_misled(&mark, at):
+                        at = self.walk_back()
+                        continue
                     if self.take_mark(&mark, at) < 0:
                         return -1
                     at += MARK_BYTES
                     continue
-            elif parse_header(record, self.size - at, self.header.seed, &header):
-                if header.length > self.size - at:
-                    return <int> at
-                if self.take_record(&header, at) < 0:
-                    return -1
-                at += header.length
-                continue
+            elif (
+                parse_header(record, self.size - at, self.header.seed, &header)
+                and header.length <= self.size - at and self.is_in_order(&header, at)
+            ):
+                if body_is_whole(record, &header, self.header.seed):
+                    if self.take_record(&header, at) < 0:
+                        return -1
+                    at += header.length
+                    continue
+                if self.goes_on_at(at + header.length):
+                    if self.note_bad_body(&header, at) < 0:
+                        return -1
+                    at += header.length
+                    continue
             next_at = self.resync(at)
             if next_at == 0:
                 return <int> at
@@ -203,16 +216,54 @@ cdef class Scan:
             at = next_at
         return <int> at
 
+    cdef bint may_be_misled(self, const Mark* mark, uint32_t at) noexcept nogil:
+        """Whether records that belong elsewhere may have been taken since the last commit; if so,
+        bound the sequences that the next walk up to this mark takes. True once for each mark."""
+        cdef uint64_t first = 0
+        if self.extent_whole or self.walked_again_to == at:
+            return False
+        if mark.extent_start > self.extent_start and self.extent_verifies(mark):
+            # All of this commit is as it was written, so what stands before it is older.
+            first = self.first_in_extent(mark)
+        if first:
+            self.highest, self.highest_upto = first - 1, mark.extent_start
+        elif self.last_sequence > mark.last_sequence:
+            self.highest, self.highest_upto = mark.last_sequence, at
+        else:
+            return False
+        self.walked_again_to = at
+        return True
+
+    cdef uint64_t first_in_extent(self, const Mark* mark) noexcept nogil:
+        """The first sequence of an extent that verifies; 0: there is none."""
+        cdef RecordHeader header
+        cdef uint64_t at = mark.extent_start
+        while at < extent_end(mark):
+            parse_header(self.bytes_at + at, self.size - at, self.header.seed, &header)
+            if header.kind == MESSAGE or header.kind == SKIP:
+                return header.sequence
+            at += header.length
+        return 0
+
+    cdef uint32_t walk_back(self) noexcept nogil:
+        """Forget what was read since the last commit; where that ends."""
+        self.end = max(self.end, <uint32_t> BLOCK_HEADER_BYTES)
+        self.cut()
+        self.extent_start = self.end
+        self.extent_chain = self.chain
+        self.extent_whole = True
+        self.extent_altered = False
+        self.last_checksum = self.committed_checksum
+        return self.end
+
+    cdef bint is_in_order(self, const RecordHeader* header, uint32_t at) noexcept nogil:
+        """Whether that record may stand there."""
+        if at < self.highest_upto and header.sequence > self.highest:
+            return False
+        return header.kind == TOMBSTONES or header.sequence > self.last_sequence
+
     cdef int take_record(self, const RecordHeader* header, uint32_t at) noexcept nogil:
         cdef Tombstones* removals
-        if not body_is_whole(self.bytes_at + at, header, self.header.seed):
-            self.extent_whole = False
-            if header.kind != MESSAGE or header.sequence <= self.last_sequence:
-                return self.note_damage(at, header.length, 0, 0, BAD_BODY)
-            self.last_sequence = header.sequence
-            return self.note_damage(
-                at, header.length, header.sequence, header.sequence, BAD_BODY
-            )
         self.last_checksum = record_checksum(self.bytes_at + at)
         self.extent_chain = mix_chain(self.extent_chain, self.last_checksum)
         if header.kind == MESSAGE:
@@ -233,10 +284,7 @@ cdef class Scan:
         cdef uint32_t removed = 0
         if self.index.count == 0 and not self.header.first_sequence:
             self.index.base = header.sequence
-        if (
-            header.sequence <= self.last_sequence
-            or header.sequence - self.index.base > RELATIVE_MAX
-        ):
+        if header.sequence - self.index.base > RELATIVE_MAX:
             self.extent_whole = False
             return self.note_damage(at, header.length, 0, 0, BAD_ORDER)
         if header.flags & ERASED:
@@ -263,10 +311,7 @@ cdef class Scan:
         cdef Skip* skip
         if header.length == RECORD_BYTES_MIN + 8:
             count = read_u64(self.bytes_at + at + RECORD_HEADER_BYTES)
-        if (
-            count == 0 or header.sequence <= self.last_sequence
-            or header.sequence + count < header.sequence
-        ):
+        if count == 0 or header.sequence + count < header.sequence:
             self.extent_whole = False
             return self.note_damage(at, header.length, 0, 0, BAD_ORDER)
         skip = <Skip*> array_add(&self.reserved, sizeof(Skip))
@@ -344,26 +389,44 @@ cdef class Scan:
 
     # Damage
 
+    cdef int note_bad_body(self, const RecordHeader* header, uint32_t at) noexcept nogil:
+        self.extent_whole = False
+        if header.kind != MESSAGE:
+            return self.note_damage(at, header.length, 0, 0, BAD_BODY)
+        self.last_sequence = header.sequence
+        return self.note_damage(at, header.length, header.sequence, header.sequence, BAD_BODY)
+
+    cdef bint goes_on_at(self, uint32_t at) noexcept nogil:
+        """Whether a record, a mark or the end is there: then the length of the record in front of
+        it is right, though its body is not."""
+        cdef RecordHeader header
+        cdef Mark mark
+        cdef uint32_t rest = self.size - at
+        cdef const unsigned char* record = self.bytes_at + at
+        if rest < RECORD_BYTES_MIN or read_u64(record) == 0:
+            return True
+        if record[4] == MARK:
+            return parse_mark(record, rest, &mark) and in_place(&mark, at)
+        return parse_header(record, rest, self.header.seed, &header)
+
     cdef bint verifies(self, uint32_t at, uint64_t* sequence) noexcept nogil:
         """Whether a whole record stands here that can follow what was read so far."""
         cdef RecordHeader header
         cdef Mark mark
-        cdef uint64_t lowest = self.last_sequence + 1
         cdef const unsigned char* record = self.bytes_at + at
         if record[4] == MARK:
             if not parse_mark(record, self.size - at, &mark) or not self.mark_is_ours(&mark, at):
                 return False
             sequence[0] = mark.last_sequence + 1
             return True
-        if not parse_header(record, self.size - at, self.header.seed, &header):
+        if (
+            not parse_header(record, self.size - at, self.header.seed, &header)
+            or header.length > self.size - at or not self.is_in_order(&header, at)
+            or not body_is_whole(record, &header, self.header.seed)
+        ):
             return False
-        sequence[0] = header.sequence
-        if header.kind == TOMBSTONES:
-            sequence[0] += 1
-        return (
-            sequence[0] >= lowest and header.length <= self.size - at
-            and body_is_whole(record, &header, self.header.seed)
-        )
+        sequence[0] = header.sequence + (header.kind == TOMBSTONES)
+        return sequence[0] > self.last_sequence
 
     cdef uint32_t resync(self, uint32_t at) noexcept nogil:
         """The next place where a record verifies; 0: none."""

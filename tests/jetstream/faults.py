@@ -296,4 +296,5 @@ async def fail_one_call(kind: str, operation: str, place: int, number: int) -> O
         async with started(after, kind) as jetstream:
             await history.check(jetstream, f"{told}, {end}", is_restarted=True)
             assert "seq" in await publish(jetstream, "S1.1", b"goes on")
+            await jetstream.stop()  # what is not stopped stays in memory
     return outcome

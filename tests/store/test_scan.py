@@ -9,6 +9,7 @@ increasing sequences; preallocated zeros mean the end."
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -473,3 +474,41 @@ def test_several_wounds_cost_what_they_touch(
     assert untouched <= found.keys()
     for sequence in written.places.keys() - found.keys():
         assert any(damage.covers(sequence) for damage in scan.damage)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10_000), st.integers(0, 10_000), st.integers(1, 1200)),
+        min_size=1,
+        max_size=2,
+    ),
+    st.lists(st.integers(1, 6), min_size=2, max_size=12),
+)
+def test_bytes_written_to_the_wrong_place_cost_the_commits_that_they_touch(
+    copies: list[tuple[int, int, int]], commits: list[int]
+) -> None:
+    """The disk puts a piece of the file elsewhere in it: its records verify, and are not in order.
+    Those that were written there, or elsewhere in the same commit, may be lost, no others."""
+    written, commit_of, ends = Written(), {}, [HEADER_BYTES]
+    for count in commits:
+        for at in range(count):
+            commit_of[written.put(b"y" * (at * 37))] = len(ends)
+        written.commit()
+        ends.append(len(written.data))
+    data, touched = written.data, set[int]()
+    for source, place, length in copies:
+        at = HEADER_BYTES + place % (len(data) - HEADER_BYTES)
+        piece = written.data[HEADER_BYTES + source % (len(data) - HEADER_BYTES) :][:length]
+        piece = piece[: len(data) - at]
+        data = overwritten(data, at, piece)
+        wound = Wound("", data, at, at + len(piece))
+        touched |= {
+            number
+            for number, (first, upto) in enumerate(pairwise(ends), 1)
+            if wound.touches(first, upto - first)
+        }
+    scan = Scan(data, proven=len(data))
+    found = {sequence: scan.read(sequence) for sequence in scan.sequences()}
+    assert found == {sequence: written.messages[sequence] for sequence in found}
+    assert {each for each in commit_of if commit_of[each] not in touched} <= found.keys()
+    assert scan.damage or found.keys() == written.places.keys()
