@@ -12,6 +12,8 @@ _logger = logging.getLogger(__name__)
 FORGET_AFTER_S: Final = 1.0
 WARNINGS_MAX: Final = 64
 """Different warnings within `FORGET_AFTER_S`; more are not written."""
+WARNING_CHARACTERS_MAX: Final = 1_000
+"""What is longer, since it repeats a value of the request, is cut."""
 
 
 class InvalidRequests:
@@ -29,6 +31,8 @@ class InvalidRequests:
             self._written.clear()
             self._since_s = now_s
         text = f"Invalid JetStream request '{account} > {subject}': {error}"
+        if len(text) > WARNING_CHARACTERS_MAX:
+            text = f"{text[:WARNING_CHARACTERS_MAX]} … ({len(text):,} characters)"
         if text in self._written or len(self._written) >= WARNINGS_MAX:
             return
         self._written.add(text)

@@ -367,6 +367,15 @@ def test_the_same_warning_is_repeated_after_a_while(caplog: pytest.LogCaptureFix
     assert len(caplog.messages) < 100
 
 
+def test_a_long_value_is_not_written_whole(caplog: pytest.LogCaptureFixture) -> None:
+    """An error repeats the number that cannot be read, however many digits it has."""
+    invalid = InvalidRequests(lambda: 0.0)
+    for digit in range(10):
+        invalid.warn("$G", "s", ValueError(str(digit) * 800_000))
+    assert max(map(len, caplog.messages)) < 1_100
+    assert len(set(caplog.messages)) == 10
+
+
 # Failures and floods
 
 
