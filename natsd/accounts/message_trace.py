@@ -44,6 +44,7 @@ COMPRESSED_BYTES_MAX: Final = 64 << 10
 """A longer trace is sent as it is: to compress it would keep everybody waiting."""
 
 _ACCEPT_ENCODING: Final = b"Accept-Encoding"
+_VERSION_LINE: Final = b"NATS/1.0\r\n"
 _TRUE: Final = (b"1", b"true", b"on")
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
@@ -194,9 +195,14 @@ def with_trace_disabled(block: bytes) -> bytes:
     start = block.find(b"\r\n" + DESTINATION + b":")
     if start < 0:
         head = block.removesuffix(b"\r\n").removesuffix(b"\r\n")
-        return head + b"\r\n" + line + b"\r\n\r\n"
-    end = block.find(b"\r\n", start + 2)
-    return block[: start + 2] + line + (block[end:] if end >= 0 else b"\r\n\r\n")
+        disabled = head + b"\r\n" + line + b"\r\n\r\n"
+    else:
+        end = block.find(b"\r\n", start + 2)
+        disabled = block[: start + 2] + line + (block[end:] if end >= 0 else b"\r\n\r\n")
+    if TraceRequest.read(disabled) is None:
+        return disabled
+    # A line without a colon in front of it hides it.
+    return _VERSION_LINE + line + b"\r\n" + block[len(_VERSION_LINE) :]
 
 
 def _encoded(text: bytes, accepted: bytes) -> tuple[bytes, bytes]:

@@ -96,3 +96,10 @@ def test_a_long_trace_is_not_compressed() -> None:
 )
 def test_a_trace_is_disabled_in_its_place(block: bytes, disabled: bytes) -> None:
     assert with_trace_disabled(HEAD + block) == HEAD + disabled
+
+
+def test_no_line_hides_that_a_trace_is_disabled() -> None:
+    """A name ends at the first colon, so a line without one is part of the next line's name."""
+    block = HEAD + b"traceparent: 00-a-b-01\r\nno header\r\n\r\n"
+    assert TraceRequest.read(block) is not None
+    assert TraceRequest.read(with_trace_disabled(block)) is None
