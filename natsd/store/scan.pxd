@@ -85,6 +85,7 @@ cdef class Scan:
     cdef bint is_twin(self, const Mark* mark) noexcept nogil
     cdef int walk(self) noexcept nogil
     cdef bint may_be_misled(self, const Mark* mark, uint32_t at) noexcept nogil
+    cdef uint64_t last_damaged(self) noexcept nogil
     cdef uint64_t first_in_extent(self, const Mark* mark) noexcept nogil
     cdef uint32_t walk_back(self) noexcept nogil
     cdef bint is_in_order(self, const RecordHeader* header, uint32_t at) noexcept nogil
@@ -95,9 +96,8 @@ cdef class Scan:
     cdef int take_message(self, const RecordHeader* header, uint32_t at) noexcept nogil
     cdef bint can_be_sent(self, uint32_t at) noexcept nogil
     cdef int take_skip(self, const RecordHeader* header, uint32_t at) noexcept nogil
-    cdef uint32_t resync(self, uint32_t at) noexcept nogil
+    cdef uint32_t resync(self, uint32_t at, uint32_t upto) noexcept nogil
     cdef int note_bad_body(self, const RecordHeader* header, uint32_t at) noexcept nogil
-    cdef bint goes_on_at(self, uint32_t at) noexcept nogil
     cdef bint verifies(self, uint32_t at, uint64_t* sequence) noexcept nogil
     cdef int note_gap(self, uint32_t at, uint32_t upto) noexcept nogil
     cdef int note_damage(

@@ -126,6 +126,7 @@ cdef class Scan:
         self.header.first_sequence = first_sequence
         self.index.base = first_sequence
         self.last_sequence = first_sequence - 1 if first_sequence else 0
+        self.committed_sequence = self.last_sequence
         self.extent_start = BLOCK_HEADER_BYTES
         self.extent_whole = True
         return True
@@ -203,12 +204,12 @@ cdef class Scan:
                         return -1
                     at += header.length
                     continue
-                if self.goes_on_at(at + header.length):
+                if self.resync(at, at + header.length) == 0:
                     if self.note_bad_body(&header, at) < 0:
                         return -1
                     at += header.length
                     continue
-            next_at = self.resync(at)
+            next_at = self.resync(at, self.size)
             if next_at == 0:
                 return <int> at
             if self.note_gap(at, next_at) < 0:
@@ -227,12 +228,22 @@ cdef class Scan:
             first = self.first_in_extent(mark)
         if first:
             self.highest, self.highest_upto = first - 1, mark.extent_start
-        elif self.last_sequence > mark.last_sequence:
+        elif max(self.last_sequence, self.last_damaged()) > mark.last_sequence:
             self.highest, self.highest_upto = mark.last_sequence, at
         else:
             return False
         self.walked_again_to = at
         return True
+
+    cdef uint64_t last_damaged(self) noexcept nogil:
+        """The highest sequence that is known to be damaged since the last commit; 0: none."""
+        cdef Damaged* damaged = <Damaged*> self.damaged.items
+        cdef uint64_t last = 0
+        cdef uint32_t place = self.damaged.count
+        while place and damaged[place - 1].offset >= self.end:
+            place -= 1
+            last = max(last, damaged[place].last_sequence)
+        return last
 
     cdef uint64_t first_in_extent(self, const Mark* mark) noexcept nogil:
         """The first sequence of an extent that verifies; 0: there is none."""
@@ -249,6 +260,7 @@ cdef class Scan:
         """Forget what was read since the last commit; where that ends."""
         self.end = max(self.end, <uint32_t> BLOCK_HEADER_BYTES)
         self.cut()
+        self.last_sequence = self.committed_sequence
         self.extent_start = self.end
         self.extent_chain = self.chain
         self.extent_whole = True
@@ -396,19 +408,6 @@ cdef class Scan:
         self.last_sequence = header.sequence
         return self.note_damage(at, header.length, header.sequence, header.sequence, BAD_BODY)
 
-    cdef bint goes_on_at(self, uint32_t at) noexcept nogil:
-        """Whether a record, a mark or the end is there: then the length of the record in front of
-        it is right, though its body is not."""
-        cdef RecordHeader header
-        cdef Mark mark
-        cdef uint32_t rest = self.size - at
-        cdef const unsigned char* record = self.bytes_at + at
-        if rest < RECORD_BYTES_MIN or read_u64(record) == 0:
-            return True
-        if record[4] == MARK:
-            return parse_mark(record, rest, &mark) and in_place(&mark, at)
-        return parse_header(record, rest, self.header.seed, &header)
-
     cdef bint verifies(self, uint32_t at, uint64_t* sequence) noexcept nogil:
         """Whether a whole record stands here that can follow what was read so far."""
         cdef RecordHeader header
@@ -428,16 +427,15 @@ cdef class Scan:
         sequence[0] = header.sequence + (header.kind == TOMBSTONES)
         return sequence[0] > self.last_sequence
 
-    cdef uint32_t resync(self, uint32_t at) noexcept nogil:
-        """The next place where a record verifies; 0: none."""
+    cdef uint32_t resync(self, uint32_t at, uint32_t upto) noexcept nogil:
+        """The next place before `upto` where a record verifies; 0: none."""
         cdef uint64_t sequence
         cdef unsigned char kind
-        cdef uint32_t last
         if self.size < RECORD_BYTES_MIN:
             return 0
-        last = self.size - RECORD_BYTES_MIN
+        upto = min(upto, self.size - RECORD_BYTES_MIN + 1)
         at += 1
-        while at <= last:
+        while at < upto:
             if read_u64(self.bytes_at + at) == 0:
                 at += 5     # a length of four zero bytes begins at each of these
                 continue
@@ -547,8 +545,6 @@ cdef class Scan:
             place -= 1
         if place:
             last = max(last, damaged[place - 1].last_sequence)
-        if not self.has_mark and self.header.first_sequence:
-            last = max(last, self.header.first_sequence - 1)
         self.last_sequence = max(last, self.committed_sequence)
 
     cdef void drop_tombstones(self, uint32_t first, uint32_t upto) noexcept nogil:
