@@ -229,7 +229,7 @@ async def test_out_of_space_is_refused_and_over_when_there_is_space(
         system.internal_client.subscribe(
             "$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE", lambda *message: told.append(message[3])
         )
-        disk.fail("pwrite", errno.ENOSPC)
+        disk.fail("pwrite", errno.ENOSPC, path=".blk")
         answer = await publish(jetstream, "s", b"x")
         assert "error" in answer
         assert (await stream.info()).state.messages == 1

@@ -1,6 +1,7 @@
 """FileStore's files: what is in them, when they change, what goes (design, "Durability")."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -37,8 +38,11 @@ async def open_store(
 
 
 def blocks(volume: Volume) -> dict[str, int]:
-    files = sorted((volume.directory / "S").glob("*.blk"))
-    return {path.name: path.stat().st_size for path in files}
+    sizes = {}
+    for path in sorted((volume.directory / "S").glob("*.blk")):
+        with contextlib.suppress(FileNotFoundError):  # it is unlinked in a thread
+            sizes[path.name] = path.stat().st_size
+    return sizes
 
 
 async def fill(store: FileStore, count: int, size: int = 100) -> None:

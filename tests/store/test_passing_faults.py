@@ -110,12 +110,14 @@ class Publisher:
         assert store.state().last_sequence >= max(self.acknowledged, default=0)
 
     def is_pushed_out(self, sequence: int, there: list[StoredMessage]) -> bool:
+        """Whether the limits took it: what came later counts though it was removed since."""
         subject, data = self.acknowledged[sequence]
-        later = [each for each in there if each.sequence > sequence]
+        later = {each.sequence: (each.subject, each.data) for each in there} | self.acknowledged
+        later = {number: message for number, message in later.items() if number > sequence}
         if self.limits.max_msgs_per_subject > 0:
-            same = [each for each in later if each.subject == subject]
+            same = [number for number, message in later.items() if message[0] == subject]
             return len(same) >= self.limits.max_msgs_per_subject
-        sizes = sum(OVERHEAD_BYTES + len(each.subject) + len(each.data) for each in later)
+        sizes = sum(OVERHEAD_BYTES + len(each[0]) + len(each[1]) for each in later.values())
         own = OVERHEAD_BYTES + len(subject) + len(data)
         return 0 < self.limits.max_bytes < sizes + own
 

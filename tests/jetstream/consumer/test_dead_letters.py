@@ -55,8 +55,8 @@ async def deliver(served: Served, eventually: Eventually, count: int = 1) -> lis
     return [reply for reply in replies if reply]
 
 
-async def wait(served: Served, seconds: float) -> None:
-    """Time passes; what is due is done."""
+def let_pass(served: Served, seconds: float) -> None:
+    """Set the clock forward and do what is due then."""
     served.clock.advance(seconds)
     served.jetstream.scheduler._timer_over()  # type: ignore[attr-defined]  # as the loop's timer
 
@@ -68,8 +68,7 @@ async def in_time(
     after it failed, and that may be later than this test's clock was set forward."""
 
     def holds() -> object:
-        served.clock.advance(seconds)
-        served.jetstream.scheduler._timer_over()  # type: ignore[attr-defined]
+        let_pass(served, seconds)
         return condition()
 
     await eventually(holds)
@@ -135,7 +134,7 @@ async def test_what_nobody_handles_is_copied_though_nobody_asks(
     for _ in range(2):
         await deliver(served, eventually)
         assert not letters(served)
-        await wait(served, 11)
+        let_pass(served, 11)
     await eventually(lambda: letters(served))
     [letter] = letters(served)
     assert letter["Nats-Dead-Letter-Reason"] == "max_deliver"
@@ -183,7 +182,7 @@ async def test_a_work_queue_keeps_the_message_until_the_copy_is_taken(
         served.acknowledge(replies[2])
         await eventually(lambda: stream.core.log.msgs == 2)
         for seconds in (0.2, 1, 5, 40):
-            await wait(served, seconds)
+            let_pass(served, seconds)
             await eventually(lambda: owed(stream.consumer("C")) == 2)
         await served.account.stream("DEAD").purge()
         await in_time(served, eventually, lambda: stream.core.log.msgs == 1, 40)
@@ -208,7 +207,7 @@ async def terminated_without_target(served: Served, eventually: Eventually) -> S
 async def test_a_target_that_is_gone_is_waited_for(served: Served, eventually: Eventually) -> None:
     stream = await terminated_without_target(served, eventually)
     for _ in range(5):
-        await wait(served, 31)
+        let_pass(served, 31)
     assert owed(stream.consumer("C")) == 1
     await morgue(served)
     await in_time(served, eventually, lambda: letters(served), 31)
@@ -226,7 +225,7 @@ async def test_who_does_not_answer_is_asked_again(served: Served, eventually: Ev
     [reply] = await deliver(served, eventually)
     served.acknowledge(reply, b"+TERM")
     await eventually(lambda: len(heard) == 1)
-    await wait(served, 5.1)
+    let_pass(served, 5.1)
     await in_time(served, eventually, lambda: len(heard) > 1, 1)
     assert heard[0] == heard[1]
     assert owed(stream.consumer("C")) == 1
@@ -250,7 +249,7 @@ async def test_a_restart_goes_on_with_what_is_owed(
         consumer = (await served.stream()).consumer("C")
         assert owed(consumer) == 2
         await morgue(served)
-        await wait(served, 5 if cause == "terminated" else 11)
+        let_pass(served, 5 if cause == "terminated" else 11)
         sequences = {"terminated": ["1"], "max_deliver": ["1", "2"]}[cause]
         await eventually(
             lambda: [x["Nats-Dead-Letter-Sequence"] for x in letters(served)] == sequences
@@ -268,12 +267,12 @@ async def test_a_dead_letter_is_delivered_to_nobody(served: Served, eventually: 
     for word in (b"-NAK", b'-NAK {"delay":1}', b"+WPI"):
         served.acknowledge(reply, word)
         served.ask("C")
-        await wait(served, 11)
+        let_pass(served, 11)
     assert len(served.received) == 1
     served.acknowledge(reply)  # after all
     await eventually(lambda: owed(stream.consumer("C")) == 0)
     await morgue(served)
-    await wait(served, 31)
+    let_pass(served, 31)
     await served.publish("b")
     assert not letters(served)
 
@@ -334,7 +333,7 @@ async def test_who_is_unused_stays_while_it_owes_letters(
     served.acknowledge(reply, b"+TERM")
     await eventually(lambda: stream.consumer("C").store.tracker.terminated)
     for _ in range(4):
-        await wait(served, 6)
+        let_pass(served, 6)
     assert "C" in stream.consumers
     await morgue(served)
     await in_time(

@@ -72,7 +72,7 @@ async def test_a_failed_write_is_told_to_the_publisher() -> None:
     async with serving(ROOT, disk=disk) as jetstream:
         await create(jetstream, "S", persist_mode=PersistMode.ASYNC)
         assert (await publish(jetstream, "S"))["seq"] == 1
-        disk.fail("pwrite", errno.ENOSPC)
+        disk.fail("pwrite", errno.ENOSPC, path=".blk")
         assert (await publish(jetstream, "S"))["error"]["err_code"] == 10023
         while "error" in (answer := await publish(jetstream, "S")):
             pass

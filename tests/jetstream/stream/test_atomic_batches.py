@@ -250,7 +250,7 @@ async def test_a_commit_that_fails_leaves_nothing_of_a_batch(eventually: Eventua
     async with file_bench(Path("/data"), disk=disk, duplicate_window_ns=60 * SECOND_NS) as bench:
         offer(bench)
         await bench.ask("s.a")
-        disk.fail("pwrite", errno.ENOSPC)
+        disk.fail("pwrite", errno.ENOSPC, path=".blk")
         await bench.answer(put(bench, "b", 1, "s.a", Nats_Msg_Id="1"))
         reply = put(bench, "b", 2, "s.a", Nats_Batch_Commit="1")
         answer = json.loads(await bench.answer(reply))

@@ -20,7 +20,7 @@ async def test_publishers_hear_that_the_disk_is_full(eventually: Eventually) -> 
         Path("/data"), disk=disk, duplicate_window_ns=60 * SECOND_NS, allows_rollup=True
     ) as bench:
         await bench.ask("s.a", Nats_Msg_Id="first")
-        disk.fail("pwrite", errno.ENOSPC)
+        disk.fail("pwrite", errno.ENOSPC, path=".blk")
         replies = [bench.publish("s.a", b"x", Nats_Msg_Id=f"{number}") for number in range(3)]
         again = bench.publish("s.a", b"x", Nats_Msg_Id="1")
         for reply in [*replies, again]:
