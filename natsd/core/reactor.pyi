@@ -4,6 +4,7 @@ from collections.abc import Callable
 from natsd.core.parser import OpHandler
 
 def has_poller() -> bool: ...
+def tune_allocator() -> None: ...
 
 class Counters:
     in_msgs: int

@@ -55,6 +55,9 @@ LINGER_S = 0.5
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
+cdef extern from "allocator.h" nogil:
+    void natsd_tune_allocator()
+
 
 cdef int64_t monotonic_ns() noexcept nogil:
     cdef timespec now
@@ -69,6 +72,11 @@ cdef inline poller_event* events_of(Reactor reactor) noexcept nogil:
 def has_poller() -> bool:
     """Whether plain sockets can be served without the event loop's transports."""
     return bool(poller_supported())
+
+
+def tune_allocator() -> None:
+    """Have the process keep a little of the memory that it frees, and return large buffers."""
+    natsd_tune_allocator()
 
 
 cdef class Counters:
@@ -133,6 +141,7 @@ cdef class Reactor:
         self, loop, log_failure, Py_ssize_t control_line_bytes_max=4096, double sweep_s=0.1,
         int64_t pending_bytes_max=INT64_MAX,
     ):
+        natsd_tune_allocator()
         self.loop = loop
         self.log_failure = log_failure
         self.counters = Counters()

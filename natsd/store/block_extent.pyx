@@ -10,13 +10,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc
 
 cdef extern from "buffers.h" nogil:
-    void natsd_give_back_large()
     void natsd_populate(unsigned char* data, size_t size)
-
-
-def give_back_large_buffers() -> None:
-    """Have the process return the memory of blocks that it lets go of."""
-    natsd_give_back_large()
 
 
 cdef class BlockBuffer:

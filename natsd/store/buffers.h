@@ -10,22 +10,9 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 #endif
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #define NATSD_LARGE_BYTES (1 << 20)
 #define NATSD_PAGE_BYTES 4096
-
-/* glibc raises its threshold for mmap with each large buffer that is freed, and keeps what comes
-   back after that. Blocks come and go by megabytes: theirs is given back. What
-   is smaller is kept up to as much as glibc itself would keep: to ask for it again costs faults. */
-static inline void natsd_give_back_large(void) {
-#ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, NATSD_LARGE_BYTES);
-    mallopt(M_TRIM_THRESHOLD, 2 * NATSD_LARGE_BYTES);
-#endif
-}
 
 /* Have large pages for a large buffer that will be used again and again, if the kernel has them. */
 static inline void natsd_prefer_huge_pages(unsigned char* data, size_t size) {

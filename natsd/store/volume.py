@@ -28,8 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from natsd.core.reactor import Reactor
-from natsd.store.block_extent import give_back_large_buffers
+from natsd.core.reactor import Reactor, tune_allocator
 from natsd.store.cache_budget import CacheBudget
 from natsd.store.committer import THREADS, Committer
 from natsd.store.disk import Disk, Lock, make_directories, rename_removed, sync_names
@@ -91,7 +90,7 @@ class Volume:
         that came together, and end in them. Raises DirectoryLocked or `OSError`.
         """
         directory = directory.absolute()
-        give_back_large_buffers()
+        tune_allocator()
         make_directories(disk, directory)
         lock = disk.lock(directory / LOCK_NAME)
         try:
