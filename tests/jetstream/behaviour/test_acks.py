@@ -215,11 +215,12 @@ class TestInProgress:
 class TestTerm:
     @pytest.mark.parametrize("body", [b"+TERM", b"+TERM because of that"])
     async def test_never_again(self, api: Api, body: bytes) -> None:
-        puller = await consumer(api, 2, ack_wait=100 * MS)
+        puller = await consumer(api, 2)
         await puller.ask(batch=1)
         await ack(api, await puller.message(), body)
         assert await state(api) == (0, 0, 1)
-        await puller.ask(batch=5, expires=300 * MS)
+        await api.create_consumer("S", "C", ack_wait=100 * MS)
+        await puller.ask(batch=2)
         assert await puller.sequences(2) == [2, 2]
 
     async def test_of_a_redelivered(self, api: Api) -> None:

@@ -224,9 +224,10 @@ class TestRedelivery:
     async def test_not_acknowledged(self, api: Api) -> None:
         await stream(api, 2)
         listener = await api.nc.subscribe("d")
-        await api.create_consumer("S", "C", deliver_subject="d", ack_wait=100 * MS)
+        await api.create_consumer("S", "C", deliver_subject="d")
         first, second = await take(listener, 2)
         await api.nc.publish(first.reply, b"+ACK")
+        await api.create_consumer("S", "C", deliver_subject="d", ack_wait=100 * MS)
         again = (await take(listener, 1))[0]
         assert (sequence_of(again), deliveries_of(again)) == (sequence_of(second), 2)
 
