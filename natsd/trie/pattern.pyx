@@ -93,7 +93,7 @@ cdef class PatternCursor:
                 if slot < 0:
                     break
                 found += 1
-            self.unpin()
+        self.unpin()  # with the GIL: another thread sees a cursor in use, or one that rests
         if slot == PATTERN_NO_MEMORY:
             raise MemoryError()
         return found

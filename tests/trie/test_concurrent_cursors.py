@@ -120,20 +120,21 @@ def test_a_cursor_is_used_by_one_thread_at_a_time() -> None:
     trie = RecordTrie(16)
     for n in range(200_000):
         trie.put(b"%d" % n, record_of(n))
-    cursor = PatternCursor(trie, ">")
 
-    def use() -> int:
+    def use(cursor: PatternCursor) -> int:
         found = 0
         while True:
             with suppress(RuntimeError):  # while another one counts
-                counted = cursor.count(1000)
+                counted = cursor.count(100)
                 if counted == 0:
                     return found
                 found += counted
 
-    with ThreadPoolExecutor(3) as threads:
-        users = [threads.submit(use) for _ in range(3)]
-        assert sum(user.result() for user in users) == 200_000
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(8):
+            cursor = PatternCursor(trie, ">")
+            users = [threads.submit(use, cursor) for _ in range(8)]
+            assert sum(user.result() for user in users) == 200_000
 
 
 def test_walks_over_objects() -> None:
