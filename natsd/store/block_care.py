@@ -99,6 +99,8 @@ class BlockCare:
                 self.later(partial(self.seal, stored))
         if durable.erased:
             self.later(partial(self.erase, durable.erased, durable.number))
+        if durable.begins and not self.index.is_there:
+            self.later(self.index.note_store)
 
     def committed(self) -> None:
         """Something was committed: time for index.db, or to compact?"""

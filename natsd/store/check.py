@@ -36,7 +36,14 @@ from natsd.store.disk import Disk, is_removed
 from natsd.store.doubled_file import UNFINISHED_SUFFIX, read_file
 from natsd.store.errors import ConsumerStateDamaged, EncryptionError
 from natsd.store.found_damage import FoundDamage
-from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
+from natsd.store.index_db import (
+    INDEX_NAME,
+    DamagedIndex,
+    StoreImage,
+    is_blank,
+    read_index,
+    seed_of,
+)
 from natsd.store.journal_replay import replay
 from natsd.store.keys import DataKey, OperatorKeys, Random, open_data_key
 from natsd.store.overlay_disk import OverlayDisk
@@ -183,13 +190,7 @@ def recover_stream(
     findings: list[Finding],
 ) -> recovery.Recovered:
     """What the stream's own recovery finds; the index's damage goes to `findings`."""
-    image = None
-    if disk.exists(directory / INDEX_NAME):
-        try:
-            image = read_image(disk, directory, data_key, random)
-        except DamagedIndex as error:
-            path = str(directory / INDEX_NAME)
-            findings.append(Finding(path, error.offset, 0, str(error)))
+    image = read_image(disk, directory, data_key, random, findings)
     blocks = stored_blocks(disk, root, directory, data_key, random)
     blocks.store_id = find_store_id(blocks, image)
     if image is not None and image.store_id not in (0, blocks.store_id):
@@ -209,11 +210,19 @@ def stored_blocks(
     return blocks
 
 
-def read_image(disk: Disk, directory: Path, data_key: DataKey | None, random: Random) -> StoreImage:
-    """What index.db says; raises DamagedIndex."""
-    data = read_file(disk, directory / INDEX_NAME)
-    seal = data_key.seal(seed_of(data), 0, random) if data_key else None
-    image, _ = read_index(data, seal)
+def read_image(
+    disk: Disk, directory: Path, data_key: DataKey | None, random: Random, findings: list[Finding]
+) -> StoreImage | None:
+    """What index.db says, if it says anything; its damage goes to `findings`."""
+    path = directory / INDEX_NAME
+    data = read_file(disk, path) if disk.exists(path) else b""
+    if is_blank(data):
+        return None
+    try:
+        image, _ = read_index(data, data_key.seal(seed_of(data), 0, random) if data_key else None)
+    except DamagedIndex as error:
+        findings.append(Finding(str(path), error.offset, 0, str(error)))
+        return None
     return image
 
 

@@ -13,6 +13,7 @@ from natsd.store.volume import Volume
 @dataclass
 class Durable:
     number: int
+    begins: bool
     gone: list[StoredBlock]
     full: list[StoredBlock]
     erased: SequenceSet | None

@@ -67,12 +67,13 @@ cdef class Commit:
 class Durable:
     """What a commit made possible once it is on disk: blocks that are `gone`, blocks that are
     `full` (nothing is appended to them any more, and the next block has been begun), messages to be
-    overwritten (`erased`)."""
+    overwritten (`erased`); `begins`: it is the first one of some block."""
 
-    __slots__ = ("erased", "full", "gone", "number")
+    __slots__ = ("begins", "erased", "full", "gone", "number")
 
-    def __init__(self, number, gone, full, erased):
+    def __init__(self, number, begins, gone, full, erased):
         self.number = number
+        self.begins = begins
         self.gone = gone
         self.full = full
         self.erased = erased
@@ -324,7 +325,7 @@ cdef class FileCommits:
 
     cdef int _finish(self, Commit commit) except -1:
         cdef list gone = self.log.committed()
-        cdef list full = self._full(commit)
+        cdef list begun = self._begun(commit)
         cdef object erased = None
         self.number = commit.number
         self.durable_sequence = commit.last_sequence
@@ -334,9 +335,9 @@ cdef class FileCommits:
         if self.log.erased.count:
             erased = self.log.erased.copy()
             self.log.erased.clear()
-        if gone or full or erased is not None:
+        if gone or begun or erased is not None:
             gone = [self.blocks[block] for block in gone]
-            durable = Durable(commit.number, gone, full, erased)
+            durable = Durable(commit.number, bool(begun), gone, self._full(begun), erased)
             self._waiting_for_disk.append((self._answers, durable))
         if self._waiters:
             waiter = self._waiters.pop(commit.number, None)
@@ -349,17 +350,17 @@ cdef class FileCommits:
             self.changed()
         return 0
 
-    cdef list _full(self, Commit commit):
-        """The blocks in front of those that this commit began."""
+    cdef list _begun(self, Commit commit):
+        """The blocks that this commit is the first one of."""
         cdef Part part
-        cdef list blocks
-        cdef list full = []
-        for part in commit.parts:
-            if part.extent.offset == 0:
-                blocks = self.log.blocks.blocks
-                if part.stored.block in blocks[1:]:
-                    full.append(self.blocks[blocks[blocks.index(part.stored.block) - 1]])
-        return full
+        return [part.stored.block for part in commit.parts if part.extent.offset == 0]
+
+    cdef list _full(self, list begun):
+        """The blocks in front of those."""
+        cdef list blocks = self.log.blocks.blocks
+        return [
+            self.blocks[blocks[blocks.index(block) - 1]] for block in begun if block in blocks[1:]
+        ]
 
     def on_disk(self, uint64_t commits) -> None:
         """See CommitSource."""

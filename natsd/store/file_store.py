@@ -44,7 +44,15 @@ from natsd.store.errors import (
 from natsd.store.file_commits import FileCommits
 from natsd.store.found_damage import FoundDamage
 from natsd.store.frozen_store import FrozenStore, Moment
-from natsd.store.index_db import INDEX_NAME, DamagedIndex, StoreImage, read_index, seed_of
+from natsd.store.index_db import (
+    INDEX_NAME,
+    DamagedIndex,
+    StoreImage,
+    is_blank,
+    make_blank,
+    read_index,
+    seed_of,
+)
 from natsd.store.index_keeper import IndexKeeper
 from natsd.store.index_recovery import recover_by_index
 from natsd.store.journaled_log import JournaledLog
@@ -392,6 +400,7 @@ def _open_files(
     is_new = all(name.endswith(NEW_SUFFIX) for name in disk.listdir(directory))
     if is_new:
         key = create_data_key(disk, directory, options.context, options.keys, random_bytes)
+        make_blank(disk, directory)
     else:
         if options.keys.key is not None and not twins_exist(disk, directory / KEY_FILE):
             for note in encrypt_plain(disk, directory, options.context, options.keys, random_bytes):
@@ -437,9 +446,9 @@ def believed(blocks: StoredBlocks, image: StoreImage | None) -> StoreImage | Non
 def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:
     """What index.db says, if it says anything."""
     path = blocks.directory / INDEX_NAME
-    if not blocks.disk.exists(path):
+    data = read_file(blocks.disk, path) if blocks.disk.exists(path) else b""
+    if is_blank(data):
         return None, []
-    data = read_file(blocks.disk, path)
     try:
         return read_index(data, blocks.seal(seed_of(data), 0))
     except DamagedIndex as error:

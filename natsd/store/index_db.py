@@ -19,7 +19,9 @@
 
 Promise
 - It is written beside the old one (`index.db.new`), synced, and renamed over it; the directory is
-  synced. A crash leaves the old one or the new one.
+  synced. A crash leaves the old one or the new one. Only a store's first one, which tells of no
+  block, and says that there are some, is written in place and not synced: a power cut may leave
+  it as blank as it was made with the store, or zeros, and then it says nothing.
 - It says nothing about itself but what its checksums prove: any flipped bit, cut or missing piece
   is `DamagedIndex`, and then the blocks are scanned as if there were none. It is never the only
   place where something is written down.
@@ -31,8 +33,10 @@ Source: "Durability" of the design; nats-server 2.14 reference 11.2 (its index.d
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from natsd.store.disk import Disk
 from natsd.store.envelope import Seal, unwrap, wrap
 from natsd.store.errors import DamagedEncoding
 from natsd.store.record import StoredMessage, checksum, decode, encode
@@ -178,6 +182,17 @@ def read_index(data: bytes, seal: Seal | None = None) -> tuple[StoreImage, list[
             return image, subjects
         _take_section(section, image, subjects)
     raise DamagedIndex(len(data), "the end is missing")
+
+
+def make_blank(disk: Disk, directory: Path) -> None:
+    """Make the file of a new store, so that its first commit, which others wait for, need not: of
+    a thousand on ext4, after as many were removed, that takes 0.5 s (2026-11-23). Blocks."""
+    disk.open(directory / INDEX_NAME, create=True).close()
+
+
+def is_blank(data: bytes) -> bool:
+    """Whether nothing was written, or it did not reach the disk."""
+    return not data.strip(b"\0")
 
 
 def seed_of(data: bytes) -> int:

@@ -1,5 +1,7 @@
 """Writes a stream's index.db: at the end, and now and then while the stream goes on.
 
+    first commit      ─▶ index.db, a note that there is such a store and that it has blocks
+
     a commit is taken ─▶ freeze: what is small is copied, subjects are copied as they change
     it is on disk     ─▶ pieces of the subjects, a slice of the loop each ─▶ index.db, replaced
     it failed         ─▶ forgotten
@@ -8,12 +10,13 @@ Promise
 - What is written is the stream as of one commit, and that commit is on disk, in the blocks, before
   index.db is, whatever `sync_interval` says: recovery trusts the bytes that index.db speaks of, and
   writes those behind them again.
-- It is due after the first commit of a store that has none, so that a store that lost its only
-  block does not look new; then after INTERVAL_S or CHANGES_MAX messages. An idle store has no timer
-  and is not due.
-- If it cannot be written, the old one stays, and recovery reads more.
+- The note is made once the first commit is on disk, so that a store that loses its only block later
+  does not look new. It proves nothing else, so it is not synced, and a power cut may take it.
+- What is written is due after INTERVAL_S or CHANGES_MAX messages. An idle store has no timer and is
+  not due. If it cannot be written, the old one stays, and recovery reads more.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,7 +65,7 @@ class IndexKeeper:
         self._clock_s = clock_s
         self._written_at_s = clock_s()
         self._written_sequence = log.last_sequence
-        self._is_there = is_there
+        self.is_there = is_there
         self._is_writing = False
         self._frozen: Frozen | None = None
         self._new_path = blocks.directory / (INDEX_NAME + NEW_SUFFIX)
@@ -72,8 +75,6 @@ class IndexKeeper:
         """Much has changed, or some and long ago. For a store that has just committed."""
         if self._is_writing:
             return False
-        if not self._is_there:
-            return True
         changes = self._log.last_sequence - self._written_sequence
         return changes >= CHANGES_MAX or self._clock_s() - self._written_at_s >= INTERVAL_S
 
@@ -81,7 +82,7 @@ class IndexKeeper:
         """Write what there is, as of the next commit or of now. Raises StoreError, `OSError`."""
         if self._is_writing:
             return
-        self._is_writing = self._is_there = True
+        self._is_writing = self.is_there = True
         self._written_at_s = self._clock_s()
         self._written_sequence = self._log.last_sequence
         try:
@@ -100,6 +101,36 @@ class IndexKeeper:
             frozen, self._frozen = self._frozen, None
             if frozen is not None:
                 frozen.subjects.close()
+
+    async def note_store(self) -> None:
+        """Note that there is such a store, where nothing does; for one whose first commit is on
+        disk. Raises StoreError, `OSError`."""
+        if self.is_there:
+            return
+        note = StoreImage(
+            store_id=self._blocks.store_id,
+            place=self._blocks.place,
+            commit_number=self._commits.number,
+            last_sequence=max(1, self._log.first_sequence) - 1,
+        )
+        writer = self._writer()
+        if await self._volume.read(self._fill_blank, writer.begin(note) + writer.end()):
+            self.is_there = True
+        else:
+            await self.write()
+
+    def _fill_blank(self, data: bytes) -> bool:
+        """Unless something is there that could not be believed."""
+        path = self._blocks.directory / INDEX_NAME
+        with contextlib.closing(self._blocks.disk.open(path, create=True)) as file:
+            is_blank = file.size() == 0
+            if is_blank:
+                file.pwrite(data, 0)
+        return is_blank
+
+    def _writer(self) -> IndexWriter:
+        seed = int.from_bytes(self._blocks.random_bytes(8), "little")
+        return IndexWriter(seed, self._blocks.seal(seed, 0))
 
     def _freeze(self, number: int) -> None:
         """Everything the log did so far is in that commit, and nothing else. What is being erased
@@ -128,9 +159,8 @@ class IndexKeeper:
         self._frozen = Frozen(image, subjects)
 
     async def _write(self, frozen: Frozen) -> None:
-        seed = int.from_bytes(self._blocks.random_bytes(8), "little")
-        writer = IndexWriter(seed, self._blocks.seal(seed, 0))
-        file = await self._volume.read(self._create)
+        writer = self._writer()
+        file = await self._volume.read(self._create_new)
         try:
             at = await self._volume.read(file.pwrite, writer.begin(frozen.image), 0)
             while (piece := frozen.subjects.next_piece(KEYS_PER_SLICE)) is not None:
@@ -141,7 +171,7 @@ class IndexKeeper:
             file.close()
         await self._volume.read(self._rename)
 
-    def _create(self) -> DiskFile:
+    def _create_new(self) -> DiskFile:
         file = self._blocks.disk.open(self._new_path, create=True)
         file.truncate(0)
         return file

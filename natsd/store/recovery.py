@@ -137,8 +137,9 @@ class _Recovery:
         unfinished: Collection[int] = (),
     ) -> None:
         self._blocks = blocks
-        self._image = image
         self._images = {i.block_id: i for i in image.blocks} if image else {}
+        self._image = image if self._images else None
+        self._note = None if self._images else image  # that there were blocks
         self._pool = pool
         self._removed = SequenceSet()
         self._erased = SequenceSet()
@@ -173,6 +174,8 @@ class _Recovery:
         self._note_unexplained(0)
         if self._image is not None and self._image.commit_number >= found.commit_number:
             self._note_lost(self._image, ids)
+        if self._note is not None and self._note.commit_number and not found.blocks:
+            self._note_lost_end(self._note.last_sequence, 0)
         self._blocks.next_id = max([self._blocks.next_id, *(i + 1 for i in ids)])
         self._finish()
         return found
@@ -242,17 +245,17 @@ class _Recovery:
             if each.path in self._unread and not each.first_sequence:
                 damage[place] = replace(each, first_sequence=first_sequence)
 
-    def _note_lost_end(self, block: MsgBlock) -> None:
-        """A newer block than this one was on disk, and nothing of it is found."""
-        found, first = self._found, block.last_sequence + 1
-        size_max = max(self._blocks.block_bytes_max, block.size)
-        found.lost_upto = block.last_sequence + size_max // MESSAGE_BYTES_MIN
+    def _note_lost_end(self, last_sequence: int, block_id: int, size: int = 0) -> None:
+        """A newer block than this one was on disk, and nothing of it is found; 0: the first."""
+        found, first = self._found, last_sequence + 1
+        size_max = max(self._blocks.block_bytes_max, size)
+        found.lost_upto = last_sequence + size_max // MESSAGE_BYTES_MIN
         found.is_closed = False  # the next mark says how far the stream had come
-        self._blocks.next_id = max(self._blocks.next_id, block.block_id + 2)
+        self._blocks.next_id = max(self._blocks.next_id, block_id + 2)
         if self._unread:
             self._note_end(first)
             return
-        path, what = self._blocks.path_of(block.block_id + 1), "block missing"
+        path, what = self._blocks.path_of(block_id + 1), "block missing"
         for each in reversed(found.empty):  # they were taken for blocks that had just begun
             if block_id_of(each.name) not in self._unfinished:
                 found.empty.remove(each)
@@ -345,7 +348,7 @@ class _Recovery:
         if self._newer_id:
             self._note_unexplained(block.last_sequence, stored)
         elif stored.is_followed:
-            self._note_lost_end(block)
+            self._note_lost_end(block.last_sequence, block.block_id, block.size)
         else:
             self._note_end(block.last_sequence + 1)
         self._follows, self._newer_id = read.scan.follows, block.block_id

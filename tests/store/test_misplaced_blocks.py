@@ -307,3 +307,43 @@ async def test_a_file_that_is_exchanged_while_it_is_served_costs_its_messages(
     assert wound == "shorter" or len(lost) == second.last_sequence - second.base_sequence + 1
     assert not lost or store.damage
     await end_other_tasks()
+
+
+@pytest.mark.parametrize("end", ENDS[:2])
+@pytest.mark.parametrize("kind", list(OPTIONS))
+async def test_an_only_block_that_is_lost_is_told_and_its_sequences_stay_unused(
+    kind: str, end: str
+) -> None:
+    """The stream is so new that its index.db tells no more than that it had blocks."""
+    machine = Machine(FaultyDisk(), Limits(), replace(OPTIONS[kind], block_bytes_max=1 << 16))
+    store = await machine.open()
+    await fill(store, 1, 10, b"lost")
+    await (store.close() if end == "closed" else store._care.finished())
+    await end_other_tasks()
+    machine.disk.unlink(DIRECTORY / block_name(1))
+    after: list[int] = []
+    for _ in range(3):
+        store = await opened_again(machine, scan=False)
+        assert [each.covers(9) for each in store.damage] == [True]
+        assert await numbers(store) == after
+        after.append(store.append("s.0", None, b"after", 10))
+        assert after[-1] > 9
+        await store.synced()
+        await store._care.finished()
+        await end_other_tasks()
+
+
+async def test_a_blank_index_says_nothing() -> None:
+    """It is made with the store, and a power cut may take what was written to it since."""
+    machine = Machine(FaultyDisk(), Limits(), OPTIONS["plain"])
+    store = await machine.open()
+    await end_other_tasks()
+    for blank in (b"", bytes(500)):
+        machine.disk = machine.disk.kill()
+        machine.disk.open(DIRECTORY / INDEX_NAME).pwrite(blank, 0)
+        store = await machine.open()
+        assert store.damage == []
+        assert store.log.last_sequence == 0
+        await end_other_tasks()
+    report = check_unlocked(machine.disk, Path("/store"), machine.options.keys, bytes)
+    assert report.findings == []

@@ -41,7 +41,6 @@ from natsd.spark.stored.stored_ranges import (
 from natsd.store.block_identity import place_of
 from natsd.store.check import (
     BLOCK_BYTES_MAX,
-    Finding,
     Report,
     check_consumer,
     check_stream,
@@ -55,7 +54,6 @@ from natsd.store.check import (
 from natsd.store.disk import RealDisk, is_removed
 from natsd.store.file_store import recover_files
 from natsd.store.found_damage import FoundDamage
-from natsd.store.index_db import INDEX_NAME, DamagedIndex
 from natsd.store.journal_replay import Replayed, replay
 from natsd.store.keys import KEY_FILE
 from natsd.store.overlay_disk import OverlayDisk, OverlayFile
@@ -154,7 +152,8 @@ class StoreDirectory:
         directory, report = self._stream(stream, account), Report()
         for path in (directory / ASSET_FILE, directory / MESSAGES / KEY_FILE):
             report.findings += check_twins(self._disk.below, self.root, path)
-        self._check_index(directory / MESSAGES, report)
+        data_key = open_key(self._disk, self.root, directory / MESSAGES, self._operator)
+        read_image(self._disk, directory / MESSAGES, data_key, os.urandom, report.findings)
         for below in directories_below(self._disk, directory):
             names = self._disk.listdir(below)
             if is_consumer(names):
@@ -162,16 +161,6 @@ class StoreDirectory:
             elif is_stream(names) and below != directory / MESSAGES:  # messages that wait
                 check_stream(self._disk, self.root, below, self._operator, os.urandom, report)
         return report
-
-    def _check_index(self, directory: Path, report: Report) -> None:
-        data_key = open_key(self._disk, self.root, directory, self._operator)
-        path = directory / INDEX_NAME
-        if not self._disk.exists(path):
-            return
-        try:
-            read_image(self._disk, directory, data_key, os.urandom)
-        except DamagedIndex as error:
-            report.findings.append(Finding(str(path), error.offset, 0, str(error)))
 
     def _stream(self, stream: str, account: str) -> Path:
         if stream not in self.streams(account):
