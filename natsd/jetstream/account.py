@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
 from natsd.core.outlet import Outlet
+from natsd.core.steps import in_turns
 from natsd.jetstream.advisories import stream_created, stream_deleted, stream_updated
 from natsd.jetstream.changing import Changing
 from natsd.jetstream.claims import SubjectClaims
@@ -39,7 +40,6 @@ from natsd.jetstream.models.account import AccountInfo, ApiStats, Tier
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import API_LEVEL
 from natsd.jetstream.resources import check_room, release, reserve
-from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.config import check_config, check_create, check_update, rules_of
 from natsd.jetstream.stream.files import AccountFiles, StreamAsset, check_free, install_stream
 from natsd.jetstream.stream.stream import Stream

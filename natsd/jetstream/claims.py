@@ -6,9 +6,9 @@ since a stream may have very many. Source: nats-server 2.14 reference 6.4 (10065
 
 from collections.abc import Sequence
 
+from natsd.core.steps import Steps, slices
 from natsd.core.sublist import SubList
 from natsd.jetstream.listening import Listening
-from natsd.jetstream.steps import Steps, slices
 
 
 class SubjectClaims:

@@ -6,9 +6,9 @@ Promise
 
 from collections.abc import Sequence
 
+from natsd.core.steps import Steps, slices
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Sink, Subscription
-from natsd.jetstream.steps import Steps, slices
 
 
 class Listening:

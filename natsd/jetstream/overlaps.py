@@ -11,10 +11,10 @@ to free a hundred thousand subscriptions takes as long as to list them.
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
+from natsd.core.steps import AT_ONCE, Steps, slices
 from natsd.core.subject import is_literal, is_subset, is_valid
 from natsd.core.sublist import SubList
 from natsd.core.subscription import Subscription
-from natsd.jetstream.steps import AT_ONCE, Steps, slices
 
 T = TypeVar("T")
 

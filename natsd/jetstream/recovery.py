@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from natsd.core.steps import in_turns
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.asset_file import ASSET_FILE, MAGIC, AssetDamaged, has_asset, read_asset
 from natsd.jetstream.consumer.files import UnsupportedConsumers
@@ -33,7 +34,6 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.names import why_unsupported
 from natsd.jetstream.resources import release, reserve
 from natsd.jetstream.side_by_side import side_by_side
-from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.files import AccountFiles, Found, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.disk import is_passing

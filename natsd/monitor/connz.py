@@ -15,10 +15,11 @@ from typing import Any, Final, Literal
 
 from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.clients import Client, ClosedClient
+from natsd.core.steps import Steps
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
-from natsd.monitor.turns import Steps, Turns
+from natsd.monitor.turns import Turns
 from natsd.monitor.values import round_trip, timestamp, uptime
 
 LIMIT_DEFAULT: Final = 1024

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Final
 
 from natsd.accounts import Account
+from natsd.core.steps import Steps
 from natsd.core.subject import is_valid_literal
 from natsd.core.sublist_stats import SubListStats
 from natsd.core.subscription import Subscription
@@ -17,7 +18,7 @@ from natsd.monitor.clock import Clock
 from natsd.monitor.connz import subscription_row
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
-from natsd.monitor.turns import Steps, Turns
+from natsd.monitor.turns import Turns
 from natsd.monitor.values import number, timestamp
 
 LIMIT_DEFAULT: Final = 1024

@@ -7,14 +7,14 @@
 
 import asyncio
 import time
-from collections.abc import Generator, Iterator
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import Final, TypeVar
 
-TURN_NS: Final = 1_000_000
+from natsd.core.steps import TURN_NS, Steps
+
 CHUNK_BYTES: Final = 64 * 1024
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
 
 
 class Turns:

@@ -356,11 +356,7 @@ class BlockCare:
         with contextlib.closing(self._blocks.disk.open(stored.path)) as file:
             for offset, record in records:
                 file.pwrite(record, offset)
-            try:
-                file.fdatasync()
-            except OSError as error:
-                return error
-        return None
+            return _sync_error(file)
 
     # Rewriting
 
@@ -515,11 +511,16 @@ class BlockCare:
         """How the sync failed, if it did, for `_check_synced`. Blocks."""
         with contextlib.closing(self._blocks.disk.open(stored.path)) as file:
             self._note_followed(stored, file)
-            try:
-                file.fdatasync()
-            except OSError as error:
-                return error
-        return None
+            return _sync_error(file)
+
+
+def _sync_error(file: DiskFile) -> OSError | None:
+    """How the sync failed, if it did."""
+    try:
+        file.fdatasync()
+    except OSError as error:
+        return error
+    return None
 
 
 def _within(sequences: SequenceSet, block: MsgBlock) -> SequenceSet:

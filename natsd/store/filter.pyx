@@ -51,9 +51,9 @@ def interest_in(patterns):
     return interest
 
 
-cdef bint is_included(Interest wild, bytes pattern) except -1:
-    """Does another one include the pattern? A walk for its text, wildcards and all, finds each
-    pattern that does, and some that do not."""
+cdef Subscription including(Interest wild, bytes pattern, bint is_itself):
+    """One of the trie that includes the pattern: itself, or another one; None: there is none. A
+    walk for its text, wildcards and all, finds each that does, and some that do not."""
     cdef Subscription other
     cdef uint32_t at
     if wild.find(pattern, len(pattern)) < 0:
@@ -61,23 +61,10 @@ cdef bint is_included(Interest wild, bytes pattern) except -1:
     for at in range(wild.found.count):
         other = <Subscription> members_of(&wild.found.items[at].plain)[0]
         if (
-            other.subject_bytes != pattern
+            (other.subject_bytes == pattern) == is_itself
             and subject_is_subset(pattern, len(pattern), other.text, other.subject_len)
         ):
-            return True
-    return False
-
-
-cdef Subscription subscription_of(Interest wild, bytes pattern):
-    """The pattern's own; None: it is not in the trie."""
-    cdef Subscription subscription
-    cdef uint32_t at
-    if wild.find(pattern, len(pattern)) < 0:
-        raise MemoryError()
-    for at in range(wild.found.count):
-        subscription = <Subscription> members_of(&wild.found.items[at].plain)[0]
-        if subscription.subject_bytes == pattern:
-            return subscription
+            return other
     return None
 
 
@@ -115,7 +102,7 @@ def needed_patterns(patterns):
         return tuple(wanted), None
     wild = yield from interest_in(wanted)
     for place, pattern in enumerate(wanted):
-        if not is_included(wild, pattern):
+        if including(wild, pattern, False) is None:
             needed.append(pattern)
         if place % PER_STEP == PER_STEP - 1:
             yield
@@ -273,7 +260,7 @@ cdef class Filter:
         cdef Subscription subscription
         self.wild = None
         for place, pattern in enumerate(() if wild is None else self.patterns):
-            subscription = subscription_of(wild, pattern)
+            subscription = including(wild, pattern, True)
             if subscription is not None:
                 wild.remove(subscription)
                 Py_DECREF(subscription)     # which was the trie's reference

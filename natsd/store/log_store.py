@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
+from natsd.core.steps import in_turns
 from natsd.store.block import MsgBlock
 from natsd.store.errors import (
     ColdBlock,
@@ -53,7 +53,6 @@ KEPT_PATTERNS_MAX = 256
 """A filter of more patterns takes much memory, and is built in steps."""
 GHOSTS_MIN = 1024  # names without messages, before they are looked for
 
-T = TypeVar("T")
 Replace = Callable[[list[tuple[int, bytes, bytes]]], None]
 """Given sequences, subjects and headers."""
 
@@ -329,11 +328,11 @@ class LogStore(Store):
         if isinstance(patterns, str) or len(patterns) <= KEPT_PATTERNS_MAX:
             yield self.filter_of(patterns)
             return
-        wanted = await _in_turns(Filter.in_steps(patterns))
+        wanted = await in_turns(Filter.in_steps(patterns))
         try:
             yield wanted
         finally:
-            await _in_turns(wanted.release())
+            await in_turns(wanted.release())
 
     async def run(self, operation: Operation) -> None:
         """To its end, in slices."""
@@ -517,14 +516,3 @@ class LogStore(Store):
     def snapshot(self) -> AsyncIterator[bytes]:
         """See Store."""
         return write_snapshot(self._log, self.fetch)
-
-
-async def _in_turns(steps: Generator[None, None, T]) -> T:
-    """All steps; others have their turn between them."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await asyncio.sleep(0)

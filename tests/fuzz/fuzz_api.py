@@ -7,6 +7,7 @@ Input: what stands behind `$JS.API.`, a newline, the body. Reference: §6.1, §6
 
 import contextlib
 
+from natsd.core.steps import at_once
 from natsd.core.subject import is_valid_literal, matches
 from natsd.jetstream.api.router import read_body
 from natsd.jetstream.api.table import ROUTES
@@ -18,7 +19,6 @@ from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import decode, encode
 from natsd.jetstream.models.requests import CreateConsumerRequest, StreamConfigRequest
 from natsd.jetstream.models.stream import StreamConfig
-from natsd.jetstream.steps import at_once
 from natsd.jetstream.stream.config import ConfigRules, check_config
 
 MODULES = ["natsd.core.subject", "natsd.core.interest", "natsd.core.sublist"]

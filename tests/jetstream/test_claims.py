@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.steps import at_once
 from natsd.core.subject import collide
 from natsd.jetstream.claims import SubjectClaims
-from natsd.jetstream.steps import at_once
 
 
 def test_subjects_collide_with_those_of_others_only() -> None:

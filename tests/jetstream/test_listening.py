@@ -1,10 +1,8 @@
 """Who listens to very many subjects takes them on in steps."""
 
-import pytest
-
+from natsd.core.steps import AT_ONCE, at_once
 from natsd.core.sublist import SubList
 from natsd.jetstream.listening import Listening
-from natsd.jetstream.steps import AT_ONCE, Steps, at_once, in_turns
 
 
 def subjects(sublist: SubList) -> list[str]:
@@ -32,15 +30,3 @@ def test_a_later_change_takes_over_from_one_under_way() -> None:
     at_once(listening.change(()))
     at_once(beginning)
     assert len(sublist) == 0
-
-
-async def test_steps_end_with_their_result_or_error() -> None:
-    def work(*, fails: bool) -> Steps[int]:
-        yield
-        if fails:
-            raise ValueError
-        return 7
-
-    assert at_once(work(fails=False)) == await in_turns(work(fails=False)) == 7
-    with pytest.raises(ValueError):
-        await in_turns(work(fails=True))

@@ -1,13 +1,17 @@
-"""`open_store`: a new store of each kind that passes the shared tests."""
+"""`open_store`: a new store of each kind that passes the shared tests; `volume`: to open one in."""
 
+import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from natsd.store.disk import RealDisk
 from natsd.store.log_store import LogStore
 from natsd.store.store import Limits
+from natsd.store.volume import Volume
 from tests.store.store_kinds import STORE_KINDS
 
 OpenStore = Callable[..., Awaitable[LogStore]]
@@ -28,3 +32,11 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     yield open_one
     for store in opened:
         await store.close()
+
+
+@pytest.fixture
+async def volume(tmp_path: Path) -> AsyncIterator[Volume]:
+    loop = asyncio.get_running_loop()
+    opened = Volume.open(RealDisk(), tmp_path, os.urandom, loop=loop)
+    yield opened
+    await opened.close()

@@ -3,12 +3,9 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import RealDisk
 from natsd.store.errors import KeyMissing, KeyWrong, MessageDamaged, StoreClosed
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.index_db import INDEX_NAME
@@ -20,14 +17,6 @@ from tests.waiting import eventually_within
 
 SMALL = FileOptions(block_bytes_max=4000)
 OLD_KEY, NEW_KEY = b"o" * 32, b"n" * 32
-
-
-@pytest.fixture
-async def volume(tmp_path: Path) -> AsyncIterator[Volume]:
-    loop = asyncio.get_running_loop()
-    opened = Volume.open(RealDisk(), tmp_path, os.urandom, loop=loop)
-    yield opened
-    await opened.close()
 
 
 async def open_store(

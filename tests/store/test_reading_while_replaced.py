@@ -6,13 +6,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from natsd.store.disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.keys import OperatorKeys
 from natsd.store.store import Limits
@@ -26,14 +24,6 @@ KINDS = {
     "encrypted": FileOptions(block_bytes_max=4000, keys=OperatorKeys(key=b"k" * 32), context="S"),
 }
 OVERLAP_S = 0.3  # how long one thread waits for the other, which may rightly wait for it
-
-
-@pytest.fixture
-async def volume(tmp_path: Path) -> AsyncIterator[Volume]:
-    loop = asyncio.get_running_loop()
-    opened = Volume.open(RealDisk(), tmp_path, os.urandom, loop=loop)
-    yield opened
-    await opened.close()
 
 
 class Meeting:

@@ -10,6 +10,7 @@ Source: reference §6.1.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from natsd.core.steps import Steps, in_turns
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import encode, encode_value
 from natsd.jetstream.models.response import Response
@@ -21,7 +22,6 @@ from natsd.jetstream.models.responses import (
     StreamUpdateResponse,
 )
 from natsd.jetstream.models.stream import StreamInfo, StreamSourceInfo
-from natsd.jetstream.steps import Steps, in_turns
 
 ITEMS_PER_SLICE: Final = 2_000
 """Counts or sequences that are encoded before others have a turn."""

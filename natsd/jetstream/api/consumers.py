@@ -11,6 +11,7 @@ Source: reference §6.2, §6.5; nats-server 2.14, tried.
 
 from collections.abc import Sequence
 
+from natsd.core.steps import Steps, in_turns
 from natsd.jetstream.api.paging import page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.consumer.config import is_group_name
@@ -36,7 +37,6 @@ from natsd.jetstream.models.responses import (
     ConsumerUnpinResponse,
 )
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT
-from natsd.jetstream.steps import Steps, in_turns
 
 
 async def create(request: Request[CreateConsumerRequest]) -> ConsumerCreateResponse:

@@ -7,6 +7,7 @@ Source: reference §6.2, §6.4; nats-server 2.14, tried.
 
 from collections.abc import Sequence
 
+from natsd.core.steps import Steps, in_turns
 from natsd.jetstream.api.paging import page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.errors import ErrorId, api_error
@@ -33,7 +34,6 @@ from natsd.jetstream.models.responses import (
 )
 from natsd.jetstream.models.stream import ClusterInfo, StreamInfo
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT, SUBJECT_DETAILS_LIMIT
-from natsd.jetstream.steps import Steps, in_turns
 from natsd.jetstream.stream.info import stream_info
 from natsd.jetstream.stream.metadata import with_shown_metadata
 from natsd.jetstream.stream.stream import names_one_message

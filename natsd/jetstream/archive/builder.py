@@ -23,6 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
+from natsd.core.steps import Steps, in_turns
 from natsd.jetstream.archive.contents import (
     CONSUMER_META,
     CONSUMER_STATE,
@@ -43,7 +44,6 @@ from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length, is_valid_asset_name
-from natsd.jetstream.steps import Steps, in_turns
 from natsd.jetstream.stream.duplicates_file import keep_duplicates
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from natsd.core.steps import Steps
 from natsd.jetstream.archive.contents import ArchivedConsumer
 from natsd.jetstream.consumer.admission import check_room, check_work_queue
 from natsd.jetstream.consumer.config import check_config
 from natsd.jetstream.consumer.defaults import Ceilings
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
-from natsd.jetstream.steps import Steps
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount

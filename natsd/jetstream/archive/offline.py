@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final
 
+from natsd.core.steps import Steps, at_once
 from natsd.jetstream.archive.builder import StreamBuilder
 from natsd.jetstream.archive.contents import (
     META,
@@ -36,7 +37,6 @@ from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import is_valid_asset_name
-from natsd.jetstream.steps import Steps, at_once
 from natsd.jetstream.stream.config import ConfigRules, check_config
 from natsd.jetstream.stream.duplicates_file import read_duplicates
 from natsd.jetstream.stream.files import (

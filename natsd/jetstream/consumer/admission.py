@@ -9,12 +9,12 @@ Source: reference §6.5; nats-server's addConsumer, partitionUnique.
 
 from collections.abc import Mapping, Sequence
 
+from natsd.core.steps import Steps
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
 from natsd.jetstream.models.stream import Retention, StreamConfig
 from natsd.jetstream.overlaps import do_collide
-from natsd.jetstream.steps import Steps
 
 
 def counted(consumers: Mapping[str, ConsumerConfig]) -> dict[str, ConsumerConfig]:

@@ -12,6 +12,7 @@ import re
 from typing import Final
 
 from natsd.config.durations import format_duration_ns
+from natsd.core.steps import Steps, slices
 from natsd.core.subject import is_literal, is_subset, is_valid
 from natsd.jetstream.consumer.defaults import FLOW_CONTROL_HEARTBEAT_NS, Ceilings
 from natsd.jetstream.consumer.metadata import check_settings
@@ -34,7 +35,6 @@ from natsd.jetstream.names import (
     metadata_length,
 )
 from natsd.jetstream.overlaps import coverings
-from natsd.jetstream.steps import Steps, slices
 
 HEARTBEAT_NS_MIN: Final = 100_000_000
 REQUEST_EXPIRES_NS_MIN: Final = 1_000_000

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts.internal_client import INBOX_PREFIX
+from natsd.core.steps import in_turns
 from natsd.core.subscription import Sink, Subscription
 from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
@@ -49,7 +50,6 @@ from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerI
 from natsd.jetstream.models.responses import ConsumerPauseResponse
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.scheduler import Alarm
-from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.slot_readers import ReaderFilters
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import UnsyncedRename

@@ -13,12 +13,12 @@ Promise
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from natsd.core.steps import Steps, slices
 from natsd.core.subject_transform import SubjectTransform
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.engine import ConsumerEngine
 from natsd.jetstream.consumer.metadata import dead_letter_subject, refusal
 from natsd.jetstream.models.consumer import ConsumerConfig
-from natsd.jetstream.steps import Steps, slices
 from natsd.jetstream.stream.core import Reader
 from natsd.store.filter import Filter
 

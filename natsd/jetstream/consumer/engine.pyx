@@ -55,7 +55,7 @@ from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 from natsd.store.record cimport RecordView
 
 from natsd.store.consumer_state import AckPolicy, SequencePair
-from natsd.jetstream.steps import at_once
+from natsd.core.steps import at_once
 from natsd.store.errors import ColdBlock, StoreError
 
 cdef enum:

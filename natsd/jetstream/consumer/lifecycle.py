@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from natsd.core.steps import in_turns
 from natsd.jetstream.advisories import consumer_created, consumer_deleted
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
@@ -54,7 +55,6 @@ from natsd.jetstream.models.consumer import (
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.jetstream.side_by_side import side_by_side
-from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.slot_readers import ReaderFilters
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import is_out_of_space, is_passing

@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Self
 
+from natsd.core.steps import in_turns
 from natsd.core.subject import InvalidSubject
 from natsd.jetstream.schedules.delays import Delays
 from natsd.jetstream.schedules.purge_file import (
@@ -30,7 +31,6 @@ from natsd.jetstream.schedules.schedules_file import (
     leave_schedules,
     read_schedules,
 )
-from natsd.jetstream.steps import in_turns
 from natsd.jetstream.stream.storage import open_delayed_store
 from natsd.store.errors import StoreFull, StoreReadOnly
 

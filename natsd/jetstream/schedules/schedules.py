@@ -28,6 +28,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from natsd.core.steps import Steps, slices
 from natsd.jetstream.headers import (
     NEXT_PURGE,
     SCHEDULE,
@@ -43,7 +44,6 @@ from natsd.jetstream.schedules.pattern import InvalidPattern, InvalidTimeZone, f
 from natsd.jetstream.schedules.product import Product, product_of
 from natsd.jetstream.schedules.rules import pattern_of
 from natsd.jetstream.schedules.schedules_file import KnownSchedules, encode_schedules
-from natsd.jetstream.steps import Steps, slices
 from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.publish import Ingest

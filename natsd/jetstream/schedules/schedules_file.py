@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from natsd.jetstream.steps import Steps, slices
+from natsd.core.steps import Steps, slices
 from natsd.store.vault import Vault
 
 SCHEDULES_FILE: Final = "schedules.db"

@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from natsd.core.steps import Steps
 from natsd.jetstream.models.stream import StreamConfig, StreamSource, StreamSourceInfo
 from natsd.jetstream.scheduler import Alarm
 from natsd.jetstream.sourcing.link import Link
@@ -36,7 +37,6 @@ from natsd.jetstream.sourcing.positions import (
     read_positions,
 )
 from natsd.jetstream.sourcing.troubles import Troubles
-from natsd.jetstream.steps import Steps
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.store.errors import StoreError
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from natsd.config.durations import format_duration_ns
 from natsd.core.quoting import quoted
+from natsd.core.steps import Steps, slices
 from natsd.core.subject import collide, is_subset, is_valid
 from natsd.core.subject_mapping import InvalidMapping, check_mapping
 from natsd.jetstream.errors import ErrorId, api_error
@@ -42,7 +43,6 @@ from natsd.jetstream.names import (
     metadata_length,
 )
 from natsd.jetstream.overlaps import collisions
-from natsd.jetstream.steps import Steps, slices
 from natsd.jetstream.stream.metadata import with_static_metadata
 from natsd.jetstream.stream.source_config import (
     Origins,

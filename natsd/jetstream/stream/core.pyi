@@ -3,8 +3,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from natsd.core.outlet import Outlet
+from natsd.core.steps import Steps
 from natsd.jetstream.scheduler import Actor, Scheduler
-from natsd.jetstream.steps import Steps
 from natsd.jetstream.stream.slot_readers import ReaderFilters
 from natsd.store.errors import StoreError
 from natsd.store.log import MessageLog

@@ -43,7 +43,7 @@ from natsd.store.observer cimport LogObserver
 from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 
-from natsd.jetstream.steps import at_once
+from natsd.core.steps import at_once
 from natsd.store.errors import StoreError, StoreUnavailable
 from natsd.store.filter import Filter
 

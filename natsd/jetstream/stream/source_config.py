@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from natsd.core.quoting import quoted
+from natsd.core.steps import AT_ONCE, Steps, slices
 from natsd.core.subject import collide, is_literal, is_valid, is_valid_publish
 from natsd.core.subject_mapping import InvalidMapping, check_mapping
 from natsd.jetstream.errors import ErrorId, api_error
@@ -25,7 +26,6 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.names import API_PREFIX, is_valid_asset_name
 from natsd.jetstream.overlaps import Tell, collisions, coverings
-from natsd.jetstream.steps import AT_ONCE, Steps, slices
 
 Origins = Callable[[str], StreamConfig | None]
 """The configuration of the account's stream of a name, if there is one."""

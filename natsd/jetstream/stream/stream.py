@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from natsd.core.steps import Breaks, Steps, in_turns, is_each
 from natsd.core.subject import InvalidSubject, collide, is_subset
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
@@ -40,7 +41,6 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.sourcing.sourcing import Sourcing
-from natsd.jetstream.steps import Breaks, Steps, in_turns, is_each
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.core import StreamCore
 from natsd.jetstream.stream.direct_get import DirectGets

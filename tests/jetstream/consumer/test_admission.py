@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.steps import at_once
 from natsd.core.subject import collide
 from natsd.jetstream.consumer.admission import (
     check_room,
@@ -14,7 +15,6 @@ from natsd.jetstream.consumer.admission import (
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
-from natsd.jetstream.steps import at_once
 
 WORK_QUEUE = StreamConfig.model_validate(
     {"name": "S", "subjects": ["a.>", "b"], "retention": "workqueue"}

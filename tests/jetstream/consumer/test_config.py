@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.steps import at_once
 from natsd.jetstream.consumer.changes import check_update, is_same, with_required_level
 from natsd.jetstream.consumer.config import check_config, filters_of, sample_percent
 from natsd.jetstream.consumer.defaults import Ceilings, with_defaults
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
-from natsd.jetstream.steps import at_once
 
 Fields = dict[str, Any]
 

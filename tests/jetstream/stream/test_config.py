@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.steps import at_once
 from natsd.core.subject import collide
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig, StreamInfo, StreamState
-from natsd.jetstream.steps import at_once
 from natsd.jetstream.stream.config import (
     ConfigRules,
     check_change,

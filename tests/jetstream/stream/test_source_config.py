@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from natsd.core.steps import at_once
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import StreamConfig, StreamSource
-from natsd.jetstream.steps import at_once
 from natsd.jetstream.stream.config import ConfigRules, check_change, check_config
 from natsd.jetstream.stream.source_config import check_filters, check_sourcing, identity
 

@@ -1,0 +1,17 @@
+"""Long work in steps is the same, whoever runs it, with turns for others or without."""
+
+import pytest
+
+from natsd.core.steps import Steps, at_once, in_turns
+
+
+async def test_steps_end_with_their_result_or_error() -> None:
+    def work(*, fails: bool) -> Steps[int]:
+        yield
+        if fails:
+            raise ValueError
+        return 7
+
+    assert at_once(work(fails=False)) == await in_turns(work(fails=False)) == 7
+    with pytest.raises(ValueError):
+        await in_turns(work(fails=True))
