@@ -41,7 +41,7 @@ _BLOCK_BYTES_MAX = (1 << 31) - 1
 def encrypt_plain(
     disk: Disk, directory: Path, context: str, operator: OperatorKeys, random: Random
 ) -> list[str]:
-    """Encrypt the blocks of a store without key.db; return log lines about it, one or none.
+    """Encrypt the blocks of a store without key.db; return log lines about it.
 
     Blocks on the disk. Raises EncryptionError.
     """
