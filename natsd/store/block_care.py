@@ -518,8 +518,8 @@ class BlockCare:
     async def cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
         """Finish a `truncate` whose removal of all above `last_sequence` is on disk.
 
-        The blocks `beyond` are removed, and the block `cut` (None: none) is rewritten without what
-        is above.
+        The blocks `beyond` are removed, and the block `cut` (None: none) is rewritten without the
+        messages above `last_sequence`.
         """
         await self.in_turn(partial(self._cut, beyond, cut, last_sequence))
 

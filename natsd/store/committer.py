@@ -6,7 +6,7 @@
                           many dirty  take_extent of each ───────> allocate, pwrite of each, then
                                                                    the journal's, one fdatasync
     committed(), on_disk() <─ completion <──────────────────────── the bell
-                          then the next round, of what was appended meanwhile
+                          then the next round, with the bytes appended meanwhile
 
 Promise
 - A source is acknowledged once its bytes are on disk: in its own file, or in the journal and
@@ -68,7 +68,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Sync(Enum):
-    """When a source is acknowledged."""
+    """The moment at which a source is acknowledged."""
 
     AS_SET = auto()  # as `sync_interval_s` says
     ALWAYS = auto()  # once its bytes are on disk, whatever `sync_interval_s` is (RAFT's logs)
@@ -131,7 +131,7 @@ class Committer:
         if loop is not None:
             self._workers.watch(loop, self.complete, reactor)
 
-    # ---- the stores' side
+    # ---- calls from the stores
 
     def attach(
         self,
@@ -182,7 +182,7 @@ class Committer:
             await waiter
 
     def commit_now(self, source: CommitSource) -> None:
-        """Write and sync what the source has pending, without an event loop.
+        """Write and sync the source's pending bytes, without an event loop.
 
         Blocks on the disk. Raises StoreFull (a later call may find space) or StoreReadOnly.
         """
@@ -232,7 +232,7 @@ class Committer:
                 waiter.set_result(None)
 
     def begin_round(self) -> None:
-        """Take what the sources have to write, as far as threads and the journal are free."""
+        """Take extents from the dirty sources, as far as threads and the journal are free."""
         self._is_scheduled = False
         if self._round is None:
             at_once, later = idle_sources(self._dirty)
@@ -379,7 +379,7 @@ class Committer:
             job = self._workers.job(partial(self._direct_done, attached, extent))
             self._submit_sync(extent.file, job)
 
-    # ---- acknowledged before they are synced
+    # ---- commits that are acknowledged before their sync
 
     def _start_unsynced(self, attached: Attached) -> None:
         extent = self._take(attached)
@@ -660,7 +660,7 @@ class Committer:
         return list(dict.fromkeys(paths))
 
     def _release(self, file: DiskFile, then: Outcome) -> None:
-        """Drop the file from what is to be synced; call `then` once no sync of it is running.
+        """Drop the file from the files to be synced; call `then` once no sync of it is running.
 
         The path may belong to a newer file meanwhile: then that one stays.
         """

@@ -54,7 +54,7 @@ class ConsumerState:
     """The state of a consumer; the keys of `pending` and `redelivered` are stream sequences."""
 
     delivered: SequencePair = SequencePair()  # the last delivery
-    ack_floor: SequencePair = SequencePair()  # everything up to it is acknowledged
+    ack_floor: SequencePair = SequencePair()  # all messages up to it are acknowledged
     pending: Mapping[int, Pending] = field(default_factory=dict)
     redelivered: Mapping[int, int] = field(default_factory=dict)  # deliveries after the first
     # Runs (first, last), ascending, of messages that were read but are delivered after later

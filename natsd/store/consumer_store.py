@@ -231,7 +231,7 @@ class ConsumerStore(CommitSource):
             await self.synced()
             await self._until_quiet()
             await self._settle()
-            with contextlib.suppress(StoreFull):  # all is on disk, only the mark is not
+            with contextlib.suppress(StoreFull):  # only the closing mark is missing
                 await self._mark_closed()
         finally:
             await self._shut()

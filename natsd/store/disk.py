@@ -231,7 +231,7 @@ class Disk(Protocol):
         """Remove an empty directory."""
 
     def sync_dir(self, path: Path) -> None:
-        """Put on disk what was created, renamed and removed in this directory."""
+        """Put on disk all names that were created, renamed or removed in this directory."""
 
     def listdir(self, path: Path) -> list[str]:
         """Return the names in this directory, sorted."""
