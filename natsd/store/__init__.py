@@ -1,1 +1,1 @@
-"""Messages that outlive the process: logs of blocks, their subject index, and what is durable."""
+"""Storage of streams and consumers: blocks of messages, subject index, commits and recovery."""

@@ -1,21 +1,22 @@
-"""An archive of a stream: named entries in order, whole or refused.
+"""The format of a stream's archive: named entries in order, each whole or refused.
 
-    archive   snappy frames (snappy_frames.py) of a tar file (ustar)
-    tar       natsd                {"version": 1}: what the archive is; first
-              …                    whatever is archived
-              end                  nothing: last
+    archive   snappy frames (snappy_frames.py) around a tar file (ustar)
+    tar       natsd                the first entry; it names the format: {"version": 1}
+              …                    the archived entries
+              end                  the last entry; it is empty
     entry     512 bytes of header │ body │ checksum u64 │ zeros to a multiple of 512
-    checksum  XXH64 of the body; its seed is the XXH64 of the name and a zero, whose seed in turn is
-              the checksum of the entry before
+    checksum  XXH64 of the body, seeded with the XXH64 of the name and a zero byte, which in turn is
+              seeded with the checksum of the entry before
 
-What unpacks tar files and snappy shows the entries, each with its checksum behind it. Nothing in an
-archive is encrypted: who may take one may read the stream.
+Tools that unpack snappy and tar show the entries, each with its checksum behind the body. Nothing
+in an archive is encrypted: a user who may take an archive may read the stream.
 
 Promise
-- A reader gives an entry only once all of it has come and verifies, with all that came before it.
-- `finish` fails unless the end has come and nothing behind it.
-- An entry is in memory as a whole, one at a time, and is ENTRY_BYTES_MAX long at most.
-- An archive that nats-server made is told from one that is damaged.
+- A reader returns an entry only once the whole entry has come and its checksum verifies, together
+  with all entries before it.
+- `finish` fails unless the end entry has come and nothing follows it.
+- One entry at a time is in memory, as a whole; an entry is at most ENTRY_BYTES_MAX long.
+- An archive that nats-server made raises another error than a damaged one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from natsd.store.snappy_frames import FramePacker, FrameUnpacker
 VERSION_ENTRY: Final = "natsd"
 VERSION_BODY: Final = b'{"version":1}'
 END_ENTRY: Final = "end"
-ENTRY_BYTES_MAX: Final = 128 << 20  # a block and the longest message, with much to spare
+ENTRY_BYTES_MAX: Final = 128 << 20  # far above a block with the longest message
 CHECKSUM: Final = Struct("<Q")
 _TAR_BYTES: Final = 512
 _FOREIGN: Final = ("meta.inf", "meta.sum")
@@ -40,32 +41,38 @@ _MODE: Final = 0o600
 
 
 class ArchiveWriter:
-    """Writes one archive, entry by entry; its calls may take a while, and come from one thread at
-    a time."""
+    """Writer of one archive, entry by entry.
+
+    The calls may compress many bytes, so each may take a while. They must come from one thread at a
+    time.
+    """
 
     def __init__(self) -> None:
         self._frames = FramePacker()
         self._chain = 0
 
     def begin(self) -> bytes:
-        """What an archive begins with."""
+        """Return the first bytes of an archive."""
         return self._frames.begin() + self.entry(VERSION_ENTRY, VERSION_BODY)
 
     def entry(self, name: str, body: bytes) -> bytes:
-        """The next entry."""
+        """Return the bytes of the next entry."""
         return self.packing(name, body)()
 
     def packing(self, name: str, body: bytes) -> Callable[[], bytes]:
-        """What gives the next entry, in any thread: entries that follow may be begun meanwhile."""
+        """Return a function that compresses the next entry and returns its bytes.
+
+        The function may run in any thread; the following entries may be started before it has run.
+        """
         assert len(body) <= ENTRY_BYTES_MAX
         return self._frames.packing(*self._tar_entry(name, body))
 
     def end(self) -> bytes:
-        """What an archive ends with."""
+        """Return the last bytes of an archive."""
         return self._frames.packing(*self._tar_entry(END_ENTRY, b""), bytes(2 * _TAR_BYTES))()
 
     def _tar_entry(self, name: str, body: bytes) -> tuple[bytes, bytes, bytes]:
-        """What comes before the body, the body, which is not copied, and what comes behind it."""
+        """Return the bytes before the body, the body (not copied) and the bytes behind it."""
         self._chain = _checksum(name, body, self._chain)
         info = tarfile.TarInfo(name)
         info.size = len(body) + CHECKSUM.size
@@ -75,7 +82,7 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads an archive that comes in parts, cut anywhere."""
+    """Reader of an archive that arrives in parts, cut at any byte."""
 
     def __init__(self) -> None:
         self._frames = FrameUnpacker()
@@ -85,35 +92,35 @@ class ArchiveReader:
         self.is_ended = False
 
     def feed(self, part: bytes) -> list[tuple[str, bytes]]:
-        """Names and bodies of the entries that the next part completes. May take a while.
+        """Return the names and bodies of the entries that this part completes.
 
-        Raises DamagedEncoding, and ForeignArchive for what nats-server made.
+        May take a while. Raises DamagedEncoding, or ForeignArchive if nats-server made the archive.
         """
         return self.take(self._frames.feed(part))
 
     def take(self, unpacked: bytes) -> list[tuple[str, bytes]]:
-        """`feed` for who unpacks the frames."""
+        """Return the completed entries as `feed` does, but take bytes that are unpacked already."""
         self._pending += unpacked
         return list(self._entries())
 
     @property
     def is_between_entries(self) -> bool:
-        """Nothing of an entry waits for its rest."""
+        """Whether no part of an entry waits for the rest of it."""
         return not self._pending
 
     @property
     def pending_bytes(self) -> int:
-        """Of the entry that is not whole yet."""
+        """Bytes of the entry that has not come completely."""
         return len(self._pending)
 
     def finish(self) -> None:
-        """There is no more. Raises DamagedEncoding unless that was a whole archive."""
+        """Check that the archive is complete; raise DamagedEncoding if it is not."""
         if not self._frames.is_between_frames:
             raise DamagedEncoding("the archive is not whole")
         self.finish_entries()
 
     def finish_entries(self) -> None:
-        """`finish` for who unpacks the frames."""
+        """Check what `finish` checks, for a caller that unpacks the snappy frames itself."""
         if not self.is_ended or any(self._pending):
             raise DamagedEncoding("the archive is not whole")
 

@@ -1,13 +1,13 @@
-"""Where the entries of an archive stand, so that one can be read without those before it.
+"""A map of an archive's entries, which lets a reader read one entry without those before it.
 
     frames  │ header │ body ··· body │ checksum │ header │ body ···
-                     └ offset: ArchiveWriter begins each of the three with a frame of its own
+                     └ offset: ArchiveWriter begins a new frame for each of the three parts
 
 Promise
-- `map_archive` reads all of the archive once, an entry at a time, and verifies it as ArchiveReader
-  does; an archive whose frames are cut elsewhere (packed anew by something else) is refused.
-- `read_body` reads an entry's frames and nothing else. It does not know the chain of checksums:
-  what it gives is to be verified by who knows what it is (a block's records have their own).
+- `map_archive` reads the whole archive once, one entry at a time, and verifies it as ArchiveReader
+  does. It refuses an archive whose frames are cut elsewhere because another tool packed it again.
+- `read_body` reads the frames of one entry and nothing else. It cannot verify the chain of
+  checksums, so the caller must verify the body (the records of a block have their own checksums).
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ _PART_BYTES: Final = 128 << 10
 
 @dataclass(frozen=True, slots=True)
 class EntryPlace:
-    """An entry's name, where its body's first frame stands in the file, the body's length."""
+    """An entry's place in an archive file.
+
+    name: the entry's name.
+    offset: where the first frame of its body begins in the file, in bytes.
+    length: bytes of the body.
+    """
 
     name: str
     offset: int
@@ -35,7 +40,10 @@ class EntryPlace:
 
 
 def map_archive(archive: IO[bytes]) -> Iterator[tuple[EntryPlace, bytes]]:
-    """Every entry with its body, in order. Raises DamagedEncoding, ForeignArchive, OSError."""
+    """Yield the place and the body of every entry, in order.
+
+    Blocks on the disk. Raises DamagedEncoding, ForeignArchive or OSError.
+    """
     reader, frames = ArchiveReader(), FrameUnpacker()
     frames.feed(archive.read(len(IDENTIFIER)))
     offset = len(IDENTIFIER)
@@ -60,7 +68,10 @@ def map_archive(archive: IO[bytes]) -> Iterator[tuple[EntryPlace, bytes]]:
 
 
 def read_body(archive: IO[bytes], place: EntryPlace) -> bytes:
-    """The body that stands there, as far as the frames are whole. Raises DamagedEncoding."""
+    """Return the body at this place; shorter than `place.length` if the archive ends early.
+
+    Blocks on the disk. Raises DamagedEncoding if a frame is damaged, and OSError.
+    """
     frames = FrameUnpacker()
     frames.feed(IDENTIFIER)
     archive.seek(place.offset)
@@ -71,6 +82,6 @@ def read_body(archive: IO[bytes], place: EntryPlace) -> bytes:
 
 
 def _frames(archive: IO[bytes]) -> Iterator[bytes]:
-    """As they stand in the file; the last one may be cut short."""
+    """Yield the frames as they stand in the file; the last one may be cut short."""
     while header := archive.read(_FRAME_HEADER_BYTES):
         yield header + archive.read(int.from_bytes(header[1:], "little"))

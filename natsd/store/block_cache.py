@@ -1,17 +1,17 @@
-"""Which blocks of a store are in memory: read when somebody needs them, dropped when others do.
+"""The blocks of a store that are in memory: read when needed, dropped to make room for others.
 
     ColdBlock ─▶ warm(block) ─▶ reader's thread: read, verify, look up the slots ─▶ block.load
-                                one reading for all who wait; the next AHEAD blocks are read
-                                along for those who go through them in order
+                                one read serves all waiting callers; for a caller that goes through
+                                the blocks in order, the next AHEAD blocks are read as well
 
 Promise
-- What is held is on the books of the volume's budgets, bytes and arrays each; the block that is
-  appended to is held apart, and the first one keeps its arrays.
-- What is dropped can be read again: only what is on disk goes.
-- Messages that were there and do not verify any more are reported once, to `lost`.
-- A read that fails is tried again by the next who asks, who waits for that: `PAUSE_MIN_S` at first
-  and twice as long each time, up to `PAUSE_MAX_S`. So nobody who asks again and again can spin. It
-  is logged when it begins and when it is over.
+- The memory of cached blocks counts against the volume's two budgets, one for bytes of blocks and
+  one for their arrays. The active block, to which messages are appended, counts in neither.
+- A block can be read again after it was dropped, since only bytes that are on disk are dropped.
+- Messages that verified earlier and do not verify any more are reported once, to `lost`.
+- After a failed read, the next caller that needs a block waits before it reads again: PAUSE_MIN_S
+  at first, then twice as long each time, up to PAUSE_MAX_S. So no caller can retry in a busy loop.
+  The first failure and the recovery are logged.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from natsd.store.stored_blocks import Read, StoredBlock, StoredBlocks
 from natsd.store.subject_index import SubjectIndex
 from natsd.store.volume import Volume
 
-AHEAD = 2  # blocks read ahead for who goes through them in order
+AHEAD = 2  # blocks that are read ahead for a caller that goes through the blocks in order
 PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 1.0
 
@@ -37,7 +37,7 @@ Lost = Callable[[StoredBlock, Read, list[int]], None]
 
 
 class BlockCache:
-    """Made by FileStore, for as long as it is open."""
+    """The cache of one FileStore's blocks; FileStore makes it and keeps it while it is open."""
 
     def __init__(self, volume: Volume, log: JournaledLog, blocks: StoredBlocks, lost: Lost) -> None:
         self._volume = volume
@@ -45,12 +45,15 @@ class BlockCache:
         self._blocks = blocks
         self._lost = lost
         self._loading: dict[int, asyncio.Task[None]] = {}
-        self._warmed_last = 0  # id of the block that was asked for last
-        self._pause_s = 0.0  # before the next read: those before failed
+        self._warmed_last = 0  # id of the block that `warm` was last called for; 0: none
+        self._pause_s = 0.0  # wait before the next read, after failed reads; 0: none
 
     async def warm(self, block: MsgBlock) -> None:
-        """Have all of the block in memory: its bytes and its arrays. Raises StoreUnavailable,
-        BlockUnreadable."""
+        """Load a block's bytes and arrays into memory, and read ahead for sequential readers.
+
+        Raises StoreUnavailable if a descriptor or memory is lacking, and BlockUnreadable if the
+        disk failed.
+        """
         task = self._load(block)
         if 0 < block.block_id - self._warmed_last <= AHEAD + 1:
             for following in self._following(block):
@@ -59,7 +62,7 @@ class BlockCache:
         await asyncio.shield(task)
 
     def held(self, block: MsgBlock) -> None:
-        """The block is in memory and can be dropped: it counts from now on."""
+        """Count the block's memory against the budgets; from now on it may be dropped."""
         key = (self._blocks.directory, block.block_id)
         if block.has_cache:
             drop = partial(self._drop_bytes, block)
@@ -69,13 +72,13 @@ class BlockCache:
             self._volume.arrays.hold(key, block.array_bytes, drop, block.take_arrays_used)
 
     def release(self, block: MsgBlock) -> None:
-        """The block is gone, or is appended to."""
+        """Remove the block from the budgets, because it is gone or is appended to."""
         key = (self._blocks.directory, block.block_id)
         self._volume.cache.release(key)
         self._volume.arrays.release(key)
 
     async def close(self) -> None:
-        """Nothing is read any more, and nothing held."""
+        """Cancel all reads and remove all blocks from the budgets."""
         for task in list(self._loading.values()):
             task.cancel()
         await asyncio.gather(*self._loading.values(), return_exceptions=True)
@@ -83,7 +86,7 @@ class BlockCache:
             self.release(stored.block)
 
     def _following(self, block: MsgBlock) -> Iterator[MsgBlock]:
-        """The next blocks that are not in memory."""
+        """Yield those of the next AHEAD blocks that are not completely in memory."""
         for _ in range(AHEAD):
             following = self._log.block_with(block.last_sequence + 1)
             if following is None or following is self._log.active or following is block:
@@ -103,14 +106,14 @@ class BlockCache:
     def _loaded(self, block_id: int, task: asyncio.Task[None]) -> None:
         del self._loading[block_id]
         if not task.cancelled():
-            task.exception()  # whoever waits for it hears of it
+            task.exception()  # marked as retrieved: the waiting callers get it from the task
 
     async def _read(self, block: MsgBlock) -> None:
         if self._pause_s:
             await asyncio.sleep(self._pause_s)
         stored = self._blocks.find(block.block_id)
         if stored is None:
-            return  # it went meanwhile
+            return  # the block was removed meanwhile
         async with stored.lock:
             if self._is_gone(stored, block):
                 return
@@ -125,14 +128,17 @@ class BlockCache:
             if self._is_gone(stored, block):
                 return
             if block.durable_size != size or self._log.subjects is not subjects:
-                return  # whoever needs it asks again
+                return  # the read is outdated; the caller asks again if it still needs the block
             lost = block.load(read.scan)
             if lost:
                 self._lost(stored, read, lost)
             self.held(block)
 
     def _is_gone(self, stored: StoredBlock, block: MsgBlock) -> bool:
-        """Whether the block went, or was written anew, meanwhile: whoever needs it asks again."""
+        """Return whether the block was removed or rewritten meanwhile.
+
+        The caller then has to ask again, if it still needs the block.
+        """
         return self._blocks.find(block.block_id) is not stored or stored.block is not block
 
     def _failed(self, stored: StoredBlock, error: OSError | MemoryError) -> StoreError:

@@ -1,24 +1,24 @@
-"""What a file store does when nobody waits for it: unlink, seal, compress, erase, compact.
+"""The background work of a file store: unlink, seal, compress, erase and compact blocks.
 
-    a commit is on disk ─▶ its blocks that hold nothing any more     unlinked
-                           its blocks that are full                  noted that another follows, cut
-                                                                     to size, perhaps compressed
-                           its erased messages                       overwritten
-                           blocks that are mostly dead               rewritten without the dead
+    a commit is on disk ─▶ its blocks without a live message          unlinked
+                           its full blocks                            marked as followed, cut to
+                                                                      size, perhaps compressed
+                           its erased messages                        overwritten
+                           blocks that are mostly dead                rewritten without dead ones
 
 Promise
-- All of it happens after the commit that asks for it is on disk, one thing after another, in one
-  task that ends when nothing is left to do.
-- A file is replaced as a whole (`*.new`, synced, renamed, directory synced) or overwritten in place
-  where that is what it is for. A crash in between leaves what recovery understands.
-- A removal is dropped from a block only with the bytes it removes: what a rewritten block still
-  says about older ones is kept, and what a block that goes said is committed again before.
-- What fails is logged, and done again after RETRY_S if it lacked space, a descriptor or memory, or
-  else left for recovery; the store goes on, unless a sync failed: then it is read-only.
-- A file that was replaced is the block's from the rename on, so that nothing is appended to one
-  without a name, or read at the old one's offsets.
-- While somebody reads the files as they were (frozen_store.py), nothing is overwritten in place.
-  While a block is read into memory, its file is not changed.
+- All work begins only after the commit that asks for it is on disk. The jobs run one after another,
+  in one task that ends when no job is left.
+- A file is either replaced as a whole (`*.new`, synced, renamed, directory synced) or overwritten
+  in place where overwriting is the purpose. Recovery understands what a crash in between leaves.
+- A block's tombstone is dropped only together with the removed bytes. A rewritten block keeps its
+  tombstones for older blocks; the tombstones of a dropped block are committed again before.
+- A failed job is logged. It runs again after RETRY_S if it lacked space, a descriptor or memory;
+  otherwise recovery finishes it. The store goes on, unless a sync failed: then it is read-only.
+- A replaced file is the block's file from the rename on. So nothing is appended to a file without a
+  name, and no old offset is used in a new file.
+- While a FrozenStore reads the files, nothing is overwritten in place. While a block is being read
+  into memory, its file does not change.
 """
 
 import asyncio
@@ -51,15 +51,18 @@ from natsd.store.stored_blocks import (
 from natsd.store.subject_index import SubjectIndex
 from natsd.store.volume import Volume
 
-RETRY_S = 1.0  # how long after a job lacked something it is tried again
-SMALL_BLOCK_BYTES = 64 << 10  # below it a rewrite saves less than it costs
+RETRY_S = 1.0  # wait before a job that lacked space, a descriptor or memory runs again
+SMALL_BLOCK_BYTES = 64 << 10  # a rewrite of a smaller block saves less than it costs
 
 _logger = logging.getLogger(__name__)
 Job = Callable[[], Awaitable[None]]
 
 
 class BlockCare:
-    """Made by FileStore, for as long as it is open; `commits` and `index` are set right after."""
+    """The background worker of one FileStore.
+
+    FileStore makes it, sets `commits` and `index` right after that, and keeps it while it is open.
+    """
 
     commits: FileCommits
     index: IndexKeeper
@@ -77,9 +80,9 @@ class BlockCare:
         self._log = log
         self._blocks = blocks
         self._cache = cache
-        self.compress = compress  # what becomes full from now on
+        self.compress = compress  # whether blocks are compressed when they become full
         self._jobs: deque[Job] = deque()
-        self._lacking: set[Job] = set()  # to be done again: something was missing
+        self._lacking: set[Job] = set()  # failed jobs that run again after RETRY_S
         self._task: asyncio.Task[None] | None = None
         self._looks_for_sparse = False
         self._forgets = False
@@ -88,7 +91,7 @@ class BlockCare:
         self._postponed: list[tuple[SequenceSet, int]] = []
 
     def on_disk(self, durable: Durable) -> None:
-        """A commit is on disk: do what it allows."""
+        """Start the work that depends on this commit, which is on disk now."""
         for stored in durable.gone:
             self._blocks.drop(stored)
             self._cache.release(stored.block)
@@ -103,7 +106,7 @@ class BlockCare:
             self.later(self.index.note_store)
 
     def committed(self) -> None:
-        """Something was committed: time for index.db, or to compact?"""
+        """Start writing index.db, compacting or forgetting subjects, if a commit made it due."""
         if self.index.is_due:
             self.later(self.index.write)
         self.look_for_sparse()
@@ -112,25 +115,26 @@ class BlockCare:
             self.later(self._forget_subjects)
 
     def look_for_sparse(self) -> None:
-        """Removals may have left blocks half empty."""
+        """Start a compaction if removals have left blocks half empty."""
         if self._log.sparse and not self._looks_for_sparse:
             self._looks_for_sparse = True
             self.later(self._compact_sparse)
 
     async def _forget_subjects(self) -> None:
+        """Forget some names of subjects without messages; a later job goes on with the rest."""
         self._forgets = self._log.forget_some()
         if self._forgets:
             self.later(self._forget_subjects)
             await asyncio.sleep(0)
 
     def later(self, job: Job) -> None:
-        """Do this after what is waiting already."""
+        """Queue a job behind the waiting ones."""
         self._jobs.append(job)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def in_turn(self, job: Job) -> None:
-        """Do this after what is waiting already; returns when it is done, and raises as it does."""
+        """Queue a job behind the waiting ones, and wait until it is done; raise what it raises."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
@@ -147,12 +151,14 @@ class BlockCare:
         await done
 
     def hold_erasures(self) -> None:
-        """Overwrite nothing until `allow_erasures`: somebody reads files as they were. For who has
-        his turn."""
+        """Postpone all overwriting until `allow_erasures`, since a caller reads the files.
+
+        Call it from a job (see `in_turn`), so that no erasure is running.
+        """
         self._holders += 1
 
     def allow_erasures(self) -> None:
-        """The last of those who held them starts what was put off."""
+        """End one `hold_erasures`; the last one to end starts the postponed erasures."""
         self._holders -= 1
         if not self._holders:
             postponed, self._postponed = self._postponed, []
@@ -160,7 +166,7 @@ class BlockCare:
                 self.later(partial(self.erase, sequences, number))
 
     async def finished(self) -> None:
-        """Nothing is left to do, but for what can wait until the store is opened again."""
+        """Wait until no job is left; jobs that failed stay for the next opening of the store."""
         self._is_closing = True
         while self._task is not None:
             await asyncio.shield(self._task)
@@ -179,8 +185,10 @@ class BlockCare:
             self._task = None
 
     def _put_off(self, job: Job, error: Exception) -> None:
-        """A job failed: do it again later if it lacked space, a descriptor or memory. Those behind
-        it go on, since they may be what gives space back."""
+        """Log a failed job, and run it later if it lacked space, a descriptor or memory.
+
+        The jobs behind it go on meanwhile, since they may free what is lacking.
+        """
         if job not in self._lacking:
             _logger.warning("%s: %s", self._blocks.directory, error)
         if is_passing(error) and not self._is_closing:
@@ -194,6 +202,7 @@ class BlockCare:
             self.later(job)
 
     async def _unlink(self, gone: list[StoredBlock]) -> None:
+        """Close and remove the files of these blocks."""
         paths = [stored.path for stored in gone]
         await self._volume.committer.forget(*paths)
         for stored in gone:
@@ -203,8 +212,11 @@ class BlockCare:
     # Blocks that are full
 
     async def seal(self, stored: StoredBlock) -> None:
-        """The next block is on disk, and nothing is appended to this one any more: have its header
-        say so, give back what was reserved, close its file."""
+        """End a full block whose successor is on disk.
+
+        Its header then says that a newer block follows, reserved space is freed or the file is
+        compressed, and the file is closed.
+        """
         if not self._is_full(stored):
             return
         await self._volume.committer.forget(stored.path)
@@ -222,14 +234,18 @@ class BlockCare:
             self._cache.held(stored.block)
 
     async def note_followed(self, stored: StoredBlock) -> None:
-        """Have the header of a block say that the next one is on disk."""
+        """Write into a block's header that a newer block is on disk."""
         if self._blocks.find(stored.block.block_id) is stored and not self._is_closing:
             stored.is_followed = True
             await self._volume.read(self._end_file, stored)
             stored.close()
 
     def _end_file(self, stored: StoredBlock) -> None:
-        """Not synced: what is noted outlives the process, and soon a power cut. Blocks."""
+        """Free the reserved space of a full block and mark it as followed.
+
+        The header is not synced: it outlives the process, and after a few seconds a power cut.
+        Blocks on the disk.
+        """
         if stored.file is None:
             stored.file = self._blocks.disk.open(stored.path)
         if stored.allocated > stored.physical_end:
@@ -238,13 +254,17 @@ class BlockCare:
         self._note_followed(stored, stored.file)
 
     def _note_followed(self, stored: StoredBlock, file: DiskFile) -> None:
-        """Have the header say whether a newer block has been on disk. Blocks."""
+        """Write into the file's header whether a newer block has been on disk.
+
+        Blocks on the disk.
+        """
         header = file.pread(HEADER_BYTES, 0)
         changed = with_flags(header, encode_flags(stored.is_wrapped, stored.is_followed))
         if changed != header:
             file.pwrite(changed, 0)
 
     def _is_full(self, stored: StoredBlock) -> bool:
+        """Return whether the block is in use, not active, and completely committed."""
         block = stored.block
         return (
             self._blocks.find(block.block_id) is stored
@@ -253,13 +273,21 @@ class BlockCare:
         )
 
     def _lives(self, block: MsgBlock) -> bool:
-        """Whether the log has it: what lies beyond a cut has its file for a while longer."""
+        """Return whether the log still has the block.
+
+        After `truncate`, a block beyond the cut has left the log, while its file exists for a
+        little longer.
+        """
         return block in self._log.all_blocks
 
     async def _replace(self, stored: StoredBlock, logical: bytes, *, wipe: bool = False) -> None:
-        """Have the block's file hold these bytes, compressed and encrypted as is due."""
+        """Replace the block's file by one with these logical bytes.
+
+        The file is compressed and encrypted as due. With `wipe` the old file's bytes are
+        overwritten.
+        """
         encrypt = self._blocks.data_key is not None
-        # What is compressed stays so, whatever was said since.
+        # A compressed block stays compressed, even if the stream's configuration changed since.
         compress = stored.block.sealed and (self.compress or (stored.is_wrapped and not encrypt))
         async with stored.lock:
             size, unsynced = await self._volume.read(
@@ -273,8 +301,11 @@ class BlockCare:
     def _write_file(
         self, stored: StoredBlock, block: MsgBlock, logical: bytes, compress: bool, wipe: bool
     ) -> tuple[int, UnsyncedRename | None]:
-        """The size of the new file, which is there now; and what kept its name from the disk, for
-        `_check_synced`, once the new file is the block's. Blocks."""
+        """Write the block's new file over the old one; return its size in bytes and a sync error.
+
+        The sync error (None: none) says that the new name may not be on disk. The caller passes it
+        to `_check_synced` after it has made the new file the block's file. Blocks on the disk.
+        """
         is_followed = stored.is_followed
         data = self._blocks.sealed_bytes(logical, block, compress=compress, is_followed=is_followed)
         try:
@@ -284,9 +315,9 @@ class BlockCare:
         return len(data), None
 
     async def _check_synced(self, error: OSError | None) -> None:
-        """If a sync failed, the store is read-only from now on. Raises StoreReadOnly.
+        """Make the store read-only and raise StoreReadOnly if `error`, a failed sync, is given.
 
-        A directory's sync that was never begun, for want of a descriptor, is tried again.
+        A sync of a directory that was never begun, since a descriptor was lacking, is tried again.
         """
         while isinstance(error, UnsyncedRename) and not (error.was_tried or self._is_closing):
             await asyncio.sleep(RETRY_S)
@@ -296,7 +327,7 @@ class BlockCare:
             raise StoreReadOnly(str(error))
 
     def _sync_directory(self) -> UnsyncedRename | None:
-        """Blocks."""
+        """Sync the store's directory; return the error if that failed. Blocks on the disk."""
         try:
             self._blocks.disk.sync_dir(self._blocks.directory)
         except OSError as error:
@@ -306,7 +337,7 @@ class BlockCare:
     # Erasing
 
     async def erase(self, sequences: SequenceSet, number: int) -> None:
-        """Overwrite the bytes of these messages; that they are gone is on disk with that commit."""
+        """Overwrite the bytes of these messages, whose removal is on disk with commit `number`."""
         if self._holders:
             self._postponed.append((sequences, number))
             return
@@ -323,16 +354,19 @@ class BlockCare:
         self.commits.erasing.discard(number)
 
     async def _erase_in(self, stored: StoredBlock, sequences: list[int]) -> None:
+        """Overwrite the bytes of these messages in one block, in memory and in its file."""
         block = stored.block
         if not (block.has_cache and block.has_arrays):
             await self._cache.warm(block)
         if block is self._log.active and not self._is_closing:
-            await self.commits.mark()  # a crash may leave half of it: not in the last commit
+            # A crash may leave a half overwritten message. In the last commit, recovery would take
+            # it for a torn end and cut it, so another commit must follow.
+            await self.commits.mark()
         await self.commits.pause()
         try:
             await self._volume.committer.forget(stored.path)
             if self._blocks.find(block.block_id) is not stored or stored.block is not block:
-                return  # it went meanwhile
+                return  # the block was removed or rewritten meanwhile
             records = [
                 (block.offset_of(sequence), self._erased_record(block, sequence))
                 for sequence in sequences
@@ -348,11 +382,15 @@ class BlockCare:
             self.commits.resume()
 
     def _erased_record(self, block: MsgBlock, sequence: int) -> bytes:
+        """Return the record that overwrites a removed message, and put it into memory."""
         noise = self._blocks.random_bytes(block.record_bytes(sequence) - OVERHEAD_BYTES)
         return block.erase_record(sequence, noise)
 
     def _overwrite(self, stored: StoredBlock, records: list[tuple[int, bytes]]) -> OSError | None:
-        """How the sync failed, if it did, for `_check_synced`. Blocks."""
+        """Overwrite these records and sync the file; return the sync's error, None if it worked.
+
+        The caller passes the error to `_check_synced`. Blocks on the disk.
+        """
         with contextlib.closing(self._blocks.disk.open(stored.path)) as file:
             for offset, record in records:
                 file.pwrite(record, offset)
@@ -361,6 +399,7 @@ class BlockCare:
     # Rewriting
 
     async def _compact_sparse(self) -> None:
+        """Compact the blocks that are mostly dead and large enough to be worth a rewrite."""
         self._looks_for_sparse = False
         for block in list(self._log.sparse):
             stored = self._blocks.find(block.block_id)
@@ -372,7 +411,7 @@ class BlockCare:
         self._log.sparse.clear()
 
     async def _compact(self, stored: StoredBlock) -> None:
-        """Rewrite a block without what is dead on disk, or drop it where nothing lives in it."""
+        """Rewrite a block without its dead messages; remove it if it has no live message."""
         block = stored.block
         floor = self._log.first_sequence
         dead = _within(self._log.dead, block)
@@ -384,7 +423,7 @@ class BlockCare:
             self._blocks.read, stored, stored.physical_end, block.durable_size
         )
         if read.scan.damage or not self._is_full(stored):
-            return  # it is not touched as long as it is damaged
+            return  # a damaged block is left as it is
         needed = _about_older(read.scan.tombstones, block.base_sequence, floor)
         if block.message_count == 0:
             await self._drop(stored, needed)
@@ -394,13 +433,14 @@ class BlockCare:
         )
 
     async def _drop(self, stored: StoredBlock, needed: list[tuple[bool, bytes]]) -> None:
+        """Remove a block without a live message, after its tombstones are committed again."""
         for erased, encoded in needed:
             removals = self._log.erasures if erased else self._log.tombstones
             removals.union_update(SequenceSet.decode(encoded))
         block = stored.block
         first = max(self._end_before(block) + 1, self._log.first_sequence)
         if first <= block.last_sequence:
-            # So that recovery can tell it, and the gap in front of it, from what was lost.
+            # Recovery then knows that this block, and the gap in front of it, were not lost.
             self._log.tombstones.add_range(first, block.last_sequence)
         await self.commits.synced()
         await self.commits.until_on_disk()
@@ -411,7 +451,7 @@ class BlockCare:
             await self._unlink([stored])
 
     def _end_before(self, block: MsgBlock) -> int:
-        """The last sequence of the block in front of this one."""
+        """Return the last sequence of the block in front of this one."""
         blocks = self._log.all_blocks
         place = blocks.index(block) if block in blocks else 0
         return blocks[place - 1].last_sequence if place else block.base_sequence - 1
@@ -426,7 +466,11 @@ class BlockCare:
         floor: int,
         commit_number: int,
     ) -> None:
-        """Replace the block's file by one without `dead`; the log goes on with the new block."""
+        """Replace the block's file by one without the `dead` messages, and the log's block with it.
+
+        The new block ends with `last_sequence` and holds these `tombstones`. Nothing changes if the
+        block was removed or cut off meanwhile.
+        """
         old = stored.block
         compress = self.compress
         is_wrapped = compress or self._blocks.data_key is not None
@@ -452,9 +496,9 @@ class BlockCare:
                 self._write_file, stored, new, logical, compress, False
             )
             if self._blocks.find(old.block_id) is not stored or stored.block is not old:
-                return  # it went meanwhile, and so will the file
+                return  # the block was removed meanwhile, and its file will be removed
             if not self._lives(old):
-                return  # it was cut off
+                return  # `truncate` has cut the block off
             for sequence in _within(self._log.dead, new):
                 new.remove(sequence)
             for sequence in range(
@@ -472,13 +516,20 @@ class BlockCare:
     # The end of the stream
 
     async def cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
-        """All above `last_sequence` was removed, and that is on disk: now it never was."""
+        """Finish a `truncate` whose removal of all above `last_sequence` is on disk.
+
+        The blocks `beyond` are removed, and the block `cut` (None: none) is rewritten without the
+        messages above `last_sequence`.
+        """
         await self.in_turn(partial(self._cut, beyond, cut, last_sequence))
 
     async def _cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
-        """The block that is cut; then what those beyond say of others, once more; then they go,
-        the newest, which names what is removed, last. No header says any more that one of them
-        follows."""
+        """Rewrite the block that is cut, and remove the blocks beyond it.
+
+        First the header of the newest remaining block is changed, so that no header says that a
+        removed block follows. Before the blocks go, their tombstones for other blocks are committed
+        again. The newest block names the removed sequences, so it goes last.
+        """
         active = self._log.active
         if beyond and active is not None:
             await self._note_newest(self._blocks[active])
@@ -502,20 +553,23 @@ class BlockCare:
             await self._unlink([stored])
 
     async def _note_newest(self, stored: StoredBlock) -> None:
-        """No newer block is to be there any more."""
+        """Write into the block's header that no newer block exists, and sync it."""
         stored.is_followed = False
         await self._volume.committer.forget(stored.path)
         await self._check_synced(await self._volume.read(self._note_newest_synced, stored))
 
     def _note_newest_synced(self, stored: StoredBlock) -> OSError | None:
-        """How the sync failed, if it did, for `_check_synced`. Blocks."""
+        """Write and sync the header; return the sync's error for `_check_synced`.
+
+        Blocks on the disk.
+        """
         with contextlib.closing(self._blocks.disk.open(stored.path)) as file:
             self._note_followed(stored, file)
             return _sync_error(file)
 
 
 def _sync_error(file: DiskFile) -> OSError | None:
-    """How the sync failed, if it did."""
+    """Sync the file; return the error if that failed, otherwise None."""
     try:
         file.fdatasync()
     except OSError as error:
@@ -524,7 +578,7 @@ def _sync_error(file: DiskFile) -> OSError | None:
 
 
 def _within(sequences: SequenceSet, block: MsgBlock) -> SequenceSet:
-    """Those of the sequences that are the block's."""
+    """Return those of the sequences that are in the block."""
     within = SequenceSet()
     if block.last_sequence >= block.base_sequence:
         within.add_range(block.base_sequence, block.last_sequence)
@@ -535,7 +589,10 @@ def _within(sequences: SequenceSet, block: MsgBlock) -> SequenceSet:
 def _about_older(
     tombstones: list[tuple[int, bool, bytes]], base_sequence: int, floor: int
 ) -> list[tuple[bool, bytes]]:
-    """What removals say about the blocks before, encoded."""
+    """Return what these tombstones say about sequences from `floor` to `base_sequence` - 1.
+
+    Each result is a pair: whether the messages are to be erased, and an encoded SequenceSet.
+    """
     needed = []
     for _, erased, encoded in tombstones:
         older = SequenceSet()

@@ -1,15 +1,16 @@
-"""One block with the file it lives in, for those who have no log around it.
+"""One block together with its file, for use without a stream's log.
 
 Promise
-- What was written is on disk after `flush`; what was not is whole or gone after a crash.
-- A removal is a record of its own (a tombstone), written with the next flush. Nothing is
-  overwritten but by `delete(secure_erase=True)`, which first has the removal on disk.
-- After a write that finds no space the file ends where the last commit did, and what was appended
-  or removed since is taken back. After any other failed write or sync nothing is written any more.
-- All calls block; none is made by an event loop. In a FileStore the log, the committer and the
-  volume do what this class does, for many blocks at once.
+- Flushed bytes are on disk when `flush` returns. After a crash, the bytes of an unfinished flush
+  are either complete or gone.
+- A removal is a record of its own (a tombstone) that the next flush writes. Only
+  `delete(secure_erase=True)` overwrites bytes, after the tombstone is on disk.
+- After a write that finds no space, the file is cut back to the last commit, and appends and
+  removals since then are undone. After any other failed write or sync nothing is written any more.
+- All calls block on the disk; none belongs on an event loop. In a FileStore the log, the committer
+  and the volume do the work of this class, for many blocks at once.
 
-Source: MsgBlock of the .NET port of nats-server, whose every operation is here.
+Source: MsgBlock of the .NET port of nats-server; this class has all of its operations.
 """
 
 import os
@@ -36,19 +37,19 @@ Noise = Callable[[int], bytes]
 
 
 def block_path(directory: Path, block_id: int) -> Path:
-    """Where a block's file is: `000001.blk`."""
+    """Return the path of a block's file, for example `000001.blk` in `directory`."""
     return directory / f"{block_id:06d}.blk"
 
 
 class BlockFile(MsgBlock):
-    """A block that reads and writes its own file. Made by `create` and `recover`."""
+    """A block that reads and writes its own file; made by `create` or `recover`."""
 
     file: DiskFile | None
     disk: Disk
     path: Path
-    _removed: SequenceSet  # since the last commit
-    _read_only: bool
-    _unnamed: bool  # the directory that names the file is not synced yet
+    _removed: SequenceSet  # sequences that were removed since the last commit
+    _read_only: bool  # a write or a sync failed: nothing is written any more
+    _unnamed: bool  # the file is new, and its directory is not synced yet
 
     @classmethod
     def create(
@@ -62,7 +63,11 @@ class BlockFile(MsgBlock):
         seed: int,
         created_ns: int = 0,
     ) -> Self:
-        """A new, empty block. `seed` is random, 64 bits. FileExistsError if the file is there."""
+        """Create an empty block and its file.
+
+        `seed` is a random 64-bit number; `created_ns` is in nanoseconds since 1970. Raises
+        FileExistsError if the file exists.
+        """
         make_directories(disk, directory)
         path = block_path(directory, block_id)
         block = cls(block_id, seed, first_sequence, max_bytes, created_ns=created_ns)
@@ -72,10 +77,10 @@ class BlockFile(MsgBlock):
 
     @classmethod
     def recover(cls, disk: Disk, directory: Path, block_id: int, max_bytes: int) -> Self:
-        """The block as its file has it: torn ends cut, erasures finished, damage in `damage`.
+        """Open an existing block file: cut a torn end, finish erasures, note damage in `damage`.
 
-        Raises BlockUnreadable, and leaves the file as it is, where nothing tells the block's seed
-        or it is another block's.
+        Raises BlockUnreadable and leaves the file unchanged if its seed cannot be found or if it
+        holds another block.
         """
         path = block_path(directory, block_id)
         file = disk.open(path)
@@ -107,6 +112,7 @@ class BlockFile(MsgBlock):
         self._unnamed = False
 
     def _apply(self, tombstones: list[tuple[int, bool, bytes]]) -> None:
+        """Apply the block's tombstones and overwrite the messages that are to be erased."""
         for _, to_be_erased, encoded in tombstones:
             for sequence in SequenceSet.decode(encoded):
                 if self.remove(sequence) and to_be_erased:
@@ -115,7 +121,7 @@ class BlockFile(MsgBlock):
                     self._finish_erasing(sequence)
 
     def _finish_erasing(self, sequence: int) -> None:
-        """The process may have ended with some of its bytes overwritten."""
+        """Finish an erasure that the end of the process may have left half done."""
         for found in self.damage:
             if found.first_sequence == found.last_sequence == sequence:
                 noise = os.urandom(found.length - OVERHEAD_BYTES)
@@ -127,7 +133,7 @@ class BlockFile(MsgBlock):
     def write(
         self, subject: str | bytes, headers: bytes | None, payload: bytes, time_ns: int
     ) -> int:
-        """Append a message; returns its sequence. BlockSealed once `max_bytes` are reached."""
+        """Append a message and return its sequence; raise BlockSealed at `max_bytes`."""
         sequence = self.last_sequence + 1
         self.write_at(sequence, subject, headers, payload, time_ns)
         return sequence
@@ -141,12 +147,16 @@ class BlockFile(MsgBlock):
         time_ns: int,
         expires_ns: int = 0,
     ) -> None:
-        """Append a message with a given sequence, which must be above the last."""
+        """Append a message under a given sequence, which must be above the last one.
+
+        `time_ns` and `expires_ns` are in nanoseconds since 1970; `expires_ns` 0 means never. Raises
+        SequenceMismatch, BlockSealed, StoreClosed or StoreReadOnly.
+        """
         self._check_open_for_messages()
         self.put(sequence, subject, headers, payload, time_ns, expires_ns)
 
     def write_skip(self, sequence: int, count: int = 1, time_ns: int = 0) -> None:
-        """Reserve sequences for which there is no message."""
+        """Reserve `count` sequences without messages, beginning with `sequence`."""
         self._check_open_for_messages()
         self.skip(sequence, count, time_ns)
 
@@ -156,6 +166,7 @@ class BlockFile(MsgBlock):
             raise BlockSealed
 
     def _writable(self) -> DiskFile:
+        """Return the open file; raise StoreClosed or StoreReadOnly if it cannot be written."""
         if self.file is None:
             raise StoreClosed
         if self._read_only:
@@ -165,9 +176,9 @@ class BlockFile(MsgBlock):
     # Reading
 
     def read(self, sequence: int) -> StoredMessage | None:
-        """The message, from memory or else from the file; None if it is not there or removed.
+        """Return a message from memory or from the file; None if it does not exist or was removed.
 
-        Raises MessageDamaged where the file does not give back what was written.
+        Raises MessageDamaged if the bytes in the file do not verify.
         """
         message = self.get(sequence)
         if message is not None:
@@ -188,6 +199,7 @@ class BlockFile(MsgBlock):
         return message
 
     def _check_damage(self, sequence: int) -> None:
+        """Raise MessageDamaged if a message of this sequence was lost to damage."""
         if self.is_deleted(sequence):
             return
         for found in self.damage:
@@ -195,7 +207,7 @@ class BlockFile(MsgBlock):
                 raise MessageDamaged(sequence, str(self.path), found.offset)
 
     def enumerate_non_deleted(self) -> Iterator[tuple[int, str]]:
-        """Sequence and subject of every message that is there, ascending."""
+        """Yield the sequence and the subject of every live message, in ascending order."""
         for sequence in self.live_sequences():
             message = self.read(sequence)
             if message is not None:
@@ -204,11 +216,17 @@ class BlockFile(MsgBlock):
     # Removing
 
     def delete(self, sequence: int, secure_erase: bool = False, noise: Noise = os.urandom) -> bool:
-        """Remove a message; False if it is not there. With `secure_erase` it is on disk at once,
-        and then the message's bytes are overwritten, there and in memory, with `noise`."""
+        """Remove a message; return False if it does not exist.
+
+        With `secure_erase` the removal is on disk on return, and the message's bytes are
+        overwritten with `noise(n)` in the file and in memory. Otherwise the next flush writes the
+        removal.
+        """
         self._writable()
         if secure_erase:
-            # The message first: a commit that overwriting may leave damaged must not be the last.
+            # A crash may leave a half overwritten message. In the last commit, recovery would take
+            # it for a torn end and cut it, so the message must be in an earlier commit.
+
             self._commit()
         if not self.remove(sequence):
             return False
@@ -241,25 +259,28 @@ class BlockFile(MsgBlock):
 
     @property
     def bytes_used(self) -> int:
-        """Bytes of the block, those to be flushed included."""
+        """Bytes of the block, including bytes that no flush has written yet."""
         return self.size
 
     @property
     def last_checksum(self) -> bytes | None:
-        """The eight bytes that end the last record; None: none was written."""
+        """The last eight bytes of the last record; None if no record was written."""
         return self.last_record_checksum
 
     def flush_pending(self) -> int:
-        """Write what is pending as one commit; returns how many bytes that took. Not synced."""
+        """Write the pending bytes as one commit without a sync; return the bytes written."""
         return self._commit()
 
     def flush(self) -> None:
-        """Write what is pending, and have it on disk; of a new block at least its header."""
+        """Write and sync the pending bytes; the header of a new block is written in any case."""
         self._commit(force=self.durable_size == 0)
         self._sync()
 
     def close(self) -> None:
-        """Flush, mark the end as proven, close the file. A second call does nothing."""
+        """Flush, write a closing mark (it proves that nothing is missing) and close the file.
+
+        A second call does nothing.
+        """
         if self.file is None:
             return
         try:
@@ -292,6 +313,7 @@ class BlockFile(MsgBlock):
         return extent.length
 
     def _take_back(self, erasing: int) -> None:
+        """Undo all appends and removals since the last commit, and the removal of `erasing`."""
         self.rolled_back()
         for sequence in self._removed:
             self.restore(sequence)
@@ -299,6 +321,7 @@ class BlockFile(MsgBlock):
         self._removed = SequenceSet()
 
     def _cut_back(self, file: DiskFile, error: OSError) -> StoreFull | StoreReadOnly:
+        """Cut the file back to the last commit after a failed write; return the error to raise."""
         if not is_passing(error):
             return self._broken(error)
         try:
@@ -317,6 +340,6 @@ class BlockFile(MsgBlock):
             raise self._broken(error) from error
 
     def _broken(self, error: OSError) -> StoreReadOnly:
-        """What the file holds is not known any more."""
+        """Make the block read-only, since its file may hold anything; return the error to raise."""
         self._read_only = True
         return StoreReadOnly(f"{self.path}: {error}")

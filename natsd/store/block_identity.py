@@ -1,18 +1,19 @@
-"""Whose block a file holds: which stream's, which of its blocks, and what came before it.
+"""The owner of a block file: its stream, its number, and the last sequence before the block.
 
     block header   40 store id u64, random, the same in all blocks and in index.db of one store
-                   48 follows u64: the sequence that the stream had come to when the block began
-    index.db       32 place u64: a checksum of where in the store directory the stream is
+                   48 follows u64: the stream's last sequence when the block began
+    index.db       32 place u64: checksum of the stream's path in the store directory
 
 Promise
-- A block that says that it is another stream's, or has another number than its file's name, is
-  never served, and is reported: somebody copied or renamed it, or the disk gave back the wrong one.
-- The id is index.db's, where a block bears it out; else that of most blocks. If there are one block
-  and index.db, and they differ, then index.db is believed: what is not served is not wrong; but
-  not an index.db that tells another place than the one where it is.
-- 0: written before there were ids. Such a block is taken for the stream's own.
+- A block whose header names another stream, or another number than its file's name, is never served
+  and is reported: the file was copied or renamed, or the disk returned the wrong one.
+- The store id is taken from index.db if a block confirms it, otherwise from the majority of blocks.
+  If there is one block only and it differs from index.db, index.db is believed: then nothing wrong
+  is served. An index.db that names another place than its own is not believed.
+- Store id 0 means that the file was written before there were store ids. Such a block counts as
+  the stream's own.
 
-Blocks, and raises OSError.
+All functions that read files block and raise OSError.
 """
 
 import contextlib
@@ -37,12 +38,12 @@ _SEED_PLACE: Final = 16
 
 
 def place_of(context: str) -> int:
-    """What index.db says of that place in the store directory; 0: it is not known."""
+    """Return the number that index.db stores for a stream's path; 0 for an empty (unknown) path."""
     return checksum(context.encode("utf-8", "surrogateescape")) if context else 0
 
 
 def why_refused(scan: Scan, block_id: int, store_id: int) -> str:
-    """Why what was found in that block's file is not to be served; empty: it may be."""
+    """Return the reason why a scanned block file must not be served; empty if it may be served."""
     if scan.readable and scan.block_id != block_id:
         return f"is block {scan.block_id}"
     if scan.store_id and store_id and scan.store_id != store_id:
@@ -51,7 +52,7 @@ def why_refused(scan: Scan, block_id: int, store_id: int) -> str:
 
 
 def find_store_id(blocks: StoredBlocks, image: StoreImage | None) -> int:
-    """The store's id; 0: nothing tells it."""
+    """Return the store's id; 0 if neither index.db nor any block tells it. Blocks."""
     names = blocks.disk.listdir(blocks.directory)
     ids = sorted(filter(None, map(block_id_of, names)), reverse=True)
     if image is not None and blocks.place and image.place not in (0, blocks.place):
@@ -67,12 +68,12 @@ def find_store_id(blocks: StoredBlocks, image: StoreImage | None) -> int:
     found = Counter(filter(None, (_read_header(blocks, block_id)[1] for block_id in ids)))
     if not found or known in found:
         return known
-    (most, count), *_ = found.most_common(1)  # of as many, the one of the newest block
+    (most, count), *_ = found.most_common(1)  # ties go to the newest block, which was counted first
     return most if count > 1 or not known else known
 
 
 def _read_header(blocks: StoredBlocks, block_id: int) -> tuple[int, int]:
-    """The seed and the store's id by that block's header; zeros if it does not verify."""
+    """Return the seed and the store id from a block's header; zeros if it does not verify."""
     with contextlib.closing(blocks.disk.open(blocks.path_of(block_id), write=False)) as file:
         try:
             header = file.pread(HEADER_BYTES, 0)

@@ -1,4 +1,4 @@
-"""What is known of a block without reading its file: what a snapshot of a store's state keeps."""
+"""The summary of a block: all that index.db keeps to open the block without reading its file."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,10 @@ from natsd.store.damage import Damage
 
 
 class BlockSummary(NamedTuple):
-    """A block whose every byte is on disk. `dead` and `skipped` are encoded SequenceSets."""
+    """The summary of a block whose bytes are all on disk.
+
+    `dead` and `skipped` are encoded SequenceSets. Sizes are in bytes.
+    """
 
     block_id: int
     seed: int
@@ -19,6 +22,6 @@ class BlockSummary(NamedTuple):
     message_count: int
     live_bytes: int
     sealed: bool
-    dead: bytes  # what is no live message between base_sequence and last_sequence
-    skipped: bytes  # reserved without a message; empty: nothing
+    dead: bytes  # sequences from base_sequence to last_sequence without a live message
+    skipped: bytes  # sequences that were reserved without a message; empty: none
     damage: tuple[Damage, ...]

@@ -1,15 +1,15 @@
-"""How much memory the caches of all stores of a process may take together.
+"""A limit for the memory of all caches of one kind in a process.
 
-Every block that holds bytes it could read again has an entry here: how many bytes, what to call to
-be rid of them, and whom to ask whether they were used. Above the limit those go that are held
-longest, but what was used since it was asked last stays for another turn ("second chance"): a read
-then costs one flag, and no bookkeeping.
+Every block with bytes that can be read again has an entry here: its size in bytes, a function that
+frees the cache, and a function that tells whether the cache was used. Above the limit the oldest
+entry is evicted first, unless it was used since it was last considered ("second chance"). So a read
+only sets a flag and needs no bookkeeping here.
 
 Promise
-- `held_bytes` is at most `limit_bytes`, or what was held last alone is more. What is not on disk
-  yet cannot be dropped, and is held here only once it can.
-- `evict` is called at most once for an entry, after it was taken off the books.
-- One thread uses it: the one that uses the stores.
+- `held_bytes` is at most `limit_bytes`, unless the newest entry alone is larger. Bytes that are not
+  on disk yet cannot be dropped; they are counted here only once they are on disk.
+- `evict` is called at most once for an entry, after the entry was removed from the budget.
+- Only the thread that uses the stores calls this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Entry:
-    """One block's cache; `evict` frees it, `take_used`: was it used since this was asked last?"""
+    """The cache of one block: its size, a function that frees it, a function that tells of its use.
+
+    `take_used` returns whether the cache was used since the last call.
+    """
 
     size_bytes: int
     evict: Callable[[], None]
@@ -29,7 +32,7 @@ class Entry:
 
 
 class CacheBudget:
-    """Books of who holds what, in the order in which they are asked to go."""
+    """A byte limit and the caches that share it, in the order in which they may be evicted."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -49,25 +52,29 @@ class CacheBudget:
         evict: Callable[[], None],
         take_used: Callable[[], bool] = bool,
     ) -> None:
-        """`key` holds so many bytes from now on; others may have to go for it."""
+        """Count `size_bytes` for `key`, replacing its old entry; evict other entries if necessary.
+
+        `evict` is called when the entry must go. `take_used` returns whether the cache was used
+        since its last call; the default says no.
+        """
         self.release(key)
         self._entries[key] = Entry(size_bytes, evict, take_used)
         self.held_bytes += size_bytes
         self._shrink(keep=key)
 
     def release(self, key: Hashable) -> None:
-        """`key` holds nothing any more, by its own doing."""
+        """Remove the entry of `key`, whose memory the caller has freed; do not call `evict`."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.held_bytes -= entry.size_bytes
 
     def resize(self, limit_bytes: int) -> None:
-        """Another limit from now on."""
+        """Set another limit and evict entries until the limit holds."""
         self.limit_bytes = limit_bytes
         self._shrink(keep=None)
 
     def _shrink(self, keep: Hashable) -> None:
-        """The last one held stays, however large: its user is about to read it."""
+        """Evict entries down to the limit, but never `keep`, since its user is about to read it."""
         while self.held_bytes > self.limit_bytes and len(self._entries) > (keep in self._entries):
             key, entry = next(iter(self._entries.items()))
             if key == keep or entry.take_used():

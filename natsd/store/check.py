@@ -1,19 +1,20 @@
-"""Looks through a volume and tells all that is damaged, without changing a byte.
+"""A check of a volume: it reports all damage and does not change a byte.
 
-    <volume>/natsd.lock           who uses it
+    <volume>/natsd.lock           locked during the check
              journal.0 journal.1  replayed first, as a server would (journal_replay.py)
-             …/000001.blk …       a stream: its directory has blocks, or index.db
-             …/index.db  key.db  meta.json …   and the second files of the small ones
-             …/state.db 000001.log   a consumer: its directory has a checkpoint, or logs
-             …/damaged/           what was set aside; not looked at
+             …/000001.blk …       a stream: its directory has blocks or index.db
+             …/index.db  key.db  meta.json …   with the second files of the small ones
+             …/state.db 000001.log   a consumer: its directory has a checkpoint or logs
+             …/damaged/           files that were set aside; not checked
 
 Promise
-- What is found is what a server would find: the journal's replay and the recovery of streams and
-  consumers are the same code, run on a copy in memory of what they would change (overlay_disk.py).
-- Every damage is a `Finding` with file, offset, length, and the sequences it cost where a message
-  was lost. A torn end is none: no one was told that it is there.
-- No file is written. The volume's lock is held meanwhile: what changes cannot be judged.
-- One stream's blocks are in memory at a time, a window of them.
+- The check finds what a server would find: it runs the server's own journal replay and recovery of
+  streams and consumers, on an in-memory copy of the bytes that they would change
+  (overlay_disk.py).
+- Every damage is a `Finding` with file, offset, length, and the lost sequences if messages were
+  lost. A torn end is no damage, since it was never acknowledged.
+- No file is written. The volume stays locked, since files that change cannot be checked.
+- One stream's blocks at a time are in memory, and only a window of them.
 """
 
 import contextlib
@@ -52,14 +53,15 @@ from natsd.store.twin_file import COPY_SUFFIX, read_twins
 from natsd.store.volume import LOCK_NAME
 
 TWIN_SUFFIXES: Final = (".json", ".db")
-BLOCK_BYTES_MAX: Final = 8 << 20  # no block is written here; this only sizes one that would be
+BLOCK_BYTES_MAX: Final = 8 << 20  # size of new blocks, which recovery needs; none is written
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Damage in a file. Messages first to last were lost; both 0 where none was.
+    """Damage in one file; offset and length are in bytes.
 
-    `last_sequence` 0 with a first one: how far it goes is not known.
+    The messages from `first_sequence` to `last_sequence` were lost. Both are 0 if no message was
+    lost. A `last_sequence` of 0 with a first one means that the end of the loss is unknown.
     """
 
     file: str
@@ -84,7 +86,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What a check has seen and found. `unchecked`: what could not be read, one line each."""
+    """The counts and findings of a check; `unchecked` has one line for each unreadable part."""
 
     streams: int = 0
     blocks: int = 0
@@ -95,18 +97,19 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
+        """Whether there is no finding and everything could be checked."""
         return not (self.findings or self.unchecked)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the report as plain values for JSON, with `clean` as an additional key."""
         return {**asdict(self), "clean": self.is_clean}
 
 
 def check_volume(disk: Disk, root: Path, operator: OperatorKeys, random: Random) -> Report:
-    """Look through the volume in `root`. Blocks.
+    """Check the volume in `root` and return the report. Blocks on the disk.
 
-    Raises DirectoryLocked while a server uses it, and `OSError`. `random` goes into nothing that is
-    kept.
+    `random(n)` gives n random bytes; they only go into copies in memory. Raises DirectoryLocked
+    while a server uses the volume, and `OSError`.
     """
     with contextlib.ExitStack() as stack:
         if disk.exists(root / LOCK_NAME):
@@ -115,7 +118,7 @@ def check_volume(disk: Disk, root: Path, operator: OperatorKeys, random: Random)
 
 
 def check_unlocked(disk: Disk, root: Path, operator: OperatorKeys, random: Random) -> Report:
-    """`check_volume` for who holds the lock already."""
+    """Check a volume as `check_volume` does, for a caller that holds the lock already."""
     report = Report()
     overlay = OverlayDisk(disk)
     for damage in replay(overlay, root).damage:
@@ -132,8 +135,10 @@ def check_unlocked(disk: Disk, root: Path, operator: OperatorKeys, random: Rando
 
 
 def directories_below(disk: Disk, root: Path) -> Iterator[Path]:
-    """`root` and every directory in it, sorted, but for what was set aside, never finished, or
-    being removed."""
+    """Yield `root` and every directory below it, sorted.
+
+    Directories are left out that were set aside, are unfinished, or are being removed.
+    """
     yield root
     for name in disk.listdir(root):
         is_unfinished = name.endswith(UNFINISHED_SUFFIX) or is_removed(name)
@@ -142,19 +147,19 @@ def directories_below(disk: Disk, root: Path) -> Iterator[Path]:
 
 
 def is_stream(names: list[str]) -> bool:
-    """Whether a directory with these names keeps a stream's messages."""
+    """Return whether a directory with these names holds a stream's messages."""
     return INDEX_NAME in names or any(map(block_id_of, names))
 
 
 def is_consumer(names: list[str]) -> bool:
-    """Whether a directory with these names keeps a consumer's state."""
+    """Return whether a directory with these names holds a consumer's state."""
     return CHECKPOINT_FILE in names or any(
         name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal() for name in names
     )
 
 
 def context_of(root: Path, directory: Path) -> str:
-    """What a stream's key is bound to: where its files are in the volume."""
+    """Return the path that a stream's key is bound to: its directory, relative to the volume."""
     return directory.relative_to(root).as_posix()
 
 
@@ -166,7 +171,10 @@ def check_stream(
     random: Random,
     report: Report,
 ) -> None:
-    """One stream's key, index and blocks. `disk` is written to."""
+    """Check one stream's key, index and blocks, and add the findings to `report`.
+
+    `disk` is written to, so pass an OverlayDisk.
+    """
     report.streams += 1
     names = disk.listdir(directory)
     report.blocks += sum(name.endswith(BLOCK_SUFFIX) for name in names)
@@ -189,7 +197,7 @@ def recover_stream(
     random: Random,
     findings: list[Finding],
 ) -> recovery.Recovered:
-    """What the stream's own recovery finds; the index's damage goes to `findings`."""
+    """Run the stream's recovery and return its result; add damage of index.db to `findings`."""
     image = read_image(disk, directory, data_key, random, findings)
     blocks = stored_blocks(disk, root, directory, data_key, random)
     blocks.store_id = find_store_id(blocks, image)
@@ -202,7 +210,7 @@ def recover_stream(
 def stored_blocks(
     disk: Disk, root: Path, directory: Path, data_key: DataKey | None, random: Random
 ) -> StoredBlocks:
-    """A stream's block files."""
+    """Return the block files of a stream."""
     blocks = StoredBlocks(
         disk, directory, random, block_bytes_max=BLOCK_BYTES_MAX, data_key=data_key
     )
@@ -213,7 +221,7 @@ def stored_blocks(
 def read_image(
     disk: Disk, directory: Path, data_key: DataKey | None, random: Random, findings: list[Finding]
 ) -> StoreImage | None:
-    """What index.db says, if it says anything; its damage goes to `findings`."""
+    """Return the content of index.db, None if it has none; add its damage to `findings`."""
     path = directory / INDEX_NAME
     data = read_file(disk, path) if disk.exists(path) else b""
     if is_blank(data):
@@ -227,9 +235,12 @@ def read_image(
 
 
 def check_consumer(disk: Disk, root: Path, directory: Path, random: Random, report: Report) -> None:
-    """One consumer's checkpoint and log. `disk` is written to."""
+    """Check one consumer's checkpoint and log, and add the findings to `report`.
+
+    `disk` is written to, so pass an OverlayDisk.
+    """
     report.consumers += 1
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)  # the checkpoint tells its own
+    tracker = ConsumerTracker(AckPolicy.EXPLICIT)  # the checkpoint names the real policy
     try:
         place = context_of(root, directory)
         log, found = recover(disk, directory, tracker, random, place=place)
@@ -247,21 +258,23 @@ def check_consumer(disk: Disk, root: Path, directory: Path, random: Random, repo
 
 
 def small_files(names: list[str]) -> list[str]:
-    """The names of files that are kept as two (twin_file.py); the checkpoint of a consumer is for
-    its recovery to judge."""
+    """Return the names of the small files that are kept as two files (twin_file.py), sorted.
+
+    A consumer's checkpoint is left out, since its recovery checks it.
+    """
     found = {name.removesuffix(COPY_SUFFIX) for name in names}
     others = (INDEX_NAME, CHECKPOINT_FILE)
     return sorted(name for name in found if name.endswith(TWIN_SUFFIXES) and name not in others)
 
 
 def check_twins(disk: Disk, root: Path, path: Path) -> list[Finding]:
-    """What is wrong with either of the two files."""
+    """Return the damage of both files of a small file."""
     damage = read_twins(disk, path, context_of(root, path)).damage
     return [Finding(str(each.path), each.offset, each.length, each.what) for each in damage]
 
 
 def finding_of(damage: FoundDamage) -> Finding:
-    """A stream's damage as a finding."""
+    """Return a stream's damage as a finding."""
     return Finding(
         str(damage.path),
         damage.offset,

@@ -6,20 +6,22 @@
                           many dirty  take_extent of each ───────> allocate, pwrite of each, then
                                                                    the journal's, one fdatasync
     committed(), on_disk() <─ completion <──────────────────────── the bell
-                          and the next round, of what was filled meanwhile
+                          then the next round, with the bytes appended meanwhile
 
 Promise
-- A source is acknowledged when its bytes are on disk: in its file, or in the journal and (without a
-  sync) in its file. With `sync_interval_s` above 0, or if it asks for that, it is acknowledged
-  after the write, and told `on_disk` after the timer's sync.
-- Sources fail alone. No space, descriptor or memory: its file is cut back, StoreFull, and the
-  committer looks every `PROBE_S` whether there is some. Anything else, or a failed sync:
-  StoreReadOnly, once and for all; no sync is repeated as if the one before had not failed.
-- A failed journal fails nobody: the files it would have stood for are synced instead.
-- Before a file that was committed is closed: `settle`, or `release` if it is removed; before it is
-  replaced, cut or overwritten in place: `forget`; before another gets its path: `forget_removed`.
-- A file whose sync failed is not synced again: whoever asks for that is told StoreReadOnly.
-- One thread calls all of this: the loop's, or any without a loop (`commit_now`).
+- A source is acknowledged once its bytes are on disk: in its own file, or in the journal and
+  (without a sync) in its file. If `sync_interval_s` is above 0, or the source asks for it, the
+  source is acknowledged after the write, and `on_disk` is called after the timer's sync.
+- A failure concerns one source. If space, a descriptor or memory is lacking, the source's file is
+  cut back, the source gets StoreFull, and the committer checks every `PROBE_S` seconds whether it
+  can go on. After any other error or a failed sync the source gets StoreReadOnly for good. A failed
+  sync is never repeated as if it had not failed.
+- A failed journal fails no source: the files that it would have covered are synced instead.
+- Before a committed file is closed, call `settle`, or `release` if the file is removed. Before it
+  is replaced, cut or overwritten in place, call `forget`. Before another file gets its path, call
+  `forget_removed`.
+- A file whose sync failed is not synced again: callers that ask for a sync get StoreReadOnly.
+- All calls come from one thread: the loop's, or any thread where there is no loop (`commit_now`).
 
 Why a journal: 1,000 dirty files of 200 B each, two cores, ext4 on a virtual disk, per round: a
 fdatasync for each file 80 ms by one thread, 27 by four, 19 by eight; one syncfs 8 ms; the journal
@@ -50,14 +52,15 @@ from natsd.store.sync_pass import Outcome, SyncPass
 THREADS = 4
 ROUND_SOURCES_MAX = 512
 JOURNAL_EXTENT_BYTES_MAX = 16 << 10
-# Written by the loop's thread itself, where no sync is waited for: an extent, and all of a turn.
+# Limits for writes by the loop's own thread, which are possible where no acknowledgement waits for
+# a sync: bytes of one extent, and number of sources in one turn.
 HERE_BYTES_MAX = 64 << 10
 HERE_SOURCES_MAX = 32
-# A write that takes longer than this shows that the disk is behind: threads write for a while.
+# A write that takes longer shows that the disk is slow: then worker threads write for the pause.
 HERE_SLOW_NS = 1_000_000
 HERE_PAUSE_NS = 1_000_000_000
 PROBE_S = 1.0
-LATER_S = 1.0  # until the sync of what need not wait for it, where the others do
+LATER_S = 1.0  # time until the sync of Sync.LATER sources where `sync_interval_s` is 0
 BUFFERED_BYTES_MAX = 128 << 20
 BUFFERED_MSGS_MAX = 100_000
 
@@ -65,11 +68,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Sync(Enum):
-    """When a source is acknowledged."""
+    """The moment at which a source is acknowledged."""
 
     AS_SET = auto()  # as `sync_interval_s` says
-    ALWAYS = auto()  # when it is on disk, whatever that says (RAFT's logs)
-    LATER = auto()  # when it is written; it is on disk by the timer
+    ALWAYS = auto()  # once its bytes are on disk, whatever `sync_interval_s` is (RAFT's logs)
+    LATER = auto()  # once its bytes are written; the timer's sync puts them on disk
 
 
 JobDone = Callable[[CommitJob], None]
@@ -77,7 +80,7 @@ Soon = Callable[[Callable[[], None]], object]
 
 
 class Committer:
-    """Takes what stores have to write, and tells them when it is on disk."""
+    """The writer of all stores' bytes, which tells each store when its bytes are on disk."""
 
     def __init__(
         self,
@@ -90,15 +93,19 @@ class Committer:
         reactor: Reactor | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """With a reactor on the loop, rounds begin at the end of its turns and end in them."""
+        """Prepare to serve sources; with a loop, complete jobs on it.
+
+        With a reactor on the loop, rounds begin at the end of its turns and are completed in its
+        turns. `sync_interval_s` 0 means that every commit is synced before it is acknowledged.
+        """
         self._soon: Soon | None = loop.call_soon if loop is not None else None
         if reactor is not None:
             self._soon = reactor.soon
         self._clock_ns = clock_ns
-        self._threads_until_ns = 0  # by the clock: until then nothing is written here
+        self._threads_until_ns = 0  # by the clock: until then only worker threads write
         self._workers = disk.commit_workers(threads)
-        self._syncing: set[DiskFile] = set()  # by commits; passes keep away from these
-        self._failed: set[DiskFile] = set()  # a sync of these failed, and they are still open
+        self._syncing: set[DiskFile] = set()  # files that commits sync; passes do not sync these
+        self._failed: set[DiskFile] = set()  # open files with a failed sync
         self._threads = threads
         self._journal = (
             JournalDriver(self._workers, journal, self._syncing.__contains__, self._file_failed)
@@ -113,18 +120,18 @@ class Committer:
         self._is_scheduled = False
         self._is_closing = False
         self._is_closed = False
-        self._round: Round | None = None  # with the journal
-        self._writing: Round | None = None  # acknowledged without a sync
-        self._owners: dict[Path, Attached] = {}  # of files the journal may speak of
+        self._round: Round | None = None  # the round that is being written with the journal
+        self._writing: Round | None = None  # the round that is acknowledged without a sync
+        self._owners: dict[Path, Attached] = {}  # sources of the files that may be in the journal
         self._progress: list[asyncio.Future[None]] = []
         self._unsynced: dict[Path, tuple[DiskFile, Attached]] = {}
-        self._passing: dict[Path, tuple[DiskFile, Attached]] = {}  # being synced by the timer
+        self._passing: dict[Path, tuple[DiskFile, Attached]] = {}  # the timer's sync is under way
         self._timer_pass: SyncPass | None = None
         self._timer: asyncio.TimerHandle | None = None
         if loop is not None:
             self._workers.watch(loop, self.complete, reactor)
 
-    # ---- the stores' side
+    # ---- calls from the stores
 
     def attach(
         self,
@@ -134,12 +141,16 @@ class Committer:
         buffered_bytes_max: int = BUFFERED_BYTES_MAX,
         buffered_msgs_max: int = BUFFERED_MSGS_MAX,
     ) -> None:
-        """Serve this source."""
+        """Serve this source from now on.
+
+        Above `buffered_bytes_max` or `buffered_msgs_max` of uncommitted data the source is over its
+        limit.
+        """
         at_once = sync is Sync.ALWAYS or (sync is Sync.AS_SET and self._sync_interval_s <= 0)
         self._attached[source] = Attached(source, at_once, buffered_bytes_max, buffered_msgs_max)
 
     def detach(self, source: CommitSource) -> None:
-        """Forget the source; it must have nothing under way, and its files be settled."""
+        """Stop serving the source; it must have no extent out, and its files must be settled."""
         attached = self._attached.pop(source)
         assert attached.state != State.OUT
         attached.state = State.DEAD
@@ -147,11 +158,11 @@ class Committer:
         attached.wake()
 
     def is_attached(self, source: CommitSource) -> bool:
-        """Whether the source is served."""
+        """Return whether the source is served."""
         return source in self._attached
 
     def dirty(self, source: CommitSource) -> None:
-        """The source has something to write. Cheap to say again."""
+        """Note that the source has something to write; a repeated call costs little."""
         if source not in self._dirty:
             attached = self._attached[source]
             if attached.state != State.DEAD:
@@ -159,11 +170,11 @@ class Committer:
                 self._schedule()
 
     def is_over_limit(self, source: CommitSource) -> bool:
-        """Whether more is waiting than the source may buffer."""
+        """Return whether the source has more uncommitted data than it may buffer."""
         return self._attached[source].is_over_limit
 
     async def room(self, source: CommitSource) -> None:
-        """Wait until less is waiting than the source may buffer, or nothing can be written."""
+        """Wait until the source is within its limit, or nothing can be written for it."""
         attached = self._attached[source]
         while attached.is_over_limit and attached.state in (State.IDLE, State.OUT):
             waiter = asyncio.get_running_loop().create_future()
@@ -171,9 +182,9 @@ class Committer:
             await waiter
 
     def commit_now(self, source: CommitSource) -> None:
-        """Write and sync what this source has, and return; without an event loop.
+        """Write and sync the source's pending bytes, without an event loop.
 
-        Raises StoreFull (space may be there at the next call) or StoreReadOnly.
+        Blocks on the disk. Raises StoreFull (a later call may find space) or StoreReadOnly.
         """
         attached = self._attached[source]
         if attached.state == State.FULL:
@@ -189,12 +200,13 @@ class Committer:
             raise attached.error
 
     def sync_now(self) -> None:
-        """Have all that was committed on disk now, without waiting for the timer or for a loop."""
+        """Sync all that was written, without waiting for the timer or for a loop. Blocks."""
         while self._unsynced or self._timer_pass:
             self._sync_unsynced()
             self._run_until(lambda: self._timer_pass is None)
 
     def _run_until(self, is_done: Callable[[], bool]) -> None:
+        """Run rounds and wait for the workers until the condition holds or no job is left."""
         self.begin_round()
         while not is_done():
             if not self._workers.in_flight:
@@ -210,7 +222,7 @@ class Committer:
             self._soon(self.begin_round)
 
     def complete(self) -> None:
-        """Jobs are done: tell their stores, and go on with what has come together since."""
+        """Answer the sources whose jobs are done, then begin the next round."""
         for job in self._workers.take_completed():
             cast(JobDone, job.token)(job)
         self.begin_round()
@@ -220,7 +232,7 @@ class Committer:
                 waiter.set_result(None)
 
     def begin_round(self) -> None:
-        """Take what stores have to write, as far as threads and the journal are free."""
+        """Take extents from the dirty sources, as far as threads and the journal are free."""
         self._is_scheduled = False
         if self._round is None:
             at_once, later = idle_sources(self._dirty)
@@ -240,7 +252,7 @@ class Committer:
     def _begin_synced(self, ready: list[Attached]) -> None:
         free = self._threads - len(self._syncing)
         if len(ready) <= free or self._journal is None or not self._journal.is_usable:
-            for attached in ready:  # some may have nothing to write now
+            for attached in ready:  # all, since some may have nothing to write now
                 if len(self._syncing) >= self._threads:
                     break
                 self._start_direct(attached)
@@ -248,6 +260,7 @@ class Committer:
             self._start_round(self._take_some(ready))
 
     def _take(self, attached: Attached) -> Extent | None:
+        """Take the source's extent; None if it has none or failed to give one."""
         self._dirty.pop(attached.source, None)
         try:
             return attached.take()
@@ -257,7 +270,7 @@ class Committer:
             return None
 
     def _take_some(self, ready: Sequence[Attached]) -> list[tuple[Attached, Extent]]:
-        """The extents of the first of them; the others' turn comes."""
+        """Take the extents of the first ROUND_SOURCES_MAX sources; the others follow later."""
         first = ready[:ROUND_SOURCES_MAX]
         taken = [(a, extent) for a in first if (extent := self._take(a)) is not None]
         if not taken and len(ready) > len(first):
@@ -279,12 +292,13 @@ class Committer:
         self._submit_sync(extent.file, job)
 
     def _submit_sync(self, file: DiskFile, job: CommitJob) -> None:
-        """Sync this file as the job's last step, when no pass is syncing it."""
+        """Submit the job with a sync of this file as its last step, once no pass is syncing it."""
         job.datasync(file)
         self._syncing.add(file)
         self._when_free(file, partial(self._workers.submit, job))
 
     def _when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
+        """Call back once neither the journal's checkpoint nor the timer is syncing this file."""
         if self._journal is not None:
             callback = partial(self._journal.when_free, file, callback)
         if self._timer_pass is not None:
@@ -302,7 +316,7 @@ class Committer:
     # ---- many are dirty: one sync of the journal
 
     def _start_round(self, taken: list[tuple[Attached, Extent]]) -> None:
-        """One job writes all extents, then the journal for those that are not large."""
+        """Submit one job that writes all extents, then the small ones once more to the journal."""
         if not taken:
             return
         current = Round(taken, JOURNAL_EXTENT_BYTES_MAX)
@@ -322,6 +336,7 @@ class Committer:
             self._owners[extent.file.path] = attached
 
     def _round_done(self, current: Round, job: CommitJob) -> None:
+        """Answer the sources in the journal; sync the files of the others."""
         assert self._journal is not None
         self._round = None
         if job.failures:
@@ -332,7 +347,10 @@ class Committer:
             self._sync_written(attached, extent)
 
     def _round_failed(self, current: Round, job: CommitJob) -> None:
-        """Some files could not be written, so the journal was not: it is for the others."""
+        """Fail the sources whose files could not be written; write the journal for the others.
+
+        The job wrote nothing to the journal, since a part before it failed.
+        """
         assert self._journal is not None
         if current.is_in_journal:
             self._journal.not_written()
@@ -346,13 +364,13 @@ class Committer:
             self._round_done(again, job)
 
     def _fail_parts(self, current: Round, job: CommitJob) -> list[tuple[Attached, Extent]]:
-        """Answer those whose files could not be written; the others, which were."""
+        """Fail the sources whose files could not be written; return the written ones."""
         failed = {index: (error, is_sync) for index, error, is_sync in job.failures}
         others = []
         for index, (attached, extent) in enumerate(current.taken):
             if index in failed:
                 self._fail(attached, extent, *failed[index])
-            elif attached.state == State.OUT:  # else a sync of its file failed meanwhile
+            elif attached.state == State.OUT:  # otherwise a sync of its file failed meanwhile
                 others.append((attached, extent))
         return others
 
@@ -361,7 +379,7 @@ class Committer:
             job = self._workers.job(partial(self._direct_done, attached, extent))
             self._submit_sync(extent.file, job)
 
-    # ---- acknowledged before they are synced
+    # ---- commits that are acknowledged before their sync
 
     def _start_unsynced(self, attached: Attached) -> None:
         extent = self._take(attached)
@@ -374,7 +392,7 @@ class Committer:
             self._workers.submit(self._writing_job(extent, done))
 
     def _start_writing(self, taken: list[tuple[Attached, Extent]]) -> None:
-        """Many at once are one job: what comes meanwhile comes together."""
+        """Submit one job for many sources; sources that become dirty meanwhile share the next."""
         if not taken:
             return
         self._writing = Round(taken, JOURNAL_EXTENT_BYTES_MAX)
@@ -388,9 +406,13 @@ class Committer:
             self._written_unsynced(attached, extent)
 
     def _may_write_here(self, extent: Extent) -> bool:
-        """A few kilobytes into the page cache take less time than to wake a thread and the loop:
-        from append to acknowledgement 10 us instead of 20 (128 B, Xeon 2 GHz, 2026-11-21). Nothing
-        that reserves space, names a file or is much; not while the disk is behind."""
+        """Return whether the loop's own thread may write this extent.
+
+        A few kilobytes into the page cache take less time than waking a thread and the loop: from
+        append to acknowledgement 10 us instead of 20 (128 B, Xeon 2 GHz, 2026-11-21). Extents that
+        reserve space, name a new file or are large go to a thread, and so do all extents while the
+        disk is slow.
+        """
         return (
             extent.size <= HERE_BYTES_MAX
             and extent.allocate_to <= extent.offset
@@ -424,6 +446,7 @@ class Committer:
             self._timer = self._loop.call_later(self._timer_s, self._sync_unsynced)
 
     def _sync_unsynced(self) -> None:
+        """Start a pass that syncs all files that were written without a sync."""
         self._timer = None
         if self._timer_pass is not None or not self._unsynced:
             return
@@ -451,9 +474,10 @@ class Committer:
         if self._unsynced and self._timer is None and self._loop is not None:
             self._timer = self._loop.call_later(self._timer_s, self._sync_unsynced)
 
-    # ---- how it went
+    # ---- failures
 
     def _fail(self, attached: Attached, extent: Extent, error: OSError, failed_sync: bool) -> None:
+        """Cut the file back if a failed write may pass later; otherwise end the source."""
         if not is_passing(error) or failed_sync:
             self._kill(attached, error)
             if failed_sync:
@@ -467,6 +491,7 @@ class Committer:
         self._workers.submit(cut)
 
     def _cut(self, attached: Attached, extent: Extent, error: OSError, job: CommitJob) -> None:
+        """Tell the source StoreFull after its file was cut back, and look for space later."""
         if job.error is not None:
             if is_passing(job.error) and self._loop is not None and not self._is_closing:
                 self._loop.call_later(PROBE_S, self._start_cut, attached, extent, error)
@@ -482,7 +507,7 @@ class Committer:
                 self._loop.call_later(PROBE_S, self._look_for_space, attached)
 
     def _look_for_space(self, attached: Attached) -> None:
-        """Try to reserve what could not be written."""
+        """Try to reserve the space that the failed extent needed."""
         if self._is_closed or attached.is_probing:
             return
         if attached.state == State.FULL and attached.probe is not None:
@@ -506,7 +531,10 @@ class Committer:
             self._kill(attached, job.error)
 
     def _file_failed(self, file: DiskFile, error: OSError) -> None:
-        """A sync in the background failed: what was acknowledged may be in the journal only."""
+        """End the source of a file whose sync in the background failed.
+
+        The acknowledged bytes of the file may exist in the journal only.
+        """
         self._sync_failed(file)
         attached = self._owners.get(file.path)
         for unsynced in (self._unsynced, self._passing):
@@ -521,6 +549,7 @@ class Committer:
             self._journal.keep(file)
 
     def _kill(self, attached: Attached, error: Exception) -> None:
+        """Make the source read-only for good, and tell it."""
         if attached.state == State.DEAD:
             return
         _logger.error("a store is read-only until it is opened again: %s", error)
@@ -533,33 +562,36 @@ class Committer:
     # ---- files that change
 
     async def settle(self, file: DiskFile) -> None:
-        """Have the file synced, so that it can be closed; no extent of it may be out.
+        """Sync the file, so that it can be closed; no extent of it may be out.
 
-        Raises StoreReadOnly if the sync fails; then the file may be closed as well.
+        Raises StoreReadOnly if a sync of the file failed; the file may be closed then, too.
         """
         await self._finished(partial(self._settle, file))
 
     async def release(self, file: DiskFile) -> None:
-        """Have nobody sync the file any more, so that it can be closed: it is being removed. No
-        extent of it may be out."""
+        """Stop all syncing of a file that is being removed, so that it can be closed.
+
+        No extent of it may be out.
+        """
         await self._finished(partial(self._release, file))
 
     async def forget(self, *paths: Path) -> None:
-        """Have the journal say nothing more of these files, which are synced for that.
+        """Sync these files and remove them from the journal.
 
-        Before they are removed, replaced, cut or overwritten in place. No extent of them may be
-        out, and none be given until this returns. Raises StoreReadOnly: leave them as they are.
+        Call it before the files are removed, replaced, cut or overwritten in place. No extent of
+        them may be out, and none may be taken until this returns. If it raises StoreReadOnly, leave
+        the files unchanged.
         """
         await asyncio.gather(*(self._finished(partial(self._forget, path)) for path in paths))
 
     async def forget_below(self, directory: Path) -> None:
-        """The same for all files in that directory, at any depth."""
+        """Call `forget` for all files in that directory, at any depth."""
         await self.forget(*self._paths_below(directory))
 
     async def forget_removed(self, directory: Path) -> None:
-        """Have the journal say nothing more of what was in this directory, which is gone for good.
+        """Remove all files of this directory from the journal; the directory is gone for good.
 
-        Raises StoreReadOnly: nothing may be put in its place.
+        If it raises StoreReadOnly, nothing may be put in the directory's place.
         """
         if self._journal is not None:
             await asyncio.gather(
@@ -570,31 +602,33 @@ class Committer:
             )
 
     def refuse(self, source: CommitSource, error: Exception) -> None:
-        """Write nothing of this source any more: what its files hold is unknown."""
+        """Write nothing of this source any more, since the content of its files is unknown."""
         self._kill(self._attached[source], error)
 
     async def wipe_journal(self) -> None:
-        """Overwrite what the journal held, after a checkpoint: of what was erased, no copy stays.
+        """Sync all files in the journal, then overwrite it.
 
-        Raises StoreReadOnly or `OSError`: then a copy may be left.
+        So no copy of an erased message stays in the journal. If it raises StoreReadOnly or
+        `OSError`, a copy may be left.
         """
         if self._journal is not None:
             await self._finished(self._journal.wipe)
 
     def settle_now(self, file: DiskFile) -> None:
-        """`settle`, without an event loop."""
+        """Call `settle` without an event loop. Blocks."""
         self._finish(partial(self._settle, file))
 
     def forget_now(self, *paths: Path) -> None:
-        """`forget`, without an event loop."""
+        """Call `forget` without an event loop. Blocks."""
         for path in paths:
             self._finish(partial(self._forget, path))
 
     async def _finished(self, start: Callable[[Outcome], None]) -> None:
+        """Start an operation and wait for its outcome."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def finish(error: Exception | None) -> None:
-            if future.done():  # nobody waits any more
+            if future.done():  # the waiting task was cancelled
                 return
             if error is None:
                 future.set_result(None)
@@ -605,6 +639,7 @@ class Committer:
         await future
 
     def _finish(self, start: Callable[[Outcome], None]) -> None:
+        """Start an operation and run the workers until its outcome is known."""
         outcomes: list[Exception | None] = []
         start(outcomes.append)
         self._run_until(lambda: bool(outcomes))
@@ -612,6 +647,7 @@ class Committer:
             raise outcomes[0]
 
     def _file_to_sync(self, path: Path) -> DiskFile | None:
+        """Return the open file of that path if it was written and is not synced, otherwise None."""
         for unsynced in (self._unsynced, self._passing):
             if path in unsynced:
                 return unsynced[path][0]
@@ -624,7 +660,10 @@ class Committer:
         return list(dict.fromkeys(paths))
 
     def _release(self, file: DiskFile, then: Outcome) -> None:
-        """`_unsynced` and `_passing` know the latest file of a path, which may be another."""
+        """Drop the file from the files to be synced; call `then` once no sync of it is running.
+
+        The path may belong to a newer file meanwhile: then that one stays.
+        """
         if self._file_to_sync(file.path) is file:
             self._unsynced.pop(file.path, None)
             self._passing.pop(file.path, None)
@@ -647,7 +686,7 @@ class Committer:
         self._syncing.discard(file)
         if job.error is not None:
             self._file_failed(file, job.error)
-        if file in self._failed:  # perhaps by the sync that this one waited for
+        if file in self._failed:  # perhaps the sync failed that this one waited for
             then(_sync_lost(file))
             return
         self._unsynced.pop(file.path, None)
@@ -674,9 +713,10 @@ class Committer:
     # ---- the end
 
     async def close(self) -> None:
-        """Write and sync what is there, empty the journal, end the threads.
+        """Write and sync all pending bytes, empty the journal and end the threads.
 
-        Files may be closed after that. What cannot be written any more was told its store.
+        The files may be closed after that. A store whose bytes could not be written was told
+        before.
         """
         self._is_closing = True
         await self._until(self._is_idle)
@@ -684,13 +724,13 @@ class Committer:
             self._sync_unsynced()
             await self._until(lambda: self._timer_pass is None)
         if self._journal is not None:
-            with contextlib.suppress(StoreReadOnly):  # then it stays, for the next replay
+            with contextlib.suppress(StoreReadOnly):  # then the journal stays for the next replay
                 await self._finished(self._journal.checkpoint)
         self._workers.unwatch()
         await asyncio.to_thread(self._end)
 
     def close_now(self) -> None:
-        """`close`, without an event loop."""
+        """Close as `close` does, without an event loop. Blocks."""
         self._run_until(self._is_idle)
         self.sync_now()
         if self._journal is not None:
@@ -699,6 +739,7 @@ class Committer:
         self._end()
 
     def _is_idle(self) -> bool:
+        """Return whether no source has an extent out or is waiting to be taken."""
         return not any(
             a.state == State.OUT or (a.state == State.IDLE and a.source in self._dirty)
             for a in self._attached.values()

@@ -1,22 +1,22 @@
-"""The files of a consumer's state: which there are, what they say, what is done about damage.
+"""The files of a consumer's state: their layout, their recovery, and the handling of damage.
 
     obs/<consumer>/state.db     checkpoint, two files (twin_file.py), body:
                                 0 log id u32 · 4 zero u32 · 8 seed of the log u64
                                 16 changes before the log u64 · 24 the state (consumer_tracker.pyx)
                    000007.log   the changes since, in extents (consumer_log.pxd); its id is 7
-                   damaged/     logs that were found damaged, as they were found
+                   damaged/     damaged logs that were set aside, unchanged
 
 Promise
-- The checkpoint decides: the one log that it names counts, every other is a leftover. A log is on
-  disk before the checkpoint that names it.
-- `recover` cuts a torn tail, and has what it found on disk before anybody is shown it: a process
-  before may have ended after a sync that failed, so the log is written again and synced.
+- The checkpoint decides: only the log that it names counts, and every other log is a leftover. A
+  log is on disk before the checkpoint that names it.
+- `recover` cuts a torn tail. Whatever it found is on disk before anything is served: an earlier
+  process may have ended after a failed sync, so the log is written again and synced.
 - Damage is reported with file and offset, the damaged log is set aside, and the state goes on in a
-  new one: what parity gives back is kept, and behind a gap nothing counts but acks of what is known
-  to be pending. The old log keeps its name until a checkpoint holds what was read of it.
-- Without a checkpoint that verifies there is no state: nothing is changed then.
+  new log. Entries that parity restores are kept. Behind a gap, only acks of messages that are known
+  to be pending count. The old log keeps its name until a checkpoint holds what was read from it.
+- Without a checkpoint that verifies there is no state; then no file is changed.
 
-Everything here blocks and raises OSError.
+All functions here block on the disk and raise OSError.
 """
 
 import contextlib
@@ -46,7 +46,10 @@ Random: TypeAlias = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class FileDamage:
-    """Bytes that do not verify. `harmless`: nothing was lost by them."""
+    """Bytes that do not verify; `harmless` means that nothing was lost with them.
+
+    Offset and length are in bytes.
+    """
 
     path: Path
     offset: int
@@ -61,8 +64,11 @@ class FileDamage:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A log, and what the checkpoint that names it says of it. `place`: the consumer's directory
-    in the store directory, which is not that of `path` while it is built elsewhere."""
+    """A log together with what the checkpoint that names it says about it.
+
+    `total` is the number of changes before the log. `place` is the consumer's path in the store
+    directory; it differs from `path` while the consumer is built elsewhere.
+    """
 
     log_id: int
     seed: int
@@ -72,26 +78,27 @@ class Generation:
 
     @property
     def checkpoint(self) -> bytes:
+        """Head of the checkpoint's body: log id, seed and number of changes, without the state."""
         return CHECKPOINT.pack(self.log_id, 0, self.seed, self.total)
 
     def following(self, total: int, random: Random) -> "Generation":
-        """The next one, which begins when there were `total` changes."""
+        """Return the next generation, which begins after `total` changes."""
         return first_generation(self.path.parent, random, self.log_id + 1, total, place=self.place)
 
 
 @dataclass(slots=True)
 class Recovery:
-    """What opening found; `set_aside` is where the damaged log is now."""
+    """What opening a consumer's files has found."""
 
     damage: list[FileDamage] = field(default_factory=list)
-    torn_at: int | None = None
-    late_acks: int = 0
-    set_aside: Path | None = None
+    torn_at: int | None = None  # offset in the log where a torn end was cut; None: none
+    late_acks: int = 0  # acks behind a gap that counted
+    set_aside: Path | None = None  # where the damaged log is now; None: none was damaged
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """A log that can be appended to: at `end`, after `total` changes in all."""
+    """A log that can be appended to at offset `end`; it ends after `total` changes in all."""
 
     generation: Generation
     file: DiskFile
@@ -102,13 +109,13 @@ class OpenLog:
 def first_generation(
     directory: Path, random: Random, log_id: int = 1, total: int = 0, *, place: str
 ) -> Generation:
-    """A log that is nowhere yet, with a seed of its own."""
+    """Return a generation with a new random seed, whose log is not written yet."""
     seed = int.from_bytes(random(8), "little")
     return Generation(log_id, seed, total, directory / f"{log_id:06}{LOG_SUFFIX}", place)
 
 
 def write_generation(disk: Disk, generation: Generation, state: bytes) -> OpenLog:
-    """A new, empty log, then the checkpoint that names it; both are on disk on return."""
+    """Write a new, empty log, then the checkpoint that names it; both are on disk on return."""
     file = disk.open(generation.path, create=True)
     try:
         file.truncate(0)
@@ -116,7 +123,7 @@ def write_generation(disk: Disk, generation: Generation, state: bytes) -> OpenLo
         file.pwrite(header, 0)
         file.fsync()
         path = generation.path.with_name(CHECKPOINT_FILE)
-        # This syncs the directory, and with it the name of the log.
+        # Replacing the checkpoint syncs the directory, and with it the name of the log.
         body = generation.checkpoint + state
         replace_twins(disk, path, CHECKPOINT_MAGIC, body, _checkpoint_place(generation.place))
     except BaseException:
@@ -128,15 +135,17 @@ def write_generation(disk: Disk, generation: Generation, state: bytes) -> OpenLo
 def create(
     disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random, *, place: str
 ) -> OpenLog:
-    """The files of a new consumer. `place`: see Generation."""
+    """Create the files of a new consumer; for `place` see Generation."""
     make_directories(disk, directory)
     first = first_generation(directory, random, place=place)
     return write_generation(disk, first, tracker.encode())
 
 
 def is_state_used(disk: Disk, directory: Path) -> bool:
-    """Whether anything was written to the state since it was created: a delivery, or the mark of a
-    close."""
+    """Return whether the state was changed since its creation.
+
+    A delivery counts as a change, and so does the mark of a close.
+    """
     if not disk.exists(directory):
         return False
     logs = [name for name in disk.listdir(directory) if name.endswith(LOG_SUFFIX)]
@@ -151,7 +160,10 @@ def is_state_used(disk: Disk, directory: Path) -> bool:
 def recover(
     disk: Disk, directory: Path, tracker: ConsumerTracker, random: Random, *, place: str
 ) -> tuple[OpenLog, Recovery]:
-    """Bring an empty tracker to what is on disk. Raises ConsumerStateDamaged."""
+    """Bring an empty tracker to the state on disk; return the open log and what was found.
+
+    Raises ConsumerStateDamaged if no checkpoint verifies.
+    """
     recovery = Recovery()
     generation = _read_checkpoint(disk, directory, tracker, recovery, place)
     _remove_leftovers(disk, directory, generation)
@@ -177,7 +189,7 @@ def recover(
 
 
 def _settle_log(file: DiskFile, generation: Generation, scan: LogScan) -> None:
-    """Have the entries that were found on disk, and nothing behind the last mark."""
+    """Cut the log behind the last mark, and put the entries that were found on disk."""
     if scan.torn:
         file.truncate(scan.end)
     elif scan.total == generation.total:
@@ -213,7 +225,7 @@ def _checkpoint_place(place: str) -> str:
 
 
 def _remove_leftovers(disk: Disk, directory: Path, generation: Generation) -> None:
-    """Logs before and behind the one that counts, and files that were never finished."""
+    """Remove all logs but the generation's own, and files that were never finished."""
     for name in disk.listdir(directory):
         is_log = name.endswith(LOG_SUFFIX) and name != generation.path.name
         if is_log or name.endswith(UNFINISHED_SUFFIX):
@@ -233,28 +245,31 @@ def _read_log(disk: Disk, generation: Generation, recovery: Recovery) -> LogScan
         recovery.damage.append(FileDamage(path, 0, LOG_HEADER_BYTES, what, harmless=True))
     scan = scan_log(data, generation.seed, generation.total)
     recovery.damage += [FileDamage(path, *damage) for damage in scan.damage]
-    if found.holes_end > scan.end:  # what stood there was no torn end
+    if found.holes_end > scan.end:  # an unreadable page is damage, not a torn end
         lost = found.holes_end - scan.end
         recovery.damage.append(FileDamage(path, scan.end, lost, "cannot be read", harmless=False))
     return scan
 
 
 def _keep_damaged(disk: Disk, generation: Generation) -> Path | None:
-    """Give a damaged log a second name where no recovery looks. It keeps its own until a checkpoint
-    holds what could be read of it."""
+    """Give a damaged log a second name in the directory `damaged`; return that path.
+
+    No recovery reads that directory. The log keeps its own name until a checkpoint holds what could
+    be read of it. Returns None if there is no log.
+    """
     if not disk.exists(generation.path):
         return None
     directory = generation.path.parent / DAMAGED_DIRECTORY
     make_directories(disk, directory)
     aside = directory / generation.path.name
-    with contextlib.suppress(FileExistsError):  # the process before got as far as this
+    with contextlib.suppress(FileExistsError):  # an earlier process ended after this step
         disk.link(generation.path, aside)
     disk.sync_dir(directory)
     return aside
 
 
 def remove_log(disk: Disk, log: OpenLog) -> None:
-    """A log that no checkpoint names any more; if it cannot be removed now, recovery will."""
+    """Remove a log that no checkpoint names any more; if that fails, the next recovery does it."""
     with contextlib.suppress(OSError):
         log.file.close()
         disk.unlink(log.generation.path)

@@ -1,12 +1,12 @@
-"""What a consumer's state is, as a value: what was delivered, what is acknowledged, what is not.
+"""A consumer's state as a value: what was delivered, what is acknowledged, and what is pending.
 
 Invariants of a whole state (`validate`)
-- The ack floor is at or below what was delivered, in both sequences.
-- A pending message lies above the floor and at or below what was delivered, in stream sequences; so
-  does what is held, which is not pending.
-- What is terminated is pending.
+- The ack floor is at or below the last delivery, in both sequences.
+- A pending message lies above the ack floor and at or below the last delivery, in stream sequences.
+  So does a held message, which is not pending.
+- A terminated message is pending.
 
-Source: nats-server's ConsumerState; nats-server 2.14 reference 11.2 (consumer state).
+Source: nats-server's `ConsumerState` (server/store.go).
 """
 
 import enum
@@ -17,7 +17,7 @@ from natsd.store.errors import InvalidConsumerState
 
 
 class AckPolicy(enum.IntEnum):
-    """The number is what files say. FLOW_CONTROL acknowledges as ALL does."""
+    """Ack policies; the numbers are written to files. FLOW_CONTROL acknowledges as ALL does."""
 
     NONE = 0
     ALL = 1
@@ -27,15 +27,15 @@ class AckPolicy(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """What of a consumer's configuration decides how its state changes; 0: deliver for ever."""
+    """The parts of a consumer's configuration that decide how its state changes."""
 
     ack_policy: AckPolicy = AckPolicy.EXPLICIT
-    max_deliver: int = 0
+    max_deliver: int = 0  # deliveries of a message at most; 0: no limit
 
 
 @dataclass(frozen=True, slots=True)
 class SequencePair:
-    """The same delivery, counted by the consumer and by the stream; 0: none yet."""
+    """One delivery's sequence in the consumer and in the stream; 0 means none yet."""
 
     consumer: int = 0
     stream: int = 0
@@ -43,27 +43,24 @@ class SequencePair:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A message that waits for its ack: its first delivery's consumer sequence, its last's time."""
+    """A message that waits for its ack."""
 
-    sequence: int
-    time_ns: int
+    sequence: int  # consumer sequence of the first delivery
+    time_ns: int  # time of the last delivery, in nanoseconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """`pending` and `redelivered` (counts of deliveries after the first) by stream sequence.
+    """The state of a consumer; the keys of `pending` and `redelivered` are stream sequences."""
 
-    `held`: runs (first, last), in order, of what was read and is delivered later than what lies
-    behind it; None: all was delivered in order. `terminated`: never to be delivered again, and not
-    acknowledged yet.
-    """
-
-    delivered: SequencePair = SequencePair()
-    ack_floor: SequencePair = SequencePair()
+    delivered: SequencePair = SequencePair()  # the last delivery
+    ack_floor: SequencePair = SequencePair()  # all messages up to it are acknowledged
     pending: Mapping[int, Pending] = field(default_factory=dict)
-    redelivered: Mapping[int, int] = field(default_factory=dict)
+    redelivered: Mapping[int, int] = field(default_factory=dict)  # deliveries after the first
+    # Runs (first, last), ascending, of messages that were read but are delivered after later
+    # messages. None: all messages were delivered in order.
     held: tuple[tuple[int, int], ...] | None = None
-    terminated: frozenset[int] = frozenset()
+    terminated: frozenset[int] = frozenset()  # never delivered again, and not acknowledged yet
 
     def validate(self) -> None:
         """Raise `InvalidConsumerState` if an invariant does not hold."""

@@ -1,24 +1,25 @@
 """A consumer's state, kept on disk: a checkpoint, and a log of the changes since.
 
     update_acks ──▶ tracker ──▶ changes ──▶ take_extent ──▶ group commit ──▶ synced() returns
-                                                └─ log too long, or a change that no entry says
-                                                   (reset): a new log and a checkpoint, in a thread;
-                                                   what changes meanwhile is for the new log
+                                                └─ the log is too long, or no entry can express the
+                                                   change (reset): a thread writes a new log and a
+                                                   checkpoint; later changes go to the new log
 
 Promise
-- An update takes effect in memory at once; it is on disk when `synced()` returns. What a crash
-  takes back is a suffix of the changes: deliveries and acks are undone, so messages may be
-  delivered again, but none is skipped and none counts as acked that was not.
-- Out of space: waiters get StoreFull, the state in memory goes on, nothing piles up, and once there
-  is space a checkpoint says it all. After EIO or a failed sync nothing is written until the store
-  is opened again, and every `synced()` raises.
-- A log that nothing is written to may be closed, so that many idle consumers take few descriptors;
-  it is opened again for the next change (`Volume.logs`).
-- Memory: 24 bytes a pending message, and 32 bytes a change until it is written.
-- One thread, the loop's, calls everything; what waits for the disk runs in the volume's threads.
+- An update takes effect in memory at once; it is on disk when `synced()` returns. A crash undoes
+  only the latest changes, without gaps: undone deliveries and acks may lead to redeliveries, but no
+  message is skipped, and none counts as acknowledged that was not.
+- Out of space: waiting callers get StoreFull, the state in memory goes on, nothing piles up, and
+  once there is space a checkpoint writes the whole state. After EIO or a failed sync nothing is
+  written until the store is opened again, and every `synced()` raises.
+- An idle log may be closed, so that many idle consumers need few descriptors; it is opened again
+  for the next change (`Volume.logs`).
+- Memory: 24 bytes for each pending message, and 32 bytes for each change until it is written.
+- All calls come from one thread, the loop's; work that waits for the disk runs in the volume's
+  threads.
 
-Files and recovery: consumer_files.py. Source: nats-server's consumer file store (its rules, not its
-format); "Durability" of the design.
+Files and recovery: consumer_files.py. Source: nats-server's `consumerFileStore`
+(server/filestore.go) for the rules, not for the format; docs/store.md for durability.
 """
 
 import asyncio
@@ -46,15 +47,18 @@ from natsd.store.extent import CommitSource, Extent, grown_allocation
 from natsd.store.volume import Volume
 
 SLOT_BYTES: Final = 32
-# A log is replaced by a checkpoint when it is longer than this and than so many times the state.
+# A log is replaced by a checkpoint when it is longer than LOG_BYTES_MIN and longer than
+# LOG_STATE_FACTOR times the encoded state.
 LOG_BYTES_MIN: Final = 1 << 20
 LOG_STATE_FACTOR: Final = 4
-# How long after a checkpoint found no space the next is tried.
+# Wait after a checkpoint that lacked space, a descriptor or memory, before the next try.
 RETRY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiter:
+    """A caller that waits until so many changes (`change_count`) are durable."""
+
     change_count: int
     future: "asyncio.Future[None]"
 
@@ -77,31 +81,31 @@ class ConsumerStore(CommitSource):
         self._random = random
         self._tracker = tracker
         self._log = log
-        self._file: DiskFile | None = log.file  # None: it is closed, for others to be open
-        self._was_used = True  # since this was asked last
-        self._end = log.end  # where the next extent belongs
-        self._allocated = 0
-        self._durable = log.total  # changes that are written
-        self._flight_bytes = 0
-        self._flight_count = 0
+        self._file: DiskFile | None = log.file  # None: closed, since other logs need descriptors
+        self._was_used = True  # whether the log was written since `_take_used` was last called
+        self._end = log.end  # offset of the next extent in the log
+        self._allocated = 0  # file size that is reserved, in bytes
+        self._durable = log.total  # number of changes that are committed
+        self._flight_bytes = 0  # length of the extent that is being written
+        self._flight_count = 0  # number of changes once that extent is written
         self._log_bytes_max = LOG_BYTES_MIN
-        self._anew = False  # the log cannot say it: a checkpoint is next
+        self._anew = False  # a checkpoint is needed, since log entries cannot express the change
         self._is_closing = False
         self._checkpointing: asyncio.Task[None] | None = None
         self._resting: asyncio.Task[None] | None = None
         self._is_full = False
         self._retry: asyncio.TimerHandle | None = None
-        self._quiet = asyncio.Event()  # no extent is out, and no checkpoint is being written
+        self._quiet = asyncio.Event()  # set: no extent is out, no checkpoint is being written
         self._quiet.set()
         self._error: StoreError | None = None
         self._waiters: list[_Waiter] = []
-        # Called with the number of changes (`change_count`) that have become durable.
+        # Called with the number of durable changes (`change_count`) after each commit.
         self.on_durable: Callable[[int], None] | None = None
         tracker.start_logging(log.total)
         tracker.listen(self._changed)
         volume.committer.attach(self)
         self._hold_file()
-        # Millions of calls a second: no frame in between.
+        # Direct references save a Python frame: these are called millions of times a second.
         self.update_delivered: Callable[[int, int, int, int], None] = tracker.update_delivered
         self.update_acks: Callable[[int, int], None] = tracker.update_acks
         self.update_starting: Callable[[int], None] = tracker.update_starting
@@ -117,8 +121,10 @@ class ConsumerStore(CommitSource):
         *,
         starting: int = 0,
     ) -> "ConsumerStore":
-        """A consumer that has delivered nothing, and begins behind the stream sequence `starting`;
-        on disk on return. Raises OSError."""
+        """Create the store of a consumer without deliveries; it is on disk on return.
+
+        The first message to deliver is the one behind stream sequence `starting`. Raises OSError.
+        """
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
         tracker.set_starting(starting)
         make = partial(create, place=volume.place_of(directory))
@@ -129,50 +135,56 @@ class ConsumerStore(CommitSource):
     async def open(
         cls, volume: Volume, directory: Path, options: ConsumerOptions, random: Random
     ) -> "ConsumerStore":
-        """What is on disk; `recovery` says what was found. Raises OSError, ConsumerStateDamaged."""
+        """Open the state on disk; `recovery` of the result tells what was found.
+
+        Raises OSError, or ConsumerStateDamaged if no checkpoint verifies.
+        """
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
         find = partial(recover, place=volume.place_of(directory))
         log, recovery = await volume.read(find, volume.disk, directory, tracker, random)
         return cls(volume, directory, random, tracker, log, recovery)
 
-    # What can be asked
+    # Queries
 
     def state(self) -> ConsumerState:
-        """A copy of everything, what is not on disk yet included."""
+        """Return a copy of the whole state, including changes that are not on disk yet."""
         return self._tracker.state()
 
     @property
     def tracker(self) -> ConsumerTracker:
-        """For compiled callers, and for what can be asked without a copy."""
+        """The state in memory, for compiled callers and for queries that need no copy."""
         return self._tracker
 
     @property
     def durable_changes(self) -> int:
-        """How many of the tracker's changes (`change_count`) are acknowledged by the committer."""
+        """Number of the tracker's changes (`change_count`) that the committer has acknowledged."""
         return self._durable
 
-    # Whole states: no entry says them
+    # Changes of the whole state, which no log entry can express
 
     def set_starting_sequence(self, stream: int) -> None:
-        """The first message to deliver is the one behind that stream sequence; none is pending."""
+        """Make the message behind stream sequence `stream` the next to deliver; none is pending."""
         self._begin_anew()
         self._tracker.set_starting(stream)
         self._changed()
 
     def reset(self, stream: int = 0) -> None:
-        """As if nothing was delivered yet, and the first message is the one behind `stream`."""
+        """Drop all deliveries, and begin with the message behind stream sequence `stream`."""
         self._begin_anew()
         self._tracker.replace(ConsumerState())
         self._tracker.set_starting(stream)
         self._changed()
 
     def update(self, state: ConsumerState) -> None:
-        """Take over a state that is not behind this one; else OldUpdate (InvalidConsumerState)."""
+        """Replace the state by one that is not older.
+
+        Raises OldUpdate if it is older, and InvalidConsumerState if it contradicts itself.
+        """
         self._tracker.check_newer(state)
         self.force_update(state)
 
     def force_update(self, state: ConsumerState) -> None:
-        """Take over a state, earlier ones too; raises InvalidConsumerState."""
+        """Replace the state by another one, even an older one; raise InvalidConsumerState."""
         state.validate()
         self._begin_anew()
         self._tracker.replace(state)
@@ -187,13 +199,18 @@ class ConsumerStore(CommitSource):
     # Durability
 
     def commit(self) -> None:
-        """Have what has changed written soon, without waiting for it. Whoever calls this for all
-        that changes may have the tracker listen to nobody (`tracker.listen(None)`): then changes
-        are written together, as often as he says."""
+        """Write the changes soon, without waiting.
+
+        A caller that calls this after all of its changes may set `tracker.listen(None)`: then
+        changes are written together, as often as the caller asks.
+        """
         self._changed()
 
     async def synced(self) -> None:
-        """Everything changed so far is on disk. Raises StoreFull, StoreReadOnly, StoreClosed."""
+        """Wait until all changes so far are durable.
+
+        Raises StoreFull, StoreReadOnly or StoreClosed.
+        """
         if self._error is not None:
             raise self._error
         if self._is_durable():
@@ -204,22 +221,26 @@ class ConsumerStore(CommitSource):
         await self._reached(self._tracker.change_count)
 
     async def close(self) -> None:
-        """Write what is not on disk, a checkpoint if the log has entries, and a mark that says so.
-        Raises as `synced` does."""
+        """Write all changes, a checkpoint if the log has entries, and a closing mark.
+
+        Raises as `synced` does.
+        """
         if isinstance(self._error, StoreClosed):
             return
         try:
             await self.synced()
             await self._until_quiet()
             await self._settle()
-            with contextlib.suppress(StoreFull):  # all is on disk, only the mark is not
+            with contextlib.suppress(StoreFull):  # only the closing mark is missing
                 await self._mark_closed()
         finally:
             await self._shut()
 
     async def _mark_closed(self) -> None:
-        """With all of the state in the checkpoint, a log that is cut short or stale costs nothing,
-        and is reported."""
+        """Write the whole state to a checkpoint, then the closing mark.
+
+        Then a log that is cut short or replaced by an older one loses nothing, and is reported.
+        """
         if self._durable != self._log.generation.total:
             self._begin_anew()
             await self.synced()
@@ -230,7 +251,7 @@ class ConsumerStore(CommitSource):
         await self._settle()
 
     async def abandon(self) -> None:
-        """Let go of the files, whatever was written: somebody else removes them."""
+        """Close the files without writing, since the caller removes them."""
         await self._shut()
 
     async def _reached(self, change_count: int) -> None:
@@ -239,6 +260,7 @@ class ConsumerStore(CommitSource):
         await future
 
     async def _until_quiet(self) -> None:
+        """Wait until no extent is out and no checkpoint is being written."""
         while not self._quiet.is_set():
             await self._quiet.wait()
 
@@ -260,17 +282,19 @@ class ConsumerStore(CommitSource):
             await self._volume.read(file.close)
 
     async def _settle(self) -> None:
+        """Sync the log's file, if it is open."""
         if self._file is not None:
             await self._volume.committer.settle(self._file)
 
     def _changed(self) -> None:
+        """Tell the committer that there are changes to write."""
         self._volume.committer.dirty(self)
 
     def _is_durable(self) -> bool:
         return self._durable == self._tracker.change_count and not self._anew
 
     def take_extent(self) -> Extent | None:
-        """See CommitSource."""
+        """Return the changes to write, or None; see CommitSource."""
         if self._error is not None or self._is_full or not self._quiet.is_set():
             return None
         changes = self._tracker.changes.count
@@ -298,19 +322,22 @@ class ConsumerStore(CommitSource):
         return Extent(self._file, self._end, extent, allocate_to, identity=seed)
 
     def committed(self) -> None:
-        """See CommitSource."""
+        """Count the extent as durable; see CommitSource."""
         self._end += self._flight_bytes
         self._quiet.set()
         self._reach(self._flight_count)
 
     def failed(self, error: StoreError) -> None:
-        """See CommitSource. In memory everything stays as it is: it has happened."""
+        """Tell the waiting callers; see CommitSource.
+
+        The state in memory stays as it is, since the deliveries and acks have happened.
+        """
         self._anew = True
         self._fail(error)
         self._quiet.set()
 
     def resumed(self) -> None:
-        """See CommitSource."""
+        """Write again, since space is available; see CommitSource."""
         self._is_full = False
         self._changed()
 
@@ -325,6 +352,7 @@ class ConsumerStore(CommitSource):
             self._changed()
 
     def _not_written(self, error: Exception) -> None:
+        """Tell the waiting callers that a file could not be written; retry if that may help."""
         self._anew = True
         if is_passing(error):
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.resumed)
@@ -332,10 +360,10 @@ class ConsumerStore(CommitSource):
         else:
             self._fail(StoreReadOnly(str(error)))
 
-    # Whether the log's file is open
+    # Opening and closing the log's file
 
     def _hold_file(self) -> None:
-        """The file is open: it counts, and may be asked to go for others."""
+        """Count the open file; the volume may ask to close it in favour of other logs."""
         self._volume.logs.hold(self, 1, self._rest_soon, self._take_used)
 
     def _take_used(self) -> bool:
@@ -346,7 +374,7 @@ class ConsumerStore(CommitSource):
         self._resting = asyncio.get_running_loop().create_task(self._rest())
 
     async def _rest(self) -> None:
-        """Close the file until something is written to it, unless that is now."""
+        """Close the file until the next change; keep it open if an extent is out."""
         if self._file is None or self._error is not None:
             return
         if not self._quiet.is_set():
@@ -357,7 +385,7 @@ class ConsumerStore(CommitSource):
             await self._settle()
             file, self._file = self._file, None
             await self._volume.read(file.close)
-        except StoreReadOnly:  # which `failed` has said
+        except StoreReadOnly:  # `failed` has told the waiting callers
             return
         finally:
             self._quiet.set()
@@ -377,7 +405,7 @@ class ConsumerStore(CommitSource):
         self._changed()
 
     async def _write_checkpoint(self) -> None:
-        """Write the state as it is now, and go on in a new log."""
+        """Write the current state to a checkpoint, and go on in a new log."""
         tracker, disk = self._tracker, self._volume.disk
         count, state = tracker.change_count, tracker.encode()
         tracker.start_logging(count)
@@ -393,8 +421,10 @@ class ConsumerStore(CommitSource):
         await self._drop(replaced, old_file)
 
     async def _drop(self, log: OpenLog, file: DiskFile | None) -> None:
-        """Remove a log that no checkpoint names any more. If the journal cannot forget it, it stays
-        until the next start, which removes it."""
+        """Remove a log that no checkpoint names any more.
+
+        If the journal cannot forget the log, its file stays until the next start, which removes it.
+        """
         try:
             await self._volume.committer.forget(log.generation.path)
         except StoreReadOnly:
@@ -404,7 +434,7 @@ class ConsumerStore(CommitSource):
             await self._volume.read(remove_log, self._volume.disk, log)
 
     def _fail(self, error: StoreError) -> None:
-        """Tell those who wait; the state in memory goes on, unlogged."""
+        """Pass the error to the waiting callers; the state in memory goes on without a log."""
         self._tracker.stop_logging()
         if isinstance(error, StoreFull):
             self._is_full = True
@@ -419,6 +449,7 @@ class ConsumerStore(CommitSource):
                 waiter.future.set_exception(error)
 
     def _reach(self, change_count: int) -> None:
+        """Note that so many changes are durable, and wake the callers that wait for them."""
         self._durable = change_count
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:

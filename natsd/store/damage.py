@@ -1,22 +1,25 @@
-"""What recovery says about bytes that should verify and do not."""
+"""Damage that recovery reports: bytes that should verify and do not."""
 
 from typing import NamedTuple
 
 
 def covers(first_sequence: int, last_sequence: int, sequence: int) -> bool:
-    """Whether a sequence is among those missing. 0 as the first: none is; as the last: no end is
-    known."""
+    """Return whether a sequence is among the lost ones.
+
+    A `first_sequence` of 0 means that none is lost; a `last_sequence` of 0 means that the end of
+    the loss is unknown.
+    """
     if not first_sequence or sequence < first_sequence:
         return False
     return not last_sequence or sequence <= last_sequence
 
 
 class Damage(NamedTuple):
-    """One damaged stretch of a block: logical offset and length, and the messages it may have cost.
+    """One damaged stretch of a block: logical offset and length in bytes, and the lost messages.
 
-    `first_sequence` to `last_sequence` are the sequences that are missing there; both are 0 where
-    no message is missing (a commit mark, say, of which there are two), and `last_sequence` alone
-    where nothing after the damage tells.
+    The sequences from `first_sequence` to `last_sequence` are missing there. Both are 0 if no
+    message is missing (for example if one of the two copies of a commit mark is damaged). Only
+    `last_sequence` is 0 if nothing behind the damage tells where the loss ends.
     """
 
     offset: int
@@ -26,5 +29,5 @@ class Damage(NamedTuple):
     what: str
 
     def covers(self, sequence: int) -> bool:
-        """Whether a message of that sequence may have been here."""
+        """Return whether a message of this sequence may have been lost here."""
         return covers(self.first_sequence, self.last_sequence, sequence)

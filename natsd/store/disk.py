@@ -1,17 +1,18 @@
-"""The one small interface between the store and the files.
+"""The interface between the store and the files.
 
 Everything the store reads or writes passes through a `Disk`, so that a simulated one can lose
 power, tear writes and fail calls (tests/store/faulty_disk.py). `RealDisk` is the system's own.
 
 Promise
-- Nothing is retried and nothing hidden: a write is whole or raises `ShortWrite`; a failed sync is
-  an `OSError` and says nothing about what is on disk. Interrupted calls (EINTR) go on.
-- A call returns when the kernel has it; only `fdatasync`, `fsync` and `sync_dir` put it on disk. A
-  file is found after a power cut only once the directory that names it was synced too.
-- Directories are made 0700 and files 0600 (nats-server 2.14 reference 11.1). A file that is a
-  symbolic link is not opened: another user could have put it there.
-- All calls may block, so none belongs on an event loop but for files that are known to be cached;
-  they release the GIL and may come from any thread.
+- No call is retried and no error hidden: a write is complete or raises `ShortWrite`. A failed sync
+  raises `OSError` and says nothing about what is on disk. Interrupted calls (EINTR) are continued.
+- A call returns when the kernel has the bytes; only `fdatasync`, `fsync` and `sync_dir` put them on
+  disk. A new file can be found after a power cut only once its directory was synced too.
+- Directories are created with mode 0700 and files with 0600 (nats-server's `defaultDirPerms` and
+  `defaultFilePerms`). A file that is a symbolic link is not opened: another user could have made
+  it.
+- All calls may block, so none belongs on an event loop, except for files that are known to be in
+  the page cache. The calls release the GIL and may come from any thread.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
-# What a file system answers that cannot reserve space: then nothing is reserved, or lost.
+# Errors of file systems that cannot reserve space: nothing is reserved then, and nothing is lost.
 CANNOT_ALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
-# What a directory answers that is another user's, or on a file system that syncs no directories.
+# Errors of a directory that belongs to another user, or whose file system syncs no directories.
 CANNOT_SYNC = CANNOT_ALLOCATE | {errno.EACCES, errno.EPERM, errno.EROFS}
-DEPTH_MAX = 12  # of directories in a volume: links may lead in a circle
-SIDE_BY_SIDE_MIN = 64  # directories; fewer are synced one after the other
+DEPTH_MAX = 12  # depth of directories in a volume, since links may lead in a circle
+SIDE_BY_SIDE_MIN = 64  # number of directories from which on they are synced in several threads
 SYNCS_AT_ONCE = 8
 REMOVED_SUFFIX = ".removed"
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-# The process or the system has no descriptor or no memory left: the disk is as it was.
+# The process or the system has no descriptor or no memory left; nothing on the disk has changed.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN})
 
 
 class ShortWrite(OSError):
-    """The file took fewer bytes than it was given; what it took stays there. Counts as no space."""
+    """The file took fewer bytes than it was given, and keeps them; the error counts as no space."""
 
     def __init__(self, path: Path, wanted: int, written: int) -> None:
         super().__init__(errno.ENOSPC, f"short write ({written} of {wanted} bytes)", str(path))
@@ -61,17 +62,20 @@ class ShortWrite(OSError):
 
 
 class UnsyncedRename(OSError):
-    """A file was renamed, and it is not known whether the disk has its new name: after a power cut
-    either of the two may stand there. Never counts as no space."""
+    """A file was renamed, and its new name may not be on disk.
+
+    After a power cut either file may stand under the name. The error never counts as no space.
+    """
 
     def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(errno.EIO, f"renamed, and the directory was not synced: {cause}")
         self.path = path
-        self.was_tried = cause.errno not in EXHAUSTED  # else the sync may be tried again
+        # False: the sync was never begun, since a descriptor or memory was lacking; try it again.
+        self.was_tried = cause.errno not in EXHAUSTED
 
 
 class DirectoryLocked(StoreInUse):
-    """Another process serves this directory; says which, in one line for the user."""
+    """Another process uses this directory; the text names the process in one line for the user."""
 
     def __init__(self, path: Path, holder_pid: int) -> None:
         holder = f"process {holder_pid}" if holder_pid else "another process"
@@ -81,95 +85,112 @@ class DirectoryLocked(StoreInUse):
 
 
 class DiskFile(Protocol):
-    """An open file. Offsets and sizes are bytes; errors are `OSError`s."""
+    """An open file; offsets and sizes are in bytes, and errors are `OSError`s."""
 
     @property
-    def path(self) -> Path: ...
+    def path(self) -> Path:
+        """Path under which the file was opened."""
 
     def pread(self, n: int, offset: int) -> bytes:
-        """Up to `n` bytes; fewer only where the file ends."""
+        """Return up to `n` bytes from `offset`; fewer only where the file ends."""
 
     def pwrite(self, data: Buffer, offset: int) -> int:
-        """Write all of `data` and return its length, or raise (`ShortWrite`: some of it stayed)."""
+        """Write all of `data` and return its length in bytes.
+
+        Raises ShortWrite if only a part was written.
+        """
 
     def fdatasync(self) -> None:
-        """The bytes, and the size they need, are on disk. After an error nobody knows."""
+        """Put the file's bytes and its size on disk; after an error their state is unknown."""
 
     def fsync(self) -> None:
-        """The same with all of the file's metadata."""
+        """Put the file's bytes and all of its metadata on disk."""
 
     def allocate(self, offset: int, length: int) -> None:
-        """Reserve space, extending the file by zeros; nothing where that is not supported."""
+        """Reserve space and extend the file by zeros; do nothing where that is not supported."""
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file to `size` bytes."""
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Return the file's size in bytes."""
 
     def fileno(self) -> int | None:
-        """The descriptor, for those who call the kernel themselves; None where there is none."""
+        """Return the descriptor, for callers that use the kernel directly; None: none."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file."""
 
 
 class Lock(Protocol):
     """A held lock; it ends with `release` or with the process."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Let other processes take the lock."""
 
 
 class CommitJob(Protocol):
     """Steps on files that one worker does in order, until one fails; see commit_pool.pyx."""
 
     @property
-    def token(self) -> object: ...
+    def token(self) -> object:
+        """The object that was given to `CommitWorkers.job`."""
 
     @property
     def error(self) -> OSError | None:
-        """What the failed step raised, once the job is done."""
+        """The error of the failed step, once the job is done; None if none failed."""
 
     @property
     def failed_sync(self) -> bool:
-        """Whether that step should have put bytes on disk."""
+        """Whether the failed step was a sync."""
 
     @property
     def failures(self) -> Sequence[tuple[int, OSError, bool]]:
-        """The parts that failed: index from 0, error, whether a sync was what failed."""
+        """The failed parts: index from 0, error, whether the failed step was a sync."""
 
     def begin_part(self) -> None:
-        """The steps that follow fail alone: they end this part, and the next goes on."""
+        """Begin a part; a step that fails ends only its part, and the next part is still done."""
 
     def end_parts(self) -> None:
-        """The steps that follow are done if all parts went well."""
+        """End the parts; the steps that follow are done only if no part failed."""
 
-    def allocate(self, file: DiskFile, offset: int, length: int) -> None: ...
+    def allocate(self, file: DiskFile, offset: int, length: int) -> None:
+        """Add a step that reserves space (see `DiskFile.allocate`)."""
 
-    def write(self, file: DiskFile, data: Buffer, offset: int) -> None: ...
+    def write(self, file: DiskFile, data: Buffer, offset: int) -> None:
+        """Add a step that writes `data` at `offset`."""
 
-    def datasync(self, file: DiskFile) -> None: ...
+    def datasync(self, file: DiskFile) -> None:
+        """Add a step that syncs the file's bytes."""
 
-    def sync_directory(self, path: Path) -> None: ...
+    def sync_directory(self, path: Path) -> None:
+        """Add a step that syncs a directory."""
 
-    def truncate(self, file: DiskFile, size: int) -> None: ...
+    def truncate(self, file: DiskFile, size: int) -> None:
+        """Add a step that cuts the file to `size` bytes."""
 
 
 class CommitWorkers(Protocol):
-    """Threads that do jobs, side by side; all calls come from one thread."""
+    """Threads that do jobs in parallel; all calls come from one thread."""
 
     @property
     def in_flight(self) -> int:
-        """Jobs that were submitted and not yet taken."""
+        """Number of jobs that were submitted and not yet taken back."""
 
     def job(self, token: object = None) -> CommitJob:
-        """An empty job."""
+        """Return an empty job."""
 
     def submit(self, job: Any) -> None:
-        """Have the job done, a job of these workers."""
+        """Start a job that these workers have made."""
 
     def take_completed(self) -> Sequence[CommitJob]:
-        """The jobs that are done, in the order in which they ended."""
+        """Return the jobs that are done, in the order in which they ended."""
 
     def wait(self, timeout_s: float = -1) -> None:
-        """Sleep until a job is done; at once if none is out."""
+        """Block until a job is done or the time is over; return at once if no job is out.
+
+        `timeout_s` is in seconds; a negative one means no limit.
+        """
 
     def watch(
         self,
@@ -177,9 +198,10 @@ class CommitWorkers(Protocol):
         callback: Callable[[], object],
         reactor: Reactor | None = None,
     ) -> None:
-        """Have the loop, or its reactor, call `callback()` whenever there are jobs to be taken."""
+        """Have the loop, or its reactor, call `callback()` whenever there are completed jobs."""
 
-    def unwatch(self) -> None: ...
+    def unwatch(self) -> None:
+        """End `watch`."""
 
     def close(self) -> None:
         """End the threads once all jobs are done."""
@@ -191,69 +213,75 @@ class Disk(Protocol):
     def open(
         self, path: Path, *, create: bool = False, exclusive: bool = False, write: bool = True
     ) -> DiskFile:
-        """Open a file; `create` makes it where it is missing, `exclusive` insists that it was."""
+        """Open a file; `create` makes a missing one, and `exclusive` fails if it exists."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Replace `target`, if any, at once; on disk after `sync_dir` of both directories."""
+        """Replace `target`, if any, in one step; durable after `sync_dir` of both directories."""
 
     def link(self, source: Path, target: Path) -> None:
-        """Give a file a second name, in the same file system, that is not taken."""
+        """Give a file a second name, which must be free, in the same file system."""
 
-    def unlink(self, path: Path) -> None: ...
+    def unlink(self, path: Path) -> None:
+        """Remove a file's name."""
 
     def mkdir(self, path: Path) -> None:
-        """Make one directory whose parent exists."""
+        """Create one directory, whose parent exists."""
 
     def rmdir(self, path: Path) -> None:
-        """Remove a directory that is empty."""
+        """Remove an empty directory."""
 
     def sync_dir(self, path: Path) -> None:
-        """What was created, renamed and removed in this directory is on disk."""
+        """Put on disk all names that were created, renamed or removed in this directory."""
 
     def listdir(self, path: Path) -> list[str]:
-        """Names in this directory, sorted."""
+        """Return the names in this directory, sorted."""
 
-    def exists(self, path: Path) -> bool: ...
+    def exists(self, path: Path) -> bool:
+        """Return whether the path exists; a symbolic link counts even if its target is missing."""
 
-    def is_directory(self, path: Path) -> bool: ...
+    def is_directory(self, path: Path) -> bool:
+        """Return whether the path is a directory."""
 
     def rmtree(self, path: Path) -> None:
-        """Remove a directory with all that is in it, or nothing if it is not there."""
+        """Remove a directory with all of its contents; do nothing if it does not exist."""
 
     def lock(self, path: Path) -> Lock:
-        """Hold `path` against all other processes, or raise `DirectoryLocked` at once."""
+        """Lock `path` against all other processes, or raise `DirectoryLocked` at once."""
 
     def free_bytes(self, path: Path) -> int:
-        """Bytes that this process may still write to the file system that holds `path`."""
+        """Return the bytes that this process may still write to the file system of `path`."""
 
     def commit_workers(self, threads: int) -> CommitWorkers:
-        """Up to that many threads that write and sync."""
+        """Return up to `threads` threads that write and sync."""
 
 
 def is_out_of_space(error: BaseException) -> bool:
-    """Whether more room on the disk would help."""
+    """Return whether the error says that the disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in OUT_OF_SPACE
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same call may succeed later: room, a descriptor or memory was missing. Any other
-    error means that the disk is broken. A failed sync is never passing, whatever its error."""
+    """Return whether the same call may succeed later.
+
+    So it may if space, a descriptor or memory was lacking. Any other error means that the disk is
+    broken. A failed sync never passes, whatever its error: callers must check that themselves.
+    """
     if isinstance(error, OSError):
         return error.errno in OUT_OF_SPACE or error.errno in EXHAUSTED
     return isinstance(error, StoreFull | StoreUnavailable | MemoryError)
 
 
 def below(directory: Path, paths: Iterable[Path]) -> list[Path]:
-    """Those of the paths that are in the directory, at any depth.
+    """Return those of the paths that are in the directory, at any depth.
 
-    By their texts, which a Path keeps: there may be thousands, and the loop waits.
+    The paths are compared as text, which a Path caches: there may be thousands, and the loop waits.
     """
     prefix = f"{directory}{os.sep}"
     return [path for path in paths if str(path).startswith(prefix)]
 
 
 def make_directories(disk: Disk, path: Path) -> None:
-    """Make `path` and its missing parents; each is on disk, named by a synced parent, on return."""
+    """Make `path` and its missing parents; on return each of them is on disk. Blocks."""
     missing = []
     while not disk.exists(path):
         missing.append(path)
@@ -263,21 +291,23 @@ def make_directories(disk: Disk, path: Path) -> None:
             disk.mkdir(directory)
         try:
             disk.sync_dir(directory.parent)
-        except OSError:  # or the next call would find it, and take it for one that is on disk
+        except OSError:  # the next call must not find the directory and believe it to be on disk
             with contextlib.suppress(OSError):
                 disk.rmdir(directory)
             raise
 
 
 def sync_names(disk: Disk, directory: Path) -> None:
-    """Have every name in `directory`, and in those below and its parents, on disk: a process that
-    was killed may have left some that it had not synced. What another user keeps there is left
-    out. Blocks."""
+    """Sync `directory`, all directories below it and all of its parents. Blocks.
+
+    A process that was killed may have left names that it had not synced. Directories of another
+    user are skipped.
+    """
     for parent in reversed(directory.parents):
         with _unless_not_ours():
             disk.sync_dir(parent)
     found = [directory]
-    for each in found:  # which grows
+    for each in found:  # the loop appends to this list
         if len(each.parts) - len(directory.parts) < DEPTH_MAX:
             with _unless_not_ours():
                 names = disk.listdir(each)
@@ -287,7 +317,7 @@ def sync_names(disk: Disk, directory: Path) -> None:
             _sync_ours(disk, each)
         return
     with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="natsd-sync") as pool:
-        for _ in pool.map(partial(_sync_ours, disk), found):  # raises what one of them raised
+        for _ in pool.map(partial(_sync_ours, disk), found):  # raises the first error
             pass
 
 
@@ -306,8 +336,11 @@ def _unless_not_ours() -> Iterator[None]:
 
 
 def rename_synced(disk: Disk, source: Path, target: Path) -> None:
-    """Rename, on disk on return. Raises UnsyncedRename if the name changed, and any other `OSError`
-    if it did not."""
+    """Rename a file; the new name is on disk on return.
+
+    Raises UnsyncedRename if the name changed but may not be on disk, and any other `OSError` if the
+    name did not change. Blocks.
+    """
     disk.rename(source, target)
     try:
         for directory in {source.parent, target.parent}:
@@ -317,13 +350,14 @@ def rename_synced(disk: Disk, source: Path, target: Path) -> None:
 
 
 def rename_removed(disk: Disk, directory: Path) -> Path:
-    """Give a directory that is to be removed another name, its own with REMOVED_SUFFIX: on return
-    it is gone, also after a crash.
+    """Rename a directory that is to be removed; return its new path. Blocks.
 
-    Raises `OSError`: then it is there as before. After UnsyncedRename it may be gone after a power
-    cut nevertheless: nothing that is to last may be written there any more.
+    The new name is the old one with REMOVED_SUFFIX. On return the directory is gone under its old
+    name, also after a crash. If this raises `OSError`, the directory has its old name. After
+    UnsyncedRename it may nevertheless be gone after a power cut, so write nothing there that must
+    last.
     """
-    disk.sync_dir(directory.parent)  # what keeps this from working shows before anything changed
+    disk.sync_dir(directory.parent)  # if the directory cannot be synced, fail before any change
     target, number = directory.with_name(directory.name + REMOVED_SUFFIX), 0
     while disk.exists(target):
         number += 1
@@ -337,12 +371,15 @@ def rename_removed(disk: Disk, directory: Path) -> Path:
 
 
 def is_removed(name: str) -> bool:
-    """Whether this is the name of a directory that was being removed: the rest of it goes too."""
+    """Return whether this is the name of a directory whose removal has begun and must go on."""
     return REMOVED_SUFFIX in name
 
 
 def _full_sync() -> Callable[[int], object]:
-    """macOS's fsync leaves bytes in the drive's cache; F_FULLFSYNC does not."""
+    """Return the system's full sync.
+
+    On macOS fsync leaves bytes in the drive's cache, and only F_FULLFSYNC writes them.
+    """
     if sys.platform == "darwin":
         return lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     return os.fsync
@@ -365,6 +402,7 @@ class RealFile:
         return f"RealFile({str(self.path)!r}, fd={self._fd})"
 
     def pread(self, n: int, offset: int) -> bytes:
+        """Read with `pread`, repeated until `n` bytes came or the file ends."""
         data = os.pread(self._fd, n, offset)
         if len(data) == n:
             return data
@@ -375,6 +413,7 @@ class RealFile:
         return b"".join(pieces)
 
     def pwrite(self, data: Buffer, offset: int) -> int:
+        """Write with one `pwrite`."""
         size = memoryview(data).nbytes
         written = os.pwrite(self._fd, data, offset)
         if written != size:
@@ -382,12 +421,15 @@ class RealFile:
         return written
 
     def fdatasync(self) -> None:
+        """Call fdatasync; where the system has none, a full sync."""
         _fdatasync(self._fd)
 
     def fsync(self) -> None:
+        """Call fsync; on macOS F_FULLFSYNC."""
         _fsync(self._fd)
 
     def allocate(self, offset: int, length: int) -> None:
+        """Reserve space with `posix_fallocate`; do nothing on macOS."""
         if sys.platform == "darwin":
             return
         try:
@@ -397,12 +439,15 @@ class RealFile:
                 raise
 
     def truncate(self, size: int) -> None:
+        """Call `ftruncate`."""
         os.ftruncate(self._fd, size)
 
     def size(self) -> int:
+        """Return the size from `fstat`."""
         return os.fstat(self._fd).st_size
 
     def fileno(self) -> int:
+        """Return the descriptor."""
         return self._fd
 
     def close(self) -> None:
@@ -413,21 +458,24 @@ class RealFile:
 
 
 class FileLock:
-    """An advisory lock (flock) on a file that holds its owner's pid."""
+    """An advisory lock (flock) on a file that holds its owner's process id."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     def release(self) -> None:
-        """Let others in. The file stays: to remove it would race with who has just opened it."""
+        """Release the lock and leave the file.
+
+        Removing the file would race with a process that has just opened it.
+        """
         self._file.close()
 
 
 def lock_to_read(path: Path) -> FileLock:
-    """Hold a lock file together with others who only read; who wants it alone is refused meanwhile.
+    """Lock a lock file together with other readers; a process that wants it alone is refused.
 
-    Not a byte is written, so a disk that cannot be written to will do. Raises DirectoryLocked while
-    somebody has it alone, `OSError` where there is no such file.
+    No byte is written, so this works on a disk that cannot be written to. Raises DirectoryLocked
+    while a process holds the lock alone, and `OSError` if the file does not exist.
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", 0)
     _lock(file, fcntl.LOCK_SH, path)
@@ -435,7 +483,7 @@ def lock_to_read(path: Path) -> FileLock:
 
 
 def _lock(file: IO[bytes], how: int, path: Path) -> None:
-    """Raises DirectoryLocked, and closes the file, where somebody has it."""
+    """Lock the file; if another process holds it, close the file and raise DirectoryLocked."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -453,27 +501,34 @@ class RealDisk:
     def open(
         self, path: Path, *, create: bool = False, exclusive: bool = False, write: bool = True
     ) -> RealFile:
+        """Open a file with mode 0600; a symbolic link is refused."""
         flags = os.O_RDWR if write else os.O_RDONLY
         if create:
             flags |= os.O_CREAT | (os.O_EXCL if exclusive else 0)
         return RealFile(path, os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE))
 
     def rename(self, source: Path, target: Path) -> None:
+        """Call `os.replace`."""
         os.replace(source, target)
 
     def link(self, source: Path, target: Path) -> None:
+        """Call `os.link`."""
         os.link(source, target)
 
     def unlink(self, path: Path) -> None:
+        """Call `os.unlink`."""
         os.unlink(path)
 
     def mkdir(self, path: Path) -> None:
+        """Create a directory with mode 0700."""
         os.mkdir(path, DIRECTORY_MODE)
 
     def rmdir(self, path: Path) -> None:
+        """Call `os.rmdir`."""
         os.rmdir(path)
 
     def sync_dir(self, path: Path) -> None:
+        """Open the directory and sync it."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _fsync(fd)
@@ -481,19 +536,24 @@ class RealDisk:
             os.close(fd)
 
     def listdir(self, path: Path) -> list[str]:
+        """Return the sorted result of `os.listdir`."""
         return sorted(os.listdir(path))
 
     def exists(self, path: Path) -> bool:
+        """Return whether the path exists; symbolic links are not followed."""
         return os.path.lexists(path)
 
     def is_directory(self, path: Path) -> bool:
+        """Return whether the path is a directory, or a link to one."""
         return path.is_dir()
 
     def rmtree(self, path: Path) -> None:
+        """Remove the directory with `shutil.rmtree`, if it exists."""
         if self.exists(path):
             shutil.rmtree(path)
 
     def lock(self, path: Path) -> FileLock:
+        """Lock the file with flock and write the process id into it."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.fdopen(os.open(path, flags, FILE_MODE), "r+b", 0)
         _lock(file, fcntl.LOCK_EX, path)
@@ -502,10 +562,12 @@ class RealDisk:
         return FileLock(file)
 
     def free_bytes(self, path: Path) -> int:
+        """Return the free bytes that unprivileged users may use (`statvfs`)."""
         usage = os.statvfs(path)
         return usage.f_bavail * usage.f_frsize
 
     def commit_workers(self, threads: int) -> CommitWorkers:
-        from natsd.store.commit_pool import CommitPool  # it knows this module's errors
+        """Return a CommitPool (commit_pool.pyx) of up to `threads` threads."""
+        from natsd.store.commit_pool import CommitPool  # it imports this module
 
         return CommitPool(threads)

@@ -1,5 +1,6 @@
-"""One small file that holds everything twice. What is kept this way is kept in two such files:
-see twin_file.py.
+"""One small file that holds its content twice.
+
+Every small file of the store is kept in two such files: see twin_file.py.
 
     ┌─────────────────────────────┬────────┬─────────────────────────────┬────────┐
     │ copy                        │ zeros  │ the same copy               │ zeros  │
@@ -9,13 +10,13 @@ see twin_file.py.
     copy (little-endian)  0 magic, 8 bytes · 8 payload length u32 · 12 generation u32 · 16 payload …
                           XXH64 of all before it, seeded with the number of the copy, 0 or 1
     payload               length of the place u16 · the place · the body
-                          of generation 0, which earlier versions wrote: the body
+                          in generation 0, which earlier versions wrote: only the body
 
 Promise
-- Either copy alone gives the body, so neither a flipped bit, nor a bad sector or page, nor a cut at
-  any place of one half costs anything; what is damaged is reported, and can be written anew.
-- The number in the checksum tells the copies apart: a body that contains a whole file of this kind,
-  or a half that was written to the wrong place, passes for nothing.
+- Either copy alone gives the body. So a flipped bit, a bad sector or page, or a cut of one half
+  loses nothing; damage is reported, and the file can be written anew.
+- The number in the checksum tells the copies apart: neither a body that contains a whole file of
+  this kind, nor a half that was written to the wrong place, is taken for a copy.
 - A higher generation is newer. The place says which file of the store directory this is.
 """
 
@@ -39,7 +40,7 @@ UNFINISHED_SUFFIX: Final = ".new"
 
 @dataclass(frozen=True, slots=True)
 class CopyDamage:
-    """A copy that does not verify: where it is in the file, and how long its half is."""
+    """A copy that does not verify: the offset of its half in the file, and the length in bytes."""
 
     offset: int
     length: int
@@ -47,7 +48,7 @@ class CopyDamage:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a copy says. `place`: where in the store directory its file belongs."""
+    """The content of a copy; `place` is the path of its file in the store directory."""
 
     magic: bytes
     body: bytes
@@ -57,14 +58,14 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Doubled:
-    """What a doubled file says, or None if no copy verifies; and which copies do not."""
+    """The content of a doubled file (None: no copy verifies), and the damaged copies."""
 
     content: Content | None
     damage: tuple[CopyDamage, ...]
 
 
 def encode_doubled(content: Content) -> bytes:
-    """All bytes of the file."""
+    """Return all bytes of the file."""
     assert len(content.magic) == 8
     payload = _payload(content)
     start = HEADER.pack(content.magic, len(payload), content.generation) + payload
@@ -75,10 +76,10 @@ def encode_doubled(content: Content) -> bytes:
 
 
 def decode_doubled(data: bytes) -> Doubled:
-    """Read all bytes of a file of any magic; never raises."""
+    """Read all bytes of a file of any magic; never raise."""
     half = _half(data)
     copies = [_read_copy(data, copy * half, copy) for copy in (0, 1)]
-    # Behind a copy are zeros; anything else there is damage too, though it costs nothing.
+    # Other bytes than zeros behind a copy are damage too, although nothing is lost.
     whole = [
         content is not None
         and _is_padded(data[copy * half : (copy + 1) * half], len(_payload(content)), half)
@@ -92,7 +93,10 @@ def decode_doubled(data: bytes) -> Doubled:
 
 
 def write_unfinished(disk: Disk, path: Path, data: bytes) -> Path:
-    """Write what is to become `path`, beside it and synced; where it is. Raises `OSError`."""
+    """Write and sync the future content of `path` in a file beside it; return that file's path.
+
+    Blocks on the disk and raises `OSError`.
+    """
     unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
     file = disk.open(unfinished, create=True)
     try:
@@ -105,26 +109,36 @@ def write_unfinished(disk: Disk, path: Path, data: bytes) -> Path:
 
 
 def replace_file(disk: Disk, path: Path, data: bytes) -> None:
-    """Give `path` this content, at once and on disk. Raises UnsyncedRename if the new file is there
-    and may be gone after a power cut, and any other `OSError` if the old file is left."""
+    """Replace the content of `path` in one step; it is on disk on return. Blocks.
+
+    Raises UnsyncedRename if the new file is there but may be gone after a power cut, and any other
+    `OSError` if the old file is still there.
+    """
     rename_synced(disk, write_unfinished(disk, path, data), path)
 
 
 def read_file(disk: Disk, path: Path) -> bytes:
-    """Return all of a file, with zeros where the disk gives nothing back. Blocks; raises
-    `OSError`."""
+    """Return all bytes of a file, with zeros for unreadable pages.
+
+    Blocks on the disk and raises `OSError`.
+    """
     return read_contents(disk, path).data
 
 
 def read_contents(disk: Disk, path: Path) -> Contents:
-    """Return all of a file, and what of it cannot be read. Blocks; raises `OSError`."""
+    """Return all bytes of a file and the places of its unreadable pages.
+
+    Blocks on the disk and raises `OSError`.
+    """
     with contextlib.closing(disk.open(path, write=False)) as file:
         return read_all(file)
 
 
 def _half(data: bytes) -> int:
-    """Where the second copy begins: by the first one if that verifies, or else by the file's
-    size."""
+    """Return the offset of the second copy in bytes.
+
+    It follows from the first copy if that verifies, otherwise from the file's size.
+    """
     first = _read_copy(data, 0, 0)
     if first is not None:
         return -(-(len(_payload(first)) + OVERHEAD_BYTES) // PAGE_BYTES) * PAGE_BYTES
@@ -132,6 +146,7 @@ def _half(data: bytes) -> int:
 
 
 def _payload(content: Content) -> bytes:
+    """Return the payload of a copy: place and body, or only the body in generation 0."""
     if content.generation == 0:
         return content.body
     place = content.place.encode("utf-8", "surrogateescape")
@@ -139,6 +154,7 @@ def _payload(content: Content) -> bytes:
 
 
 def _read_copy(data: bytes, at: int, copy: int) -> Content | None:
+    """Return the content of the copy at this offset; None if it does not verify."""
     if at + OVERHEAD_BYTES > len(data):
         return None
     magic, length, generation = HEADER.unpack_from(data, at)
@@ -160,5 +176,6 @@ def _read_copy(data: bytes, at: int, copy: int) -> Content | None:
 
 
 def _is_padded(half_bytes: bytes, payload_length: int, half: int) -> bool:
+    """Return whether the half has its full length and only zeros behind the copy."""
     padding = half_bytes[OVERHEAD_BYTES + payload_length :]
     return len(half_bytes) == half and padding == bytes(len(padding))

@@ -1,4 +1,4 @@
-"""A store that was plain gets a key: its blocks are encrypted, one by one, before it opens.
+"""Encryption of a plain store that gets a key: block by block, before the store opens.
 
     encrypting.db   a new key, wrapped as in key.db          │ both kinds of block are there
     000001.blk …    replaced by the same block, encrypted    │
@@ -6,12 +6,13 @@
     key.db          the same key; encrypting.db is removed   │ from here on the store is encrypted
 
 Promise
-- After a crash at any point the next opening goes on: a block is the old one or the new one, and
-  tells which. Nothing is lost, and nothing is encrypted twice.
-- Nothing is changed where a block is damaged, or encrypted with a key whose file is gone.
-- What the file system keeps of files that were replaced is not overwritten.
+- After a crash at any point the next opening goes on: each block is either the old one or the new
+  one, and its bytes show which. Nothing is lost, and nothing is encrypted twice.
+- Nothing is changed if a block is damaged, or encrypted with a key whose file is gone.
+- The bytes of replaced files that the file system keeps are not overwritten.
 
-Everything here blocks, and raises OSError. Source: what nats-server does with a plain store.
+All functions here block on the disk and raise OSError. Source: nats-server's
+`msgBlock.convertToEncrypted` (server/filestore.go).
 """
 
 from pathlib import Path
@@ -40,9 +41,9 @@ _BLOCK_BYTES_MAX = (1 << 31) - 1
 def encrypt_plain(
     disk: Disk, directory: Path, context: str, operator: OperatorKeys, random: Random
 ) -> list[str]:
-    """Encrypt the blocks of a store without key.db; what was done, in a line or none.
+    """Encrypt the blocks of a store without key.db; return log lines about it.
 
-    Raises EncryptionError.
+    Blocks on the disk. Raises EncryptionError.
     """
     path = directory / ENCRYPTING_FILE
     names = disk.listdir(directory)
@@ -67,13 +68,14 @@ def encrypt_plain(
 
 
 def _encrypt(plain: StoredBlocks, sealed: StoredBlocks, block_id: int, *, is_last: bool) -> None:
+    """Replace one block's file by its encrypted form, unless it is encrypted already."""
     path = plain.path_of(block_id)
     if begins_encrypted(read_file(plain.disk, path)):
         return
     read = _read_plain(plain, block_id, is_last=is_last)
     scan = read.scan
     if not scan.readable:
-        sealed.remove_files([path])  # its first commit never came to be
+        sealed.remove_files([path])  # the block has no complete commit, so it never counted
         return
     block = MsgBlock.from_scan(scan, _BLOCK_BYTES_MAX)
     is_compressed = read.unwrapped is not None
@@ -84,6 +86,7 @@ def _encrypt(plain: StoredBlocks, sealed: StoredBlocks, block_id: int, *, is_las
 
 
 def _read_plain(plain: StoredBlocks, block_id: int, *, is_last: bool) -> Read:
+    """Read and verify a plain block; raise KeyUnexpected if it is encrypted or damaged."""
     path = plain.path_of(block_id)
     data = read_file(plain.disk, path)
     if begins_encrypted(data):

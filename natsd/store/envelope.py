@@ -1,4 +1,4 @@
-"""What a compressed or encrypted block file looks like on disk: envelopes around logical bytes.
+"""The file format of a compressed or encrypted block: envelopes around its logical bytes.
 
 The logical bytes of a block (record.pyx) are its 64-byte header and then records. A block that is
 neither compressed nor encrypted stores them as they are. Otherwise the header stays in clear and
@@ -16,19 +16,20 @@ the rest is wrapped, piece by piece:
          and behind the body: the AEAD's tag (16), or XXH64 of all before it, seeded (8)
 
 Promise
-- The logical bytes are the same in either form: `unwrap` gives back what was wrapped, or zeros
-  where it cannot, and says where. Nothing that does not verify is given back.
+- `unwrap` returns the bytes that were wrapped, or zeros for the stretches that do not verify, and
+  reports where these are. It never returns bytes that do not verify.
 - A piece ends where a record ends and holds about 64 KiB, or one record if that is larger, so
-  damage costs the records of one piece. Marks that end an extent stand in envelopes of their own: a
-  flipped bit in one leaves its twin.
-- A damaged envelope does not lose those behind it: its length leads on, or if its header is bad, a
-  search for the next header that verifies with a higher logical offset. A payload cannot pass for
-  an envelope, since it does not know the block's seed.
-- Each envelope names the block's seed, from which its key derives as well, so a block outlives the
-  loss of its header. The envelope's header is authenticated with the body.
+  damage loses only the records of one piece. The two marks that end an extent stand in envelopes of
+  their own, so a flipped bit in one of them leaves the other.
+- A damaged envelope does not lose the envelopes behind it. The reader goes on behind its length; if
+  its header is damaged, it searches for the next header that verifies and has a higher logical
+  offset. A payload cannot be taken for an envelope, since it does not know the block's seed.
+- Each envelope holds the block's seed, which its key is derived from as well. So a block can be
+  read after its header is lost. The envelope's header is authenticated together with the body.
 - A piece that does not shrink is stored uncompressed. Memory: one copy of the logical bytes.
 
-Source: nats-server 2.14 reference 11.2 (compression at seal, AEAD ciphers); layout and rules ours.
+Source: nats-server's `StoreCompression` and `StoreCipher` (server/filestore.go), for what is
+compressed and encrypted; the layout and the rules are natsd's own.
 """
 
 import struct
@@ -56,29 +57,31 @@ TAG_BYTES: Final = 16
 NO_NONCE: Final = bytes(12)
 
 PIECE_BYTES: Final = 64 * 1024
-LOGICAL_BYTES_MAX: Final = 1 << 30  # what a header may claim; blocks stay far below
+LOGICAL_BYTES_MAX: Final = 1 << 30  # the most that a header may claim; real blocks are far smaller
 
 
 class Aead(Protocol):
-    """An authenticated cipher with a 96-bit nonce and a 16-byte tag (`cryptography`'s are)."""
+    """An authenticated cipher with a 96-bit nonce and a 16-byte tag (as in `cryptography`)."""
 
-    def encrypt(self, nonce: bytes, data: Buffer, associated_data: Buffer | None) -> bytes: ...
+    def encrypt(self, nonce: bytes, data: Buffer, associated_data: Buffer | None) -> bytes:
+        """Return the encrypted data followed by the tag."""
 
-    def decrypt(self, nonce: bytes, data: Buffer, associated_data: Buffer | None) -> bytes: ...
+    def decrypt(self, nonce: bytes, data: Buffer, associated_data: Buffer | None) -> bytes:
+        """Return the decrypted data; raise InvalidTag if data or tag do not verify."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What encrypts one block: the cipher's number as written to disk, the cipher, fresh nonces."""
+    """The encryption of one block: cipher, its number on disk, and a source of fresh nonces."""
 
-    cipher: int
+    cipher: int  # the cipher's number as it is written to disk
     aead: Aead
-    random: Callable[[int], bytes]
+    random: Callable[[int], bytes]  # random(n) returns n unpredictable bytes
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeDamage:
-    """Bytes of a file that gave nothing, and the logical bytes that are zeros for it."""
+    """A damaged stretch of a file, and the logical bytes that are zeros because of it."""
 
     offset: int
     length: int
@@ -89,7 +92,7 @@ class EnvelopeDamage:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A whole envelope, or the clear header: where its bytes are in either form."""
+    """The place of a whole envelope, or of the clear header, in both forms of a block; in bytes."""
 
     logical: int
     logical_length: int
@@ -101,9 +104,9 @@ class _Span:
 class Unwrapped:
     """The logical bytes of a block file.
 
-    `logical` begins with the 64 clear bytes and has zeros where an envelope is damaged. Behind
-    `physical_end`, where the last whole envelope ends, are zeros or, if `torn`, something that is
-    no envelope: torn, or damaged beyond recognition.
+    `logical` begins with the 64 clear bytes and has zeros where an envelope is damaged.
+    `physical_end` is where the last whole envelope ends. Zeros follow it, unless `torn`: then bytes
+    follow that are no envelope, since they are torn or damaged beyond recognition.
     """
 
     logical: bytearray
@@ -113,8 +116,11 @@ class Unwrapped:
     torn: bool
 
     def physical_offset(self, logical_offset: int) -> int:
-        """Where in the file that logical byte is: exactly where an envelope begins or ends, and
-        otherwise the beginning of the envelope that holds it."""
+        """Return the offset in the file of this logical byte.
+
+        The offset is exact where an envelope begins or ends; otherwise it is the beginning of the
+        envelope that holds the byte.
+        """
         index = bisect_right(self.spans, logical_offset, key=lambda span: span.logical) - 1
         span = self.spans[index]
         if span.physical == 0:
@@ -124,8 +130,11 @@ class Unwrapped:
         return span.physical
 
     def physical_range(self, logical_offset: int, length: int) -> tuple[int, int]:
-        """Where in the file these logical bytes are: from the beginning of the first envelope that
-        holds any of them, or gave nothing of them, to the end of the last."""
+        """Return the range (start, end) of the file that holds these logical bytes.
+
+        It reaches from the beginning of the first envelope that holds, or should have held, any of
+        the bytes to the end of the last one.
+        """
         logical_end = logical_offset + length
         if logical_end <= BLOCK_HEADER_BYTES:
             return logical_offset, logical_end
@@ -142,6 +151,8 @@ class Unwrapped:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
+    """The header of an envelope."""
+
     flags: int
     cipher: int
     physical_length: int
@@ -152,6 +163,7 @@ class _Header:
 
     @property
     def trailer_bytes(self) -> int:
+        """Bytes behind the body: the length of the AEAD's tag or of the checksum."""
         return TAG_BYTES if self.flags & ENCRYPTED else CHECKSUM.size
 
 
@@ -163,7 +175,10 @@ def wrap(
     *,
     compress: bool = False,
 ) -> bytes:
-    """Envelopes around whole records that stand at `logical_offset` of a block."""
+    """Return envelopes around whole records that stand at `logical_offset` of a block.
+
+    Without `seal` nothing is encrypted.
+    """
     view = memoryview(logical)
     return b"".join(
         _wrap_piece(view[start:end], logical_offset + start, seed, seal, compress)
@@ -174,7 +189,7 @@ def wrap(
 def wrap_block(
     logical: Buffer, seed: int, seal: Seal | None = None, *, compress: bool = True
 ) -> bytes:
-    """The file of a whole block: its header in clear, the rest in envelopes."""
+    """Return the file of a whole block: its header in clear, and the rest in envelopes."""
     view = memoryview(logical)
     rest = view[BLOCK_HEADER_BYTES:]
     wrapped = wrap(rest, BLOCK_HEADER_BYTES, seed, seal, compress=compress)
@@ -182,26 +197,26 @@ def wrap_block(
 
 
 def unwrap(data: Buffer, seed: int, seal: Seal | None = None) -> Unwrapped:
-    """Read the file of a wrapped block whose seed is known; see `find_seed` where it is not."""
+    """Read the file of a wrapped block with a known seed; for an unknown seed see `find_seed`."""
     return _Unwrapping(data, seed, seal).run()
 
 
 def begins_with_envelope(data: Buffer) -> bool:
-    """Whether an envelope stands behind the block's header."""
+    """Return whether an envelope stands behind the block's header."""
     return _parse_header(memoryview(data), BLOCK_HEADER_BYTES, None) is not None
 
 
 def begins_encrypted(data: Buffer) -> bool:
-    """Whether what stands behind the block's header is encrypted."""
+    """Return whether an encrypted envelope stands behind the block's header."""
     header = _parse_header(memoryview(data), BLOCK_HEADER_BYTES, None)
     return header is not None and bool(header.flags & ENCRYPTED)
 
 
 def find_seed(data: Buffer) -> int | None:
-    """The seed by the envelopes' own words, for a file whose block header is damaged.
+    """Return the seed from an envelope, for a file with a damaged block header; None: unknown.
 
-    The envelope behind the header is believed, or else the one that ends where the data ends: what
-    a payload brings along stands at neither place.
+    Only two envelopes are believed: the one right behind the block header, and the one that ends
+    where the data ends. An envelope inside a payload stands at neither place.
     """
     view = memoryview(data)
     first = _parse_header(view, BLOCK_HEADER_BYTES, None)
@@ -210,7 +225,7 @@ def find_seed(data: Buffer) -> int | None:
     end = _end_of_data(view)
     for at in _candidates(bytes(view), BLOCK_HEADER_BYTES):
         header = _parse_header(view, at, None)
-        # Zeros may belong to the last envelope: a checksum can end with them.
+        # The checksum that ends the last envelope may itself end with zeros.
         if header is not None and end <= at + header.physical_length < end + TAG_BYTES:
             return header.seed
     return None
@@ -219,6 +234,7 @@ def find_seed(data: Buffer) -> int | None:
 def _wrap_piece(
     piece: memoryview, logical_offset: int, seed: int, seal: Seal | None, compress: bool
 ) -> bytes:
+    """Return one envelope around these records."""
     body: Buffer = piece
     flags = 0
     if compress:
@@ -245,7 +261,10 @@ def _wrap_piece(
 
 
 def _parse_header(view: memoryview, at: int, seed: int | None) -> _Header | None:
-    """The header at `at`, if it verifies, fits into the file, and is of that block."""
+    """Return the envelope header at `at`; None if it does not verify or does not fit the file.
+
+    With `seed` given, a header of another block is None too.
+    """
     if at + HEADER_BYTES > len(view) or bytes(view[at : at + 4]) != MAGIC:
         return None
     _, *fields, own_seed = HEADER.unpack_from(view, at)
@@ -264,13 +283,14 @@ def _parse_header(view: memoryview, at: int, seed: int | None) -> _Header | None
 
 
 def _candidates(data: bytes, at: int) -> Iterator[int]:
+    """Yield the offsets from `at` on where the magic of an envelope stands."""
     while (at := data.find(MAGIC, at)) >= 0:
         yield at
         at += 1
 
 
 def _end_of_data(view: memoryview) -> int:
-    """Where the zeros at the end begin."""
+    """Return the offset where the zeros at the end of the file begin."""
     return len(bytes(view).rstrip(b"\0"))
 
 
@@ -287,6 +307,7 @@ class _Unwrapping:
         self.damage: list[EnvelopeDamage] = []
 
     def run(self) -> Unwrapped:
+        """Go through the whole file and return its logical bytes."""
         at = BLOCK_HEADER_BYTES
         end = _end_of_data(self.view)
         while at < end:
@@ -301,7 +322,10 @@ class _Unwrapping:
         return Unwrapped(self.logical, self.damage, self.spans, at, torn=at < end)
 
     def _next_header(self, at: int) -> tuple[int, _Header] | None:
-        """The next envelope at or behind `at` that goes on where this one ended, or later."""
+        """Return the next envelope at or behind `at` and its offset; None if there is none.
+
+        Its logical offset is at or above the end of the logical bytes so far.
+        """
         header = self._header_at(at)
         if header is not None:
             return at, header
@@ -318,12 +342,14 @@ class _Unwrapping:
         return header
 
     def _skip_to(self, at: int, start: int, logical_offset: int) -> None:
+        """Fill the logical bytes up to `logical_offset` with zeros, and note the damage."""
         lost = logical_offset - len(self.logical)
         what = "envelope header damaged" if start > at else "envelope missing"
         self.damage.append(EnvelopeDamage(at, start - at, len(self.logical), lost, what))
         self.logical.extend(bytes(lost))
 
     def _take(self, start: int, header: _Header) -> None:
+        """Append the envelope's logical bytes, or zeros and a note of damage."""
         length = header.physical_length
         content = self._open(start, header)
         if content is None:
@@ -335,7 +361,7 @@ class _Unwrapping:
         self.logical += content
 
     def _open(self, start: int, header: _Header) -> Buffer | None:
-        """The logical bytes of an envelope, or None if it does not verify."""
+        """Return the logical bytes of an envelope; None if it does not verify."""
         sealed = self.view[start : start + header.physical_length]
         body: Buffer | None
         if header.flags & ENCRYPTED:
@@ -343,7 +369,7 @@ class _Unwrapping:
         else:
             (expected,) = CHECKSUM.unpack_from(sealed, len(sealed) - CHECKSUM.size)
             whole = checksum(bytes(sealed[: -CHECKSUM.size]), self.seed) == expected
-            # A block that is encrypted has nothing in clear, so this was put there by someone.
+            # An encrypted block has no clear envelopes: an attacker may have put this one there.
             body = sealed[HEADER_BYTES : -CHECKSUM.size] if whole and self.seal is None else None
         if body is not None and header.flags & COMPRESSED:
             body = _decompress(body, header.logical_length)

@@ -1,7 +1,7 @@
-"""What a store can say instead of doing what it was asked.
+"""The errors that a store raises.
 
-Every error that leaves `natsd.store` is one of these. `text` is what nats-server says in the same
-case, where it says something, so that an API answer can carry it on; `str(error)` may say more.
+Every error that leaves `natsd.store` is one of these. `text` is nats-server's text for the same
+case, if it has one, so that an API answer can pass it on; `str(error)` may say more.
 
     StoreError
       StoreClosed  StoreReadOnly  StoreFull  StoreUnavailable  StoreInUse
@@ -12,13 +12,14 @@ case, where it says something, so that an API answer can carry it on; `str(error
       MessageNotFound      MessageDamaged
       StoreEOF             past the last message
       BlockFull  BlockSealed  BlockUnreadable
-      SequenceMismatch     a given sequence that is not the next one
+      SequenceMismatch     a given sequence that is not above the last one
       TooManyResults  InvalidLimits
       DamagedEncoding      a sequence set, a snapshot or an archive that does not verify
-        ForeignArchive     an archive of nats-server's
-      ColdBlock            between a log and its store: load that block, then ask again
+        ForeignArchive     an archive that nats-server made
+      ColdBlock            between a log and its store: load that block, then call again
 
-Source: nats-server's store errors, and "Durability" of the design for StoreFull and StoreReadOnly.
+Source: nats-server's store errors (`ErrStoreClosed` and the following ones in server/store.go);
+docs/store.md for StoreFull and StoreReadOnly.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class StoreError(Exception):
-    """`str(error)` is `text`, unless more is known."""
+    """The base of all store errors; `str(error)` is `text`, unless more is known."""
 
     text: ClassVar[str] = "store error"
 
@@ -39,26 +40,31 @@ class StoreError(Exception):
 
 
 class StoreClosed(StoreError):
-    """Nothing can be asked of a store that was closed or destroyed."""
+    """A call on a store that was closed or destroyed."""
 
     text = "store is closed"
 
 
 class StoreReadOnly(StoreError):
-    """A write or sync failed with EIO: what the disk holds is unknown until it is opened again."""
+    """A write or sync failed with EIO; the store must be opened again.
+
+    Until then it is unknown what the disk holds.
+    """
 
     text = "store is read-only after a failed write"
 
 
 class StoreFull(StoreError):
-    """No space, descriptor or memory was left for a write: what was appended since the last commit
-    is undone; later appends may pass."""
+    """A write found no space, descriptor or memory.
+
+    All appends since the last commit are undone; later appends may succeed.
+    """
 
     text = "no space left for the store"
 
 
 class StoreUnavailable(StoreError):
-    """A block cannot be read now, for want of a descriptor or memory; the next try may pass."""
+    """A block cannot be read now, since a descriptor or memory is lacking; retrying may help."""
 
     text = "store cannot be read at the moment"
 
@@ -70,17 +76,17 @@ class StoreInUse(StoreError):
 
 
 class EncryptionError(StoreError):
-    """A store that cannot be opened with the keys at hand; the text is one line for the user."""
+    """A store that cannot be opened with the given keys; the text is one line for the user."""
 
     text = "store cannot be decrypted"
 
 
 class KeyMissing(EncryptionError):
-    """The store is encrypted, and there is no key; or its key file is gone."""
+    """The store is encrypted, and no key is given or its key file is gone."""
 
 
 class KeyUnexpected(EncryptionError):
-    """A key is given for a store that holds what was never encrypted."""
+    """A key is given for a store with data that was never encrypted."""
 
 
 class KeyWrong(EncryptionError):
@@ -92,17 +98,17 @@ class KeyFileDamaged(EncryptionError):
 
 
 class ConsumerError(StoreError):
-    """A change that a consumer's state does not allow. The state is as it was."""
+    """A change that a consumer's state does not allow; the state is unchanged."""
 
 
 class NoAckPolicy(ConsumerError):
-    """An ack, or a second delivery, of a consumer that does not track them."""
+    """An ack or a redelivery for a consumer that does not track acks."""
 
     text = "ack policy is none"
 
 
 class OldUpdate(ConsumerError):
-    """A whole state that is behind the one it should replace."""
+    """A whole state that is older than the one it should replace."""
 
     text = "old update ignored"
 
@@ -120,41 +126,41 @@ class ConsumerStateDamaged(StoreError):
 
 
 class LimitExceeded(StoreError):
-    """An append that a limit forbids. The store is as it was."""
+    """An append that a limit forbids; the store is unchanged."""
 
 
 class MaximumMessagesExceeded(LimitExceeded):
-    """Discard new, and `max_msgs` are there."""
+    """With discard new: the stream has `max_msgs` messages already."""
 
     text = "maximum messages exceeded"
 
 
 class MaximumBytesExceeded(LimitExceeded):
-    """Discard new, and `max_bytes` would be passed; or a message that alone passes it."""
+    """With discard new: the stream would exceed `max_bytes`; or one message alone exceeds it."""
 
     text = "maximum bytes exceeded"
 
 
 class MaximumMessagesPerSubjectExceeded(LimitExceeded):
-    """Discard new per subject, and `max_msgs_per_subject` are there."""
+    """With discard new per subject: the subject has `max_msgs_per_subject` messages already."""
 
     text = "maximum messages per subject exceeded"
 
 
 class MaximumMessageSizeExceeded(LimitExceeded):
-    """Headers and payload together pass `max_msg_size`, or what a record can hold."""
+    """Headers and payload together exceed `max_msg_size` or the size of a record."""
 
     text = "message size exceeds maximum allowed"
 
 
 class MessageNotFound(StoreError):
-    """No such message: never there, removed, or not for that subject."""
+    """No such message: it never existed, was removed, or has another subject."""
 
     text = "no message found"
 
 
 class MessageDamaged(MessageNotFound):
-    """It was stored, and what the disk gives back does not verify. It is never served."""
+    """A stored message whose bytes on disk do not verify; it is never served."""
 
     text = "message damaged"
 
@@ -167,7 +173,7 @@ class MessageDamaged(MessageNotFound):
 
 
 class StoreEOF(StoreError):
-    """There is no message at or after the one asked for."""
+    """No message exists at or after the requested sequence."""
 
     text = "stream store EOF"
 
@@ -191,19 +197,19 @@ class InvalidLimits(StoreError, ValueError):
 
 
 class DamagedEncoding(StoreError, ValueError):
-    """Bytes that should be an encoded sequence set or a snapshot, and are not."""
+    """Bytes that are no valid sequence set, snapshot or archive."""
 
     text = "stream state snapshot is corrupt"
 
 
 class ForeignArchive(DamagedEncoding):
-    """Another server's archive; it may be as whole as can be."""
+    """An archive of another server, nats-server; it need not be damaged."""
 
     text = "the archive was made by nats-server: only archives made by natsd can be restored"
 
 
 class ColdBlock(StoreError):
-    """What a log was asked needs a block that is not in memory. Nothing was done."""
+    """A call on a log needs a block that is not in memory; the call has changed nothing."""
 
     text = "a block is not in memory"
 
@@ -213,19 +219,22 @@ class ColdBlock(StoreError):
 
 
 class BlockFull(StoreError):
-    """A block's bytes are numbered with 31 bits; the next one has room."""
+    """A block cannot grow, since its offsets have 31 bits; the next block has room."""
 
     text = "block is full"
 
 
 class BlockSealed(StoreError):
-    """The block has reached its size: what comes next goes into another."""
+    """The block has reached its maximum size; later messages go into another one."""
 
     text = "block is sealed"
 
 
 class BlockUnreadable(StoreError):
-    """Neither the header of a block file nor a commit mark in it verifies, or nothing of it can be
-    read: it is left as it is."""
+    """A block file that cannot be read at all; it is left unchanged.
+
+    Either neither its header nor any commit mark in it verifies, or the disk returns none of its
+    bytes.
+    """
 
     text = "not a block file, or damaged beyond reading"

@@ -1,22 +1,23 @@
 """FileStore: one stream's messages in the block files of one directory.
 
     <directory>/  000001.blk …   the messages (stored_blocks.py)
-                  index.db       what the blocks hold as of some commit (index_db.py)
-                  key.db         the stream's key, where it is encrypted (keys.py)
+                  index.db       the content of the blocks as of some commit (index_db.py)
+                  key.db         the stream's key, if it is encrypted (keys.py)
 
-    MessageLog decides │ FileCommits makes it durable │ BlockCare does what may wait │ BlockCache
-    reads what is not in memory
+    MessageLog decides │ FileCommits makes changes durable │ BlockCare does the background work │
+    BlockCache reads blocks that are not in memory
 
 Promise
-- Everything of natsd.store.store.Store: `append` and the reads of what is in memory answer at once;
-  what must wait for the disk is awaited, in the volume's threads.
-- Memory does not grow with what is on disk: blocks share the volume's budgets, and a block that is
-  out of memory keeps which of its sequences are gone.
-- An operation that would hold the loop goes on in slices (log_store.py).
-- What is damaged on disk is in `damage`, was logged in one line each, and is never served.
+- Everything that natsd.store.store.Store promises. `append` and reads from memory return at once;
+  whatever waits for the disk is awaited and runs in the volume's threads.
+- Memory does not grow with the data on disk: the blocks share the volume's cache budgets, and a
+  block that is not in memory keeps only the set of its removed sequences.
+- A long operation runs in slices, so that it does not hold the loop (log_store.py).
+- Damage on disk is listed in `damage`, logged in one line each, and never served.
 - A store with nothing to do has no task, no timer and no thread.
 
-Source: nats-server's filestore for what the operations mean; "Durability" of the design.
+Source: nats-server's `fileStore` (server/filestore.go) for what the operations mean; docs/store.md
+for durability.
 """
 
 import asyncio
@@ -82,20 +83,23 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """How a stream's files are kept. `block_bytes_max` 0: by the limits, as nats-server does."""
+    """How a stream's files are kept."""
 
-    block_bytes_max: int = 0
+    block_bytes_max: int = 0  # 0: the size follows from the limits (`block_bytes_for`)
     compress: bool = False
     keys: OperatorKeys = field(default_factory=OperatorKeys)
-    context: str = ""  # the stream's name, which its key is bound to
+    context: str = ""  # the stream's path in the store directory, which its key is bound to
     sync: Sync = Sync.AS_SET
-    is_mirror: bool = False  # what is lost is appended again, with the same sequences
-    buffered_bytes_max: int = BUFFERED_BYTES_MAX  # that may wait to be written
-    buffered_msgs_max: int = BUFFERED_MSGS_MAX
+    is_mirror: bool = False  # lost messages will be appended again, with the same sequences
+    buffered_bytes_max: int = BUFFERED_BYTES_MAX  # uncommitted bytes before publishers must wait
+    buffered_msgs_max: int = BUFFERED_MSGS_MAX  # the same limit in messages
 
 
 def block_bytes_for(limits: Limits, options: FileOptions) -> int:
-    """The size of a block: nats-server 2.14 reference 11.2."""
+    """Return the size of a block in bytes, as nats-server's `dynBlkSize` does.
+
+    Unlike there the size does not depend on the stream's retention.
+    """
     if options.block_bytes_max:
         return options.block_bytes_max
     largest = ENCRYPTED_BLOCK_BYTES if options.keys.key is not None else LARGE_BLOCK_BYTES
@@ -108,7 +112,7 @@ def block_bytes_for(limits: Limits, options: FileOptions) -> int:
 
 
 class FileStore(LogStore):
-    """Made by `open`; ended by `close`, `abandon` or `destroy`."""
+    """A stream's store in files; made by `open`, ended by `close`, `abandon` or `destroy`."""
 
     def __init__(
         self,
@@ -152,7 +156,10 @@ class FileStore(LogStore):
         random_bytes: RandomBytes,
         options: FileOptions | None = None,
     ) -> Self:
-        """The store of that directory, new or as it was left. Raises StoreError, `OSError`."""
+        """Open the store in that directory, or create it if there is none.
+
+        Raises StoreError or `OSError`.
+        """
         chosen = options or FileOptions()
         blocks, recovered = await volume.read(
             _open_files, volume, directory, limits, random_bytes, chosen
@@ -171,11 +178,13 @@ class FileStore(LogStore):
         return store
 
     async def _begin(self, recovered: Recovered) -> None:
+        """Start the work that recovery has left."""
         for stored in recovered.blocks[:-1]:
             self._cache.held(stored.block)
         damaged = {each.path for each in recovered.damage}
         for stored in recovered.blocks[:-1]:
-            if not (stored.is_followed or stored.path in damaged):  # the process ended before that
+            # An earlier process may have ended before it marked the block as followed.
+            if not (stored.is_followed or stored.path in damaged):
                 self._care.later(partial(self._care.note_followed, stored))
         await self._settle_recovered(recovered)
         if recovered.unfinished_erasures:
@@ -188,8 +197,11 @@ class FileStore(LogStore):
             self._settle_soon()
 
     async def _settle_recovered(self, recovered: Recovered) -> None:
-        """Commit what a crash left; if that lacks space, a descriptor or memory, then later: the
-        stream can be read meanwhile, and takes no messages."""
+        """Commit the state that a crash left, now or later.
+
+        If space, a descriptor or memory is lacking, the commit follows later. Meanwhile the stream
+        can be read and takes no messages.
+        """
         try:
             await self._commit_recovered(recovered)
         except StoreError as error:
@@ -199,76 +211,85 @@ class FileStore(LogStore):
             self._care.later(partial(self._commit_recovered, recovered))
 
     async def _commit_recovered(self, recovered: Recovered) -> None:
+        """Commit the recovered state, and remove files that recovery found empty."""
         if recovered.blocks and not recovered.is_closed:
             await self._commits.mark()
             if self._log.limits.max_msgs_per_subject > 0:
-                # A crash may leave messages without the removals that they asked for: were the
-                # whole stream's limits first, they would take others instead.
+                # A crash may leave messages that exceed the limit of their subject. They go first:
+                # otherwise the stream's own limits would remove other messages instead.
                 await self.run(ThinSubjects(self._log))
-        if recovered.empty:  # by what was found, and the mark counts for that
+        if recovered.empty:  # empty by the recovered state, which is committed now
             await self._commits.settled()
             await self._volume.unlink(*recovered.empty)
 
-    # What a LogStore asks for
+    # Methods that LogStore calls
 
     async def fetch(self, block: MsgBlock) -> None:
+        """Load the block into memory; see LogStore."""
         await self._cache.warm(block)
 
     def changed(self) -> None:
+        """Ask the committer to write the changes; see LogStore."""
         self._commits.changed()
 
     async def synced(self) -> None:
-        """See Store. Raises StoreFull or StoreReadOnly if what was done is not on disk."""
+        """Wait until all changes so far are durable; see Store.
+
+        Raises StoreFull or StoreReadOnly if they could not be written.
+        """
         self._check_open()
         await self._commits.synced()
 
     def set_durability_listener(self, listener: DurabilityListener | None) -> None:
-        """See Store."""
+        """Register the listener for new durable sequences; see Store."""
         self._commits.listener = listener
 
     @property
     def durable_sequence(self) -> int:
-        """See Store."""
+        """Last sequence up to which all messages are durable; see Store."""
         return self._commits.durable_sequence
 
     @property
     def write_error(self) -> StoreError | None:
-        """See LogStore."""
+        """Why nothing can be written at the moment, or None; see LogStore."""
         return self._commits.error
 
     @property
     def failures(self) -> int:
-        """See LogStore."""
+        """Number of times that changes were taken back because they could not be written."""
         return self._commits.failures
 
     @property
     def is_over_limit(self) -> bool:
-        """See Store."""
+        """Whether more data is uncommitted than may be; see Store."""
         return self._volume.committer.is_over_limit(self._commits)
 
     async def room(self) -> None:
-        """See Store."""
+        """Wait until no more data is uncommitted than may be; see Store."""
         self._check_open()
         await self._volume.committer.room(self._commits)
 
     async def truncate(self, sequence: int) -> None:
-        """See Store. Sequences are used again: what was said of the old ones is on disk before."""
+        """Remove all messages above `sequence`; see Store.
+
+        The removed sequences will be used again, so all earlier changes are made durable first.
+        """
         self._check_open()
         await self._commits.synced()
         await super().truncate(sequence)
 
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
-        """The removal of all above `sequence` is on disk."""
+        """Remove or rewrite the blocks that `truncate` has cut; its removal is on disk."""
         await self._care.cut(beyond, cut, sequence)
 
     def set_compression(self, compress: bool) -> None:
-        """Whether blocks that become full from now on are compressed."""
+        """Set whether blocks that become full from now on are compressed."""
         self._care.compress = compress
 
     # Reading
 
     def load_cached(self, sequence: int) -> StoredMessage | None:
-        """See Store."""
+        """Return a message from memory; see Store. Raises MessageDamaged for a damaged one."""
         try:
             return self._log.load(sequence)
         except MessageNotFound:
@@ -276,7 +297,10 @@ class FileStore(LogStore):
             raise
 
     async def load(self, sequence: int) -> StoredMessage:
-        """See Store."""
+        """Return a message, from disk if necessary; see Store.
+
+        Raises MessageDamaged for a damaged message.
+        """
         try:
             return await super().load(sequence)
         except MessageNotFound:
@@ -284,14 +308,17 @@ class FileStore(LogStore):
             raise
 
     async def write_index(self) -> None:
-        """Write index.db now, as of the next commit. Raises StoreError, `OSError`."""
+        """Write index.db now, as of the next commit; raise StoreError or `OSError`."""
         self._check_open()
         await self._index.write()
 
     async def freeze(self, directory: Path, at_moment: Moment = lambda: None) -> FrozenStore:
-        """What there is as of one commit, held in `directory` (which is made, in this volume's
-        file system) until it is released; `at_moment` is called in that very moment. Raises
-        StoreError, `OSError`."""
+        """Return a frozen view of the store as of one commit; the caller must release it.
+
+        The view is kept in `directory`, which is created; it must be in this volume's file system.
+        `at_moment` is called exactly when the view's content is fixed. Raises StoreError or
+        `OSError`.
+        """
         self._check_open()
         frozen = self._make_frozen(directory, at_moment)
         try:
@@ -301,10 +328,10 @@ class FileStore(LogStore):
             raise
         return frozen
 
-    # Trouble
+    # Damage
 
     def _note_lost(self, stored: StoredBlock, read: Read, lost: list[int]) -> None:
-        """Messages that were there when the block was opened, and do not verify any more."""
+        """Note and log the damage of a block that verified when it was opened."""
         for found in read.damage:
             damage = FoundDamage(stored.path, *found)
             if damage not in self.damage:
@@ -312,6 +339,7 @@ class FileStore(LogStore):
                 _logger.error("%s", damage)
 
     def _check_damage(self, sequence: int) -> None:
+        """Raise MessageDamaged if a message of this sequence was lost to damage."""
         for found in self.damage:
             if found.covers(sequence):
                 raise MessageDamaged(sequence, str(found.path), found.offset)
@@ -319,6 +347,10 @@ class FileStore(LogStore):
     # The end
 
     async def close(self) -> None:
+        """Make everything durable, write index.db and close the files.
+
+        A second call does nothing.
+        """
         if self._closed:
             return
         self._closed = True
@@ -326,7 +358,7 @@ class FileStore(LogStore):
         if self._settling is not None:
             await self._settling
         try:
-            if self._commits.error is None:  # else what there is, is durable
+            if self._commits.error is None:  # after an error only durable data is left
                 await self._commits.close()
             await self._care.finished()
             if self._blocks.all and self._commits.error is None:
@@ -335,6 +367,7 @@ class FileStore(LogStore):
             await self._let_go()
 
     async def _let_go(self) -> None:
+        """Close the files and leave the committer."""
         await self._cache.close()
         for stored in self._blocks.all:
             if stored.file is not None:
@@ -345,8 +378,11 @@ class FileStore(LogStore):
         self._volume.committer.detach(self._commits)
 
     async def rename_removed(self, directory: Path) -> Path:
-        """Volume.rename_removed of the directory that holds this store, while none of its files is
-        written or replaced. The store goes on, until `abandon`."""
+        """Rename the directory that holds this store, which is to be removed; return its new path.
+
+        None of the store's files is written or replaced meanwhile. The store goes on until
+        `abandon`. See `disk.rename_removed` for the errors.
+        """
         renamed: list[Path] = []
 
         async def rename() -> None:
@@ -363,7 +399,7 @@ class FileStore(LogStore):
         return renamed[0]
 
     async def abandon(self) -> None:
-        """See LogStore."""
+        """Close the store without writing, since the caller removes its files; see LogStore."""
         if self._closed:
             return
         self._closed = True
@@ -382,7 +418,7 @@ class FileStore(LogStore):
         self._volume.committer.detach(self._commits)
 
     async def destroy(self) -> None:
-        """See Store."""
+        """Close the store and remove its directory; see Store."""
         await self.abandon()
         await self._volume.remove_tree(self._blocks.directory)
 
@@ -394,7 +430,7 @@ def _open_files(
     random_bytes: RandomBytes,
     options: FileOptions,
 ) -> tuple[StoredBlocks, Recovered]:
-    """Blocks."""
+    """Open or create the files of a store; recover their content. Blocks on the disk."""
     disk = volume.disk
     volume.make_directory(directory)
     is_new = all(name.endswith(NEW_SUFFIX) for name in disk.listdir(directory))
@@ -406,7 +442,7 @@ def _open_files(
             for note in encrypt_plain(disk, directory, options.context, options.keys, random_bytes):
                 _logger.warning("%s", note)
         elif options.keys.key is not None and twins_exist(disk, directory / ENCRYPTING_FILE):
-            remove_twins(disk, directory / ENCRYPTING_FILE)  # its key is in key.db
+            remove_twins(disk, directory / ENCRYPTING_FILE)  # key.db holds its key
         opened = open_data_key(disk, directory, options.context, options.keys, random_bytes)
         for note in opened.notes if opened else ():
             _logger.warning("%s", note)
@@ -425,8 +461,11 @@ def _open_files(
 
 
 def recover_files(blocks: StoredBlocks, *, with_subjects: bool = False) -> Recovered:
-    """What the files hold, by index.db where that can be believed; without `with_subjects` the
-    result's `subjects` mean nothing then. Blocks. Raises OSError."""
+    """Return the content of the files, with the help of index.db where it can be believed.
+
+    Without `with_subjects` the result's `subjects` are undefined if index.db was used. Blocks on
+    the disk. Raises OSError.
+    """
     image, subjects = _read_index(blocks)
     image = believed(blocks, image)
     known = subjects if with_subjects else []
@@ -435,7 +474,10 @@ def recover_files(blocks: StoredBlocks, *, with_subjects: bool = False) -> Recov
 
 
 def believed(blocks: StoredBlocks, image: StoreImage | None) -> StoreImage | None:
-    """Find out which store the blocks are of; the image, unless it is of another. Blocks."""
+    """Find the store id of the blocks; return `image`, or None if it is of another store.
+
+    Blocks on the disk.
+    """
     blocks.store_id = find_store_id(blocks, image)
     if image is None or image.store_id in (0, blocks.store_id):
         return image
@@ -444,7 +486,7 @@ def believed(blocks: StoredBlocks, image: StoreImage | None) -> StoreImage | Non
 
 
 def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:
-    """What index.db says, if it says anything."""
+    """Return the content of index.db and its encoded subjects; None if it has no valid content."""
     path = blocks.directory / INDEX_NAME
     data = read_file(blocks.disk, path) if blocks.disk.exists(path) else b""
     if is_blank(data):
@@ -457,6 +499,7 @@ def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:
 
 
 def _adopt(log: JournaledLog, found: Recovered) -> None:
+    """Put the recovered state into an empty log."""
     log.take_over(
         [stored.block for stored in found.blocks],
         found.subjects,

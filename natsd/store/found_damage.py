@@ -12,9 +12,10 @@ from natsd.store.errors import DamagedEncoding
 
 @dataclass(frozen=True, slots=True)
 class FoundDamage:
-    """Bytes of a file that should verify and do not; `str` is one line about it.
+    """Bytes of a file that should verify and do not; `str` of it is one line for the log.
 
-    Messages `first_sequence` to `last_sequence` are lost; both are 0 where none is.
+    Offset and length are in bytes. The messages from `first_sequence` to `last_sequence` are lost;
+    both are 0 if none is lost, and only `last_sequence` is 0 if the end of the loss is unknown.
     """
 
     path: Path
@@ -25,7 +26,7 @@ class FoundDamage:
     what: str
 
     def covers(self, sequence: int) -> bool:
-        """Whether a message of that sequence may have been here."""
+        """Return whether a message of this sequence may have been lost here."""
         return covers(self.first_sequence, self.last_sequence, sequence)
 
     def __str__(self) -> str:
@@ -49,7 +50,7 @@ class _Row(NamedTuple):
 
 
 def encode_damage(found: list[FoundDamage]) -> bytes:
-    """For `decode_damage`; files by their names only."""
+    """Encode damage for `decode_damage`; only the names of the files are kept."""
     rows = [
         (
             each.path.name,
@@ -65,7 +66,7 @@ def encode_damage(found: list[FoundDamage]) -> bytes:
 
 
 def decode_damage(data: bytes, directory: Path) -> list[FoundDamage]:
-    """Raises DamagedEncoding."""
+    """Decode the result of `encode_damage` for files in `directory`; raise DamagedEncoding."""
     try:
         rows = msgspec.json.decode(data, type=list[_Row])
     except msgspec.DecodeError as error:

@@ -1,18 +1,18 @@
-"""A file store as of one commit, to be read at leisure while the store goes on.
+"""A view of a file store as of one commit, which can be read slowly while the store goes on.
 
-    freeze ─▶ in care's turn: a commit is taken  ─▶ what lives is noted
-                              it is written      ─▶ its files get a second name, in `directory`
-    image  ─▶ a thread reads a file, verifies it, leaves out what does not live
-    release ─▶ the second names go, and erasures that waited are carried out
+    freeze ─▶ in a job of BlockCare: a commit is taken ─▶ the live messages are noted
+                                     it is written     ─▶ its files get second names in `directory`
+    image  ─▶ a thread reads a file, verifies it, and leaves out what is not live
+    release ─▶ the second names are removed, and postponed erasures are carried out
 
 Promise
-- What is read is the store as of that one commit, whatever is appended, removed, compacted or cut
-  afterwards: blocks are replaced or unlinked by name, and the second name keeps the bytes.
-- Nothing is copied; the store waits for nothing but its own turn. What is overwritten in place
-  (an erased message) waits until `release`.
-- One block is in memory at a time, for each call of `image`; the memory of BLOCKS_KEPT at most is
-  kept until `release`, to be used again.
-- The directory means nothing after a crash: whoever owns it removes it.
+- The view shows the store as of that one commit, whatever is appended, removed, compacted or cut
+  afterwards. Blocks are replaced or unlinked by name only, and the second name keeps the bytes.
+- Nothing is copied, and the store waits only for its own job. Overwriting in place (an erased
+  message) waits until `release`.
+- Each call of `image` has one block in memory. The memory of at most BLOCKS_KEPT blocks is kept
+  until `release`, so that it can be used again.
+- The directory means nothing after a crash: the caller that owns it removes it.
 """
 
 from __future__ import annotations
@@ -38,26 +38,30 @@ from natsd.store.volume import Volume
 
 Moment = Callable[[], None]
 BLOCKS_KEPT: Final = 4
-"""So many blocks' memory is used again: of who reads one while three before it are at work."""
+"""Number of blocks whose memory is used again: one being read, three being processed."""
 
 
 @dataclass(slots=True)
 class _FrozenBlock:
-    """Messages `first` to `last` are in it; so much of its file, and of its bytes, counts."""
+    """A block of the view; it counts with the messages from `first` to `last`."""
 
     stored: StoredBlock
     first: int
     last: int
-    physical_end: int = 0
-    proven: int = 0
+    physical_end: int = 0  # committed bytes of its file; 0: none
+    proven: int = 0  # committed logical bytes
 
     @property
     def name(self) -> str:
+        """Name of the block's file."""
         return block_name(self.stored.block.block_id)
 
 
 class FrozenStore:
-    """Made by `FileStore.freeze`; `state` is the store's."""
+    """A frozen view of a FileStore, made by `FileStore.freeze`.
+
+    `state` is the store's state at the commit that the view shows.
+    """
 
     state: StoreState
 
@@ -87,12 +91,12 @@ class FrozenStore:
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks `image` knows, from 0 on, in order."""
+        """Number of blocks; `image` takes an index from 0 to this number - 1."""
         assert self._blocks is not None
         return len(self._blocks)
 
     async def take(self) -> None:
-        """Hold what there is. In care's turn; raises StoreError, OSError."""
+        """Freeze the store. Call it in a job of BlockCare; raises StoreError or OSError."""
         self._check()
         self._care.hold_erasures()
         self._holds = True
@@ -103,32 +107,39 @@ class FrozenStore:
             if self._blocks is None:
                 self._commits.at_commit = self._note
             try:
-                await self._commits.synced()  # perhaps of the commit before the one that was noted
+                # This may return for the commit before the noted one; the loop then goes on.
+                await self._commits.synced()
             finally:
                 self._commits.at_commit = None
         assert self._blocks is not None
         await self._volume.read(self._link, [f for f in self._blocks if f.physical_end])
-        if self._is_released:  # nobody waited for it
+        if self._is_released:  # the caller of `freeze` was cancelled meanwhile
             await self._volume.read(self._volume.disk.rmtree, self._directory)
         self._check()
 
     async def keep_only(self, sequences: Iterable[int]) -> None:
-        """Leave out all other messages; in a thread. `state` is what it was."""
+        """Leave all other messages out of the view; `state` does not change. Runs in a thread."""
         await self._volume.read(self._keep_only, sequences)
 
     async def image(self, index: int, *, keep: bool = False) -> LiveImage:
-        """What lives of a block; its file is given up then, unless it is to be read again. Raises
-        StoreClosed, OSError."""
+        """Return the live messages of a block.
+
+        The block's file is given up after that, unless `keep` is set. Raises StoreClosed or
+        OSError.
+        """
         return await self._volume.read(self.read_image, index, keep)
 
     def read_image(self, index: int, keep: bool = False) -> LiveImage:
-        """The same, in a thread."""
+        """Return the live messages of a block as `image` does. Blocks on the disk."""
         assert self._blocks is not None
         self._check()
         return self._read(self._blocks[index], keep)
 
     async def release(self) -> None:
-        """Give up what is still held; a second call does nothing. Raises OSError."""
+        """Remove the second names and allow erasures again; a second call does nothing.
+
+        Raises OSError.
+        """
         if self._is_released:
             return
         self._is_released = True
@@ -138,12 +149,15 @@ class FrozenStore:
         await self._volume.read(self._volume.disk.rmtree, self._directory)
 
     def _check(self) -> None:
+        """Raise StoreClosed if the view was released."""
         if self._is_released:
             raise StoreClosed
 
     def _note(self, _number: int) -> Callable[[], None]:
-        """A commit holds what the log holds now, and nothing else. What to call once it is written,
-        before the next one is."""
+        """Note the log's state, which is exactly the content of the commit that is being taken.
+
+        Returns the function to call once the commit is written, before the next one is.
+        """
         self.state = self._log.state()
         self._dead = self._log.dead.copy()
         first, last = self.state.first_sequence, self.state.last_sequence
@@ -157,6 +171,7 @@ class FrozenStore:
         return self._measure
 
     def _measure(self) -> None:
+        """Note how many bytes of each block's file are committed."""
         assert self._blocks is not None
         for frozen in self._blocks:
             frozen.physical_end = frozen.stored.physical_end
@@ -172,11 +187,13 @@ class FrozenStore:
         self._dead.union_update(others)
 
     def _link(self, blocks: list[_FrozenBlock]) -> None:
+        """Make the directory and give each block's file a second name in it."""
         self._volume.make_directory(self._directory)
         for frozen in blocks:
             self._volume.disk.link(frozen.stored.path, self._directory / frozen.name)
 
     def _read(self, frozen: _FrozenBlock, keep: bool) -> LiveImage:
+        """Read one block's file and return its live messages."""
         if not frozen.physical_end:
             return LiveImage()
         disk, path = self._volume.disk, self._directory / frozen.name
@@ -194,7 +211,7 @@ class FrozenStore:
         return image
 
     def _read_file(self, file: DiskFile, size: int) -> Contents:
-        """Blocks."""
+        """Return the first `size` bytes of a file, with zeros for holes. Blocks on the disk."""
         descriptor = file.fileno()
         if descriptor is not None:
             try:

@@ -1,15 +1,15 @@
-"""Reads a file around the bytes that the disk cannot give back.
+"""Reading a file around the bytes that the disk cannot return.
 
     pages      │ 0 │ 1 │ 2 unreadable │ 3 │      one read of everything fails with EIO,
     result     │ bytes │ zeros        │ … │      so each page is read alone; page 2 is a hole
 
 Promise
-- Only errors that speak of bytes on the medium (`UNREADABLE`) make holes. Any other error, such as
-  one for want of memory, is raised: the same read may pass later.
-- A hole is whole pages, since the page is what a system reads; so a hole may end behind the file.
-- At most `HOLES_MAX` pages of a file are left out: where more cannot be read the disk is gone, and
-  to ask it for every page could take hours. The error is raised then.
-- The caller treats a hole as damage, never as the end of what was written.
+- Only errors that say that bytes on the medium are unreadable (`UNREADABLE`) make holes. Any other
+  error, for example for lack of memory, is raised: the same read may succeed later.
+- A hole is always whole pages, since systems read whole pages; so a hole may end behind the file.
+- At most `HOLES_MAX` pages of a file are left out. If more cannot be read, the disk is gone, and
+  reading every page could take hours; then the error is raised.
+- The caller treats a hole as damage, never as the end of the file's data.
 """
 
 import errno
@@ -21,7 +21,7 @@ from natsd.store.disk import DiskFile
 PAGE_BYTES: Final = 4096
 HOLES_MAX: Final = 256
 AGAIN_BYTES: Final = 1 << 20
-# What a system says of bytes that a medium, or the checksums of a file system, do not give back.
+# Errors for bytes that the medium cannot return, or that fail the file system's checksums.
 UNREADABLE: Final = frozenset(
     getattr(errno, name)
     for name in ("EIO", "EBADMSG", "EILSEQ", "ENODATA", "EUCLEAN", "EREMOTEIO")
@@ -31,24 +31,28 @@ UNREADABLE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A file's bytes from its start, with zeros for its `holes`, which are offsets of pages."""
+    """A file's bytes from its start, with zeros in its `holes`, which are offsets of pages."""
 
     data: bytes
     holes: tuple[int, ...] = ()
 
     @property
     def holes_end(self) -> int:
-        """Where the last hole ends; 0 if there is none."""
+        """Offset where the last hole ends; 0 if there is none."""
         return self.holes[-1] + PAGE_BYTES if self.holes else 0
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether the error says that bytes on the medium cannot be read."""
+    """Return whether the error says that bytes on the medium cannot be read."""
     return error.errno in UNREADABLE
 
 
 def read_around(file: DiskFile, size: int) -> Contents:
-    """Read the first `size` bytes, fewer if the file ends before. Blocks. Raises `OSError`."""
+    """Read the first `size` bytes, or fewer if the file ends before, with zeros for holes.
+
+    Blocks on the disk. Raises `OSError` if more than HOLES_MAX pages are unreadable, or for another
+    reason than the medium.
+    """
     try:
         return Contents(file.pread(size, 0))
     except OSError as error:
@@ -70,15 +74,17 @@ def read_around(file: DiskFile, size: int) -> Contents:
 
 
 def read_all(file: DiskFile) -> Contents:
-    """Read a whole file. Blocks. Raises `OSError`."""
+    """Read a whole file as `read_around` does. Blocks on the disk; raises `OSError`."""
     return read_around(file, file.size())
 
 
 def write_again(file: DiskFile, start: int, end: int, *, unit: int = AGAIN_BYTES) -> None:
-    """Write what the file shows from `start` to `end` once more, so that the next sync puts it on
-    disk. After a sync that failed, perhaps in an earlier process, the page cache goes on showing
-    bytes that the disk does not have, and no later sync writes them. What cannot be read stays as
-    it is."""
+    """Write the bytes from `start` to `end` once more, so that the next sync puts them on disk.
+
+    After a sync that failed, perhaps in an earlier process, the page cache still shows bytes that
+    are not on disk, and no later sync writes them. Unreadable bytes stay as they are. Blocks on the
+    disk.
+    """
     for at in range(start, end, unit):
         size = min(unit, end - at)
         try:
