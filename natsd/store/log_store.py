@@ -69,7 +69,7 @@ class LogStore(Store):
         self._closed = False
 
     def _heard(self) -> None:
-        """Take note that the log has changes to commit, memory to give back or deferred work."""
+        """Pass changes of the log on to `changed`, and start its deferred work."""
         self.changed()
         if self._log.is_behind:
             self._settle_soon()

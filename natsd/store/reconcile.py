@@ -15,8 +15,8 @@ Promise
   will be stored: deliveries beyond the stream's last sequence are undone, since other messages will
   get these sequences.
 
-These are pure functions over values. Source: nats-server's `checkStateForInterestStream` and
-`checkInterestState`, which do this when nats-server recovers consumers.
+These are pure functions over values. Source: nats-server's `checkInterestState` and
+`checkStateForInterestStream`, which reconcile a stream with its consumers' states.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -87,9 +87,10 @@ def _delivered_within(state: ConsumerState, last_sequence: int) -> SequencePair:
 
 
 def _held_within(state: ConsumerState, last_sequence: int) -> tuple[tuple[int, int], ...] | None:
-    """Return the held runs up to `last_sequence`; None if the state holds nothing back.
+    """Return the runs of held messages (read, not delivered yet) up to `last_sequence`.
 
-    Held messages that are gone stay in the runs, since finding them could take long.
+    None: all messages were delivered in order. Held messages that are gone stay in the runs, since
+    there may be many of them.
     """
     if state.held is None:
         return None

@@ -60,7 +60,7 @@ from natsd.store.stored_blocks import (
 )
 from natsd.store.subject_index import SubjectIndex
 
-WINDOW = 8  # blocks that are being read and summed up
+WINDOW = 8  # blocks that are read and summed up at a time
 THREADS_MAX = 4
 MESSAGE_BYTES_MIN = OVERHEAD_BYTES + 1  # bytes of a message with the shortest subject
 TO_BE_CUT = -1  # value of `allocated` for a file with a torn end
@@ -147,7 +147,8 @@ class _Recovery:
         self._removed = SequenceSet()
         self._erased = SequenceSet()
         self._unfinished = unfinished  # blocks of an unfinished commit, never acknowledged
-        self._open: list[int] | None = []  # blocks of a commit whose end is not seen; None: it is
+        # The newest blocks, of a commit whose end has not been seen; None: it has been seen.
+        self._open: list[int] | None = []
         self._floor = 0
         self._has_mark = False  # a newer block has a mark: older blocks were written to their end
         self._follows = 0  # the stream's last sequence when the block read before this one began

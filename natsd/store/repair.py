@@ -12,8 +12,8 @@ Promise
   are lost as well: the messages that they removed may be there again.
 - index.db is removed if it, or a block it describes, was damaged: the next opening makes it anew
   from the blocks.
-- A key file of which no copy verifies is listed in `unrepaired`. A consumer's checkpoint of which
-  no copy verifies is set aside, so that the consumer begins anew.
+- A small file of which no copy verifies, such as a key file, is listed in `unrepaired`. But a
+  consumer's checkpoint of which no copy verifies is set aside, so that the consumer begins anew.
 """
 
 from dataclasses import dataclass, field

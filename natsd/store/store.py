@@ -102,13 +102,13 @@ class DurabilityListener(Protocol):
     """
 
     def durable(self, sequence: int) -> None:
-        """Take note that all messages up to `sequence` are durable.
+        """Acknowledge and show all messages up to `sequence`, which are durable now.
 
-        So are all removals that were made before the commit began.
+        All removals that were made before the commit began are durable too.
         """
 
     def failed(self, error: StoreError) -> None:
-        """Take note that all changes since the last commit have been taken back.
+        """Withdraw all changes since the last commit, which the store has taken back.
 
         The store ends at its `durable_sequence`, and the messages removed since are there again.
         """

@@ -230,7 +230,7 @@ class StoredBlocks:
         finally:
             file.close()
         data, block_id = found.data, stored.block.block_id
-        if not header_verifies(data):  # it is known, so damage there costs no message
+        if not header_verifies(data):  # the header is known: its damage costs no message
             data = encode_header(stored) + data[HEADER_BYTES:]
         read = self.scan(data, block_id, proven=proven, holes_end=found.holes_end)
         if read.scan.readable and read.scan.seed == stored.block.seed:

@@ -1,4 +1,4 @@
-"""Small files of a store directory (configurations of assets, message ids), encrypted with a key.
+"""Small files of a store directory (configurations, message ids), encrypted if there is a key.
 
     a file    two files (twin_file.py), and without a key in each of them:
               magic of its kind │ body
@@ -17,7 +17,7 @@ Promise
   names it, and stays as it is; but if the second file opens, the first was damaged.
 
 Everything here blocks on the disk, and raises OSError. Source: docs/store.md; nats-server's
-`decryptMeta`, which encrypts the metafiles and opens them with `prev_key` too.
+`decryptMeta`, which opens metafiles with `key` or `prev_key`.
 """
 
 import logging
@@ -99,8 +99,8 @@ class Vault:
     def recall(self, path: Path, magic: bytes, instead: str) -> bytes | None:
         """Return the body of a file that is useful but not necessary.
 
-        Return None if the file does not exist or cannot be used; the latter is logged, with
-        `instead`, the text that says what is done without it.
+        Return None if the file does not exist or cannot be used; the latter is logged. `instead`
+        says in the log what is done without the file.
         """
         if not twins_exist(self.disk, path):
             return None

@@ -165,8 +165,8 @@ class Volume:
         """Remove the renamed directory once nothing in it is open; failures are logged.
 
         The journal's entries for the directory are forgotten too. If that fails, the path cannot be
-        used before the next start: whoever wants to use it calls `remove_tree` before, which then
-        fails as well.
+        used before the next start: a caller that needs the path calls `remove_tree` first, which
+        then fails as well.
         """
         try:
             await self.committer.forget_removed(directory)
