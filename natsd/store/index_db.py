@@ -1,33 +1,35 @@
-"""index.db: what a stream's blocks hold, as of one commit, so that opening reads only what follows.
+"""index.db: the state of a stream's storage at one commit, so that an open reads only newer data.
 
     file       0 magic "NATSDIDX" │ 8 version u16 │ 10 flags u16 (1: wrapped) │ 12 zero u32
               16 seed u64         │ 24 store id, 32 place (block_identity.py) │ 40 zero, 16 bytes
               56 XXH64 of 0..56
-              64 sections, one after the other; wrapped as in envelope.py where the store encrypts
+              64 sections, one after another; wrapped as in envelope.py if the store is encrypted
 
     section    a record (record.pxd) with the file's seed: its sequence counts the sections from 1,
                its subject names the section, its payload is the body
 
     "state"    commit u64 │ first u64 │ last u64 │ first_time_ns i64 │ last_time_ns i64
                │ births u32 │ messages u64 │ live bytes u64
-    "blocks"   as rebuild.pyx packs them
-    "deleted"  an encoded SequenceSet: all from first to last that have no message
+               (births: counter of subjects that entered the subject index, subject_index.pxd)
+    "blocks"   the blocks, as rebuild.pyx packs them
+    "deleted"  an encoded SequenceSet: all sequences from first to last that have no message
     "expiries" { expires_ns i64 │ sequence u64 }…, the messages with an expiry of their own
-    "damage"   JSON, what is known to be damaged
+    "damage"   JSON, the known damage of the blocks (found_damage.py)
     "subjects" as subject_snapshot.pyx writes them, in several sections
-    "end"      how many sections came before it, u64
+    "end"      the number of sections before this one, u64
 
 Promise
-- It is written beside the old one (`index.db.new`), synced, and renamed over it; the directory is
-  synced. A crash leaves the old one or the new one. Only a store's first one, which tells of no
-  block, and says that there are some, is written in place and not synced: a power cut may leave
-  it as blank as it was made with the store, or zeros, and then it says nothing.
-- It says nothing about itself but what its checksums prove: any flipped bit, cut or missing piece
-  is `DamagedIndex`, and then the blocks are scanned as if there were none. It is never the only
-  place where something is written down.
-- Whether it speaks of the blocks that are there is for recovery.py to find out.
+- The file is written beside the old one (`index.db.new`), synced, and renamed over it; then the
+  directory is synced. A crash leaves the old file or the new one. Only a store's first index.db,
+  a note that lists no block and only records that the store has some, is written in place and not
+  synced: after a power cut it may be as empty as it was created, or hold zeros, and then it
+  proves nothing.
+- The content is believed only as far as its checksums prove it: any flipped bit, cut or missing
+  piece is `DamagedIndex`, and then the blocks are scanned as if there were no index.db. No fact
+  is stored in index.db alone.
+- index_recovery.py and recovery.py find out whether index.db describes the blocks that are there.
 
-Source: "Durability" of the design; nats-server 2.14 reference 11.2 (its index.db).
+Source: docs/store.md; nats-server's `writeFullState` (its own index.db).
 """
 
 import struct
@@ -70,7 +72,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class DamagedIndex(DamagedEncoding):
-    """An index.db that cannot be believed; the blocks can still be."""
+    """An index.db that does not verify; the blocks can still be read without it."""
 
     text = "index.db is damaged"
 
@@ -80,7 +82,11 @@ class DamagedIndex(DamagedEncoding):
 
 
 class BlockImage(NamedTuple):
-    """One block at the commit. `size` is in logical bytes, up to the end of its last commit."""
+    """One block as of the commit.
+
+    `flags` has the bits 1 (sealed) and 2 (open, see `is_open`); `size` is in logical bytes, up to
+    the end of the block's last commit.
+    """
 
     block_id: int
     flags: int
@@ -96,13 +102,13 @@ class BlockImage(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """More may have been written to it."""
+        """Whether later commits may have written to the block."""
         return bool(self.flags & OPEN)
 
 
 @dataclass(slots=True)
 class StoreImage:
-    """A stream's storage at the commit, but for its subjects, which come in pieces."""
+    """A stream's storage as of the commit, without its subjects, which are kept in pieces."""
 
     store_id: int = 0
     place: int = 0
@@ -121,12 +127,12 @@ class StoreImage:
 
     @property
     def blocks(self) -> list[BlockImage]:
-        """Oldest first."""
+        """The blocks, oldest first."""
         return list(map(BlockImage._make, _BLOCK.iter_unpack(self.packed_blocks)))
 
 
 class IndexWriter:
-    """Makes the bytes of the file, in order: `begin`, any number of `subjects`, `end`."""
+    """Encoder of the file, in this order: `begin`, any number of `subjects`, `end`."""
 
     def __init__(self, seed: int, seal: Seal | None = None) -> None:
         self._seed = seed
@@ -135,7 +141,7 @@ class IndexWriter:
         self._logical = HEADER_BYTES
 
     def begin(self, image: StoreImage) -> bytes:
-        """The header and all but the subjects."""
+        """Return the header and all sections before the subjects."""
         state = _STATE.pack(*(getattr(image, name) for name in _STATE_FIELDS))
         sections = (
             ("state", state),
@@ -147,11 +153,11 @@ class IndexWriter:
         return self._header(image) + b"".join(self._section(name, body) for name, body in sections)
 
     def subjects(self, body: bytes) -> bytes:
-        """Some of the subjects."""
+        """Return one section that holds some of the subjects."""
         return self._section("subjects", body)
 
     def end(self) -> bytes:
-        """Without this the file is not whole."""
+        """Return the last section; a file without it does not verify."""
         return self._section("end", _COUNT.pack(self._sections))
 
     def _header(self, image: StoreImage) -> bytes:
@@ -170,7 +176,10 @@ class IndexWriter:
 
 
 def read_index(data: bytes, seal: Seal | None = None) -> tuple[StoreImage, list[bytes]]:
-    """The image and the pieces of the subjects, or `DamagedIndex`."""
+    """Return the decoded image and the pieces of the subjects.
+
+    `seal` is the store's encryption, None if the store is plain. Raises `DamagedIndex`.
+    """
     logical, seed = _logical_bytes(data, seal)
     *_, store_id, place = _HEADER.unpack_from(data)
     image = StoreImage(store_id=store_id, place=place)
@@ -185,18 +194,25 @@ def read_index(data: bytes, seal: Seal | None = None) -> tuple[StoreImage, list[
 
 
 def make_blank(disk: Disk, directory: Path) -> None:
-    """Make the file of a new store, so that its first commit, which others wait for, need not: of
-    a thousand on ext4, after as many were removed, that takes 0.5 s (2026-11-23). Blocks."""
+    """Create the empty index.db of a new store. Blocks on the disk.
+
+    It is created with the store so that the store's first commit, which publishers wait for, need
+    not create it: on ext4, creating a thousand such files after as many were removed takes 0.5 s
+    (2026-11-23).
+    """
     disk.open(directory / INDEX_NAME, create=True).close()
 
 
 def is_blank(data: bytes) -> bool:
-    """Whether nothing was written, or it did not reach the disk."""
+    """Return whether the file was never written, or its bytes never reached the disk."""
     return not data.strip(b"\0")
 
 
 def seed_of(data: bytes) -> int:
-    """The seed by which an encrypted file's key is derived; raises `DamagedIndex`."""
+    """Return the file's seed, from which the key of an encrypted file is derived.
+
+    Raises `DamagedIndex`.
+    """
     if len(data) < HEADER_BYTES:
         raise DamagedIndex(len(data), "the header is cut short")
     header = data[: _HEADER.size]

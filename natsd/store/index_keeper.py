@@ -1,19 +1,20 @@
-"""Writes a stream's index.db: at the end, and now and then while the stream goes on.
+"""The writer of a stream's index.db: at close, and from time to time while the stream is open.
 
-    first commit      ─▶ index.db, a note that there is such a store and that it has blocks
+    first commit       ─▶ index.db: a note that the store exists and that it has blocks
 
-    a commit is taken ─▶ freeze: what is small is copied, subjects are copied as they change
-    it is on disk     ─▶ pieces of the subjects, a slice of the loop each ─▶ index.db, replaced
-    it failed         ─▶ forgotten
+    a commit is taken  ─▶ freeze: small things are copied now, subjects are copied when they change
+    it is on disk      ─▶ the subjects in pieces, one slice of the loop each ─▶ index.db is replaced
+    the commit failed  ─▶ the frozen state is dropped
 
 Promise
-- What is written is the stream as of one commit, and that commit is on disk, in the blocks, before
-  index.db is, whatever `sync_interval` says: recovery trusts the bytes that index.db speaks of, and
-  writes those behind them again.
-- The note is made once the first commit is on disk, so that a store that loses its only block later
-  does not look new. It proves nothing else, so it is not synced, and a power cut may take it.
-- What is written is due after INTERVAL_S or CHANGES_MAX messages. An idle store has no timer and is
-  not due. If it cannot be written, the old one stays, and recovery reads more.
+- The written state is that of one commit, and that commit is on disk in the blocks before index.db
+  is, whatever `sync_interval` says: recovery trusts the bytes that index.db describes, and writes
+  again the bytes behind them.
+- The note is made once the first commit is on disk, so that a store that later loses its only
+  block does not look new. The note proves nothing else, so it is not synced, and a power cut may
+  lose it.
+- index.db is due after INTERVAL_S seconds or CHANGES_MAX messages. An idle store has no timer and
+  is not due. If index.db cannot be written, the old one stays, and recovery reads more blocks.
 """
 
 import contextlib
@@ -37,14 +38,17 @@ KEYS_PER_SLICE = 4_000
 
 @dataclass(slots=True)
 class Frozen:
-    """A stream as of a commit; `subjects` is given up with `close`."""
+    """A stream's state as of a commit; `subjects` must be released with its `close`."""
 
     image: StoreImage
     subjects: SubjectSnapshot
 
 
 class IndexKeeper:
-    """Made by FileStore, for as long as it is open."""
+    """Writer of one stream's index.db, made by FileStore for as long as it is open.
+
+    `is_there` is whether index.db, or a note in its place, exists or is being written.
+    """
 
     def __init__(
         self,
@@ -72,14 +76,21 @@ class IndexKeeper:
 
     @property
     def is_due(self) -> bool:
-        """Much has changed, or some and long ago. For a store that has just committed."""
+        """Whether index.db is old enough to be written again.
+
+        It is after CHANGES_MAX messages, or INTERVAL_S seconds after the last write. Ask it when
+        the store has just committed: an idle store need not be written.
+        """
         if self._is_writing:
             return False
         changes = self._log.last_sequence - self._written_sequence
         return changes >= CHANGES_MAX or self._clock_s() - self._written_at_s >= INTERVAL_S
 
     async def write(self) -> None:
-        """Write what there is, as of the next commit or of now. Raises StoreError, `OSError`."""
+        """Write index.db as of the next commit, or as of now if nothing is pending.
+
+        Do nothing if a write is already under way. Raises StoreError and `OSError`.
+        """
         if self._is_writing:
             return
         self._is_writing = self.is_there = True
@@ -103,8 +114,10 @@ class IndexKeeper:
                 frozen.subjects.close()
 
     async def note_store(self) -> None:
-        """Note that there is such a store, where nothing does; for one whose first commit is on
-        disk. Raises StoreError, `OSError`."""
+        """Write a note that the store exists, unless an index.db is already there.
+
+        Call it when the store's first commit is on disk. Raises StoreError and `OSError`.
+        """
         if self.is_there:
             return
         note = StoreImage(
@@ -120,7 +133,11 @@ class IndexKeeper:
             await self.write()
 
     def _fill_blank(self, data: bytes) -> bool:
-        """Unless something is there that could not be believed."""
+        """Write `data` if index.db is empty, and return whether it was. Blocks on the disk.
+
+        A file that is not empty is one that recovery did not believe; the caller replaces it as a
+        whole.
+        """
         path = self._blocks.directory / INDEX_NAME
         with contextlib.closing(self._blocks.disk.open(path, create=True)) as file:
             is_blank = file.size() == 0
@@ -133,8 +150,11 @@ class IndexKeeper:
         return IndexWriter(seed, self._blocks.seal(seed, 0))
 
     def _freeze(self, number: int) -> None:
-        """Everything the log did so far is in that commit, and nothing else. What is being erased
-        may be neither there nor gone: then this is not the time."""
+        """Copy the log's state: at this moment all its changes are in commit `number`.
+
+        Do nothing while an erasure is unfinished: its messages may be neither on disk nor
+        overwritten.
+        """
         if self._commits.erasing:
             return
         log = self._log
@@ -177,6 +197,9 @@ class IndexKeeper:
         return file
 
     def _rename(self) -> None:
-        """After a failed sync of the directory either index.db may be found, and both are true."""
+        """Move the new index.db into place. Blocks on the disk.
+
+        If the sync of the directory fails, a restart may find either index.db, and both are true.
+        """
         self._blocks.disk.rename(self._new_path, self._blocks.directory / INDEX_NAME)
         self._blocks.disk.sync_dir(self._blocks.directory)

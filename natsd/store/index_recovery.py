@@ -1,19 +1,20 @@
-"""Opening a stream by its index.db: only what was written since is read.
+"""Opening a stream by its index.db: only the data written since then is read.
 
     blocks   │ 1 sealed │ 2 sealed │ 3 open ┆ new │ 4 new │
     index.db  as of commit N ───────────────▶┆
-    read                 headers   │ all of them  │ all   │   and those old ones in which messages
+    read                 headers   │ all of them  │ all   │   and the old blocks from which messages
                                                               were removed since
 
 Promise
-- The result is that of a full scan (recovery.py), or None: index.db speaks of other blocks than
-  those that are there, or of what cannot be known without reading more. It never wins against them.
-- Time grows with what was written and removed since, and with the number of blocks and subjects.
-- What is found is on disk on return: of the newest block, what index.db does not prove to be there
-  is written again and synced (recovery.py). Nothing else is changed.
-- All of this blocks: it belongs into a thread.
+- The result is that of a full scan (recovery.py), or None: then index.db describes other blocks
+  than those on disk, or the result cannot be known without reading more. Where index.db and the
+  blocks disagree, the blocks win.
+- Time grows with the bytes written and removed since, and with the number of blocks and subjects.
+- The result is on disk on return: the part of the newest block that index.db does not prove to be
+  on disk is written again and synced (recovery.py). Nothing else is changed.
+- Everything here blocks on the disk: call it in a thread.
 
-Source: "Recovery trusts nothing" of the design.
+Source: docs/store.md; nats-server's `recoverFullState` for the idea.
 """
 
 import contextlib
@@ -63,12 +64,12 @@ _MARK_CHAIN = slice(88, 96)
 
 
 class _Mismatch(Exception):
-    """index.db and the blocks do not fit."""
+    """index.db and the blocks on disk do not fit together."""
 
 
 @dataclass(slots=True)
 class _Since:
-    """What the commits after index.db say."""
+    """The changes made by the commits after index.db."""
 
     removed: SequenceSet = field(default_factory=SequenceSet)
     erased: SequenceSet = field(default_factory=SequenceSet)
@@ -81,7 +82,11 @@ class _Since:
 def recover_by_index(
     blocks: StoredBlocks, image: StoreImage, subjects: list[bytes]
 ) -> Recovered | None:
-    """Blocks. Raises `OSError`."""
+    """Return the stream's state by its index.db, or None if index.db does not fit the blocks.
+
+    `subjects` are the pieces of the subjects from index.db; without them the result's subjects are
+    meaningless. Blocks on the disk. Raises `OSError`.
+    """
     try:
         return _ByIndex(blocks, image).run(subjects)
     except (_Mismatch, DamagedEncoding):
@@ -91,6 +96,8 @@ def recover_by_index(
 
 
 class _ByIndex:
+    """One attempt to open a stream by its index.db."""
+
     def __init__(self, blocks: StoredBlocks, image: StoreImage) -> None:
         self._blocks = blocks
         self._image = image
@@ -125,7 +132,7 @@ class _ByIndex:
         self._finish(stored, ids)
         return self._found
 
-    # What was written since
+    # Blocks that commits after index.db wrote to
 
     def _read(self, number: int, image: BlockImage | None) -> Read:
         read = read_block(self._blocks, number, image=image)
@@ -158,15 +165,18 @@ class _ByIndex:
 
     def _check_since(self, reads: list[tuple[int, Read]], images: dict[int, BlockImage]) -> None:
         since, image = self._since, self._image
-        if self._overlap(reads, images) or since.floor == 0:  # 0: a commit may not have ended
+        if self._overlap(reads, images) or since.floor == 0:  # 0: the commit may be unfinished
             raise _Mismatch
         if since.commit_number < image.commit_number or since.last_sequence < image.last_sequence:
-            raise _Mismatch  # cut back since, or not these blocks
+            raise _Mismatch  # the stream was cut back since, or these are other blocks
         if since.floor < image.first_sequence and image.message_count:
             since.floor = image.first_sequence
 
     def _overlap(self, reads: list[tuple[int, Read]], images: dict[int, BlockImage]) -> bool:
-        """Is a sequence used twice, after a cut; or is one missing between two blocks?"""
+        """Return whether two blocks share a sequence, or one between them is missing.
+
+        Blocks share a sequence after the stream was cut.
+        """
         last = 0
         for number, read in reads:
             base = read.scan.base_sequence
@@ -181,11 +191,11 @@ class _ByIndex:
         index = SubjectIndex(self._image.births)
         self._found.subjects = index
         if self._since.floor > self._image.last_sequence:
-            return  # all of it is gone
+            return  # every message of index.db is gone
         for piece in pieces:
             load_subjects(index, piece)
 
-    # The blocks that index.db tells of
+    # Blocks that index.db describes
 
     def _old_blocks(
         self, images: dict[int, BlockImage], ids: list[int], to_read: list[int]
@@ -213,14 +223,22 @@ class _ByIndex:
         return bool(within)
 
     def _forget_block(self, image: BlockImage) -> None:
-        """Unlinked since. Its messages' subjects are known only if none of them is left."""
+        """Subtract a block that was unlinked since index.db was written.
+
+        Its messages' subjects are unknown, so this works only if the stream kept no message of
+        index.db. Raises _Mismatch otherwise.
+        """
         if image.message_count and self._since.floor <= self._image.last_sequence:
             raise _Mismatch
         self._found.msgs -= image.message_count
         self._found.live_bytes -= image.live_bytes
 
     def _unread_block(self, image: BlockImage) -> StoredBlock | None:
-        """None: it may be an older copy of itself, and must be read."""
+        """Return the block without reading it; None if it must be read.
+
+        It must be read if it may be an older copy of itself. Raises _Mismatch if its header or its
+        end shows that it is another block, or that it was cut.
+        """
         path = self._blocks.path_of(image.block_id)
         with contextlib.closing(self._blocks.disk.open(path, write=False)) as file:
             header = read_around(file, HEADER_BYTES).data
@@ -230,7 +248,7 @@ class _ByIndex:
             raise _Mismatch
         is_wrapped = bool(header_flags(header) & WRAPPED)
         if size < HEADER_BYTES or not (is_wrapped or ends):
-            raise _Mismatch  # cut short, or an older copy of itself
+            raise _Mismatch  # the file was cut, or is an older copy of itself
         if is_wrapped and not is_followed(header):
             return None
         block = MsgBlock.from_summary(self._summary(image), self._blocks.block_bytes_max)
@@ -266,7 +284,7 @@ class _ByIndex:
         )
 
     def _read_block(self, number: int, read: Read, images: dict[int, BlockImage]) -> StoredBlock:
-        """One that was written to, or lost messages, since; or is new."""
+        """Add a block that was read: a new one, or one that got or lost messages since index.db."""
         found, since, image = self._found, self._since, images.get(number)
         stored = stored_block(self._blocks, self._blocks.path_of(number), read)
         self._blocks.add(stored)
@@ -297,7 +315,7 @@ class _ByIndex:
         found.last_time_ns = share.last_time_ns or found.last_time_ns
         return stored
 
-    # All of it
+    # The result
 
     def _finish(self, stored: list[StoredBlock], ids: list[int]) -> None:
         found, since, image = self._found, self._since, self._image
@@ -328,7 +346,7 @@ class _ByIndex:
         settle_files(self._blocks, found)
 
     def _note_dead(self, stored: list[StoredBlock]) -> None:
-        """Removed since, and the gaps in what is new."""
+        """Add the sequences that were removed since, and the gaps between new messages."""
         since, image, dead = self._since, self._image, self._dead
         old = SequenceSet()
         if image.last_sequence:
@@ -347,7 +365,7 @@ class _ByIndex:
             dead.add_range(image.last_sequence + 1, upto)
 
     def _let_go(self) -> None:
-        """All but the last block are out of memory until they are read."""
+        """Drop all blocks but the last one from memory; a read loads them again."""
         for stored in self._found.blocks[:-1]:
             if stored.block.has_cache:
                 stored.block.seal()
@@ -356,8 +374,10 @@ class _ByIndex:
 
 
 def ends_as(file: DiskFile, image: BlockImage) -> bool:
-    """Whether a plain block ends with the mark that index.db saw there. Where that is damaged it
-    does not; then all blocks are read."""
+    """Return whether a plain block ends with the mark that index.db recorded for it.
+
+    A mark that cannot be read counts as another one; then all blocks are read. Raises `OSError`.
+    """
     try:
         mark = file.pread(MARK_BYTES, image.size - MARK_BYTES)
     except OSError as error:

@@ -1,10 +1,10 @@
-"""One file that many stores' commits are synced with: the journal of a volume.
+"""The write-ahead log of a volume: one file whose sync commits many stores at once.
 
 A thousand streams that each commit 200 bytes would cost a thousand syncs; a sync of one file that
 holds all of them costs one. So where many stores are dirty, their extents are written to their
 files without a sync, and once more, together, to the journal, which is synced. Later a checkpoint
-syncs the files and frees the journal. After a crash the journal is written into the files before
-any store opens them.
+syncs the files and frees the journal. After a crash the journal's content is written into the
+files before any store opens them.
 
     journal.0, journal.1: one takes new batches while the other is checkpointed
 
@@ -24,21 +24,21 @@ any store opens them.
       |             |          |      |   |        | name, data | bytes 0..24|      |      |
       +-------------+----------+------+---+--------+------------+------------+------+------+
       0             4          6      7   8        16           24           32
-    name: the path below the volume's directory; of a WRITE, the file's identity u64 follows it
+    name: the path below the volume's directory; in a WRITE the file's identity u64 follows it
 
 Promise
 - All checksums are seeded with the segment's random seed, so neither a batch of an earlier epoch
-  nor a batch inside a message's payload is taken for one.
-- Batch numbers count on across segments and epochs: what is missing in between is damage, reported
-  with file and offset; what is missing at the end was torn, and never acknowledged.
-- A FORGET entry ends what the journal says about a path: it is on disk before the file is replaced,
-  cut or overwritten in place, or another file gets its path. So replay writes only what the files
-  hold anyway, or would hold had the power stayed.
+  nor a batch inside a message's payload is taken for a batch of this epoch.
+- Batch numbers count on across segments and epochs: a number missing in between is damage, reported
+  with file and offset; batches missing at the end were torn, and never acknowledged.
+- A FORGET entry cancels all earlier entries of a path. It is on disk before the file is replaced,
+  cut or overwritten in place, or another file gets its path. So replay writes only bytes that the
+  files hold already, or would hold if the power had stayed on.
 - A WRITE names the file's identity, the random number in its header (`file_identity`), beside its
-  path: what was meant for a file is never written into another that came to its path.
-- An epoch ends, durably, before its paths count as free; a checkpoint that fails ends none.
+  path: bytes meant for one file are never written into another file that later got its path.
+- An epoch has ended on disk before its paths count as free; a failed checkpoint ends no epoch.
 
-Source: measured before it was chosen; see `Committer`. The layout is our own.
+Source: docs/store.md; committer.py has the measurements behind it. The layout is our own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ BATCH_HEADER_BYTES = BATCH.size + CHECKSUM.size
 ENTRY_HEADER_BYTES = ENTRY.size + CHECKSUM.size
 FORGET = 2
 WRITE = 3
-WRITE_ANY = 1  # of version 1: without an identity
+WRITE_ANY = 1  # a WRITE of version 1, which has no identity
 IDENTITY = struct.Struct("<Q")
 FILE_HEADER_BYTES = 64
 ZEROS = bytes(1 << 20)
@@ -90,7 +90,11 @@ class JournalDamage:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One of the two files. `end` is where the next batch goes."""
+    """One of the two journal files.
+
+    `end` is the offset of the next batch. `names` has the paths that its batches write to, each
+    with the open file to sync at a checkpoint, or None if the file is synced already.
+    """
 
     path: Path
     file: DiskFile
@@ -103,7 +107,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class _LastWrite:
-    """What a batch changed, until it is known to be under way."""
+    """The journal's state before the last batch, to undo it until the batch is submitted."""
 
     segment: Segment
     end: int
@@ -112,10 +116,10 @@ class _LastWrite:
 
 
 def file_identity(header: bytes) -> int:
-    """Return the identity of a file that begins with these bytes; 0: they are no whole header.
+    """Return the identity of a file from its first 64 bytes; 0 if they are not a whole header.
 
     The headers of blocks (record.pxd) and of consumers' logs (consumer_log.pxd) are alike: 64
-    bytes, the file's random seed at 16, and at 56 the XXH64 of all before.
+    bytes, the file's random seed at 16, and at 56 the XXH64 of all bytes before.
     """
     covered = header[: FILE_HEADER_BYTES - CHECKSUM.size]
     checksum = header[FILE_HEADER_BYTES - CHECKSUM.size : FILE_HEADER_BYTES]
@@ -125,14 +129,17 @@ def file_identity(header: bytes) -> int:
 
 
 def encode_header(epoch: int, seed: int) -> bytes:
-    """Both copies, each in a sector of its own."""
+    """Return both copies of a segment's header, each padded to one sector."""
     fields = HEADER.pack(HEADER_MAGIC, VERSION, 0, 0, epoch, seed)
     sector = (fields + CHECKSUM.pack(xxhash.xxh64_intdigest(fields))).ljust(SECTOR_BYTES, b"\0")
     return sector + sector
 
 
 def encode_batch(seed: int, number: int, count: int, entries: bytes) -> bytes:
-    """A batch of so many entries, padded to whole sectors."""
+    """Return a batch padded to whole sectors.
+
+    `entries` are the encoded bytes of `count` entries.
+    """
     fields = BATCH.pack(BATCH_MAGIC, len(entries), number, count, 0)
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(fields, seed))
     padding = bytes(-(len(entries) + BATCH_HEADER_BYTES) % SECTOR_BYTES)
@@ -140,9 +147,10 @@ def encode_batch(seed: int, number: int, count: int, entries: bytes) -> bytes:
 
 
 class Journal:
-    """The writing side: where the next batch goes, and which paths the journal speaks of.
+    """The writing side: the place of the next batch, and the paths that the journal writes to.
 
-    It makes jobs' steps and keeps books; the committer submits the jobs and says how they went.
+    It adds steps to jobs and does the bookkeeping; the journal's driver submits the jobs and
+    reports their results.
     """
 
     def __init__(
@@ -161,15 +169,16 @@ class Journal:
         self._segments: list[Segment] = []
         self._next_epoch = 1
         self._next_number = 1
-        self._names: dict[Path, tuple[int, bytes]] = {}  # identities and names of written files
+        self._names: dict[Path, tuple[int, bytes]] = {}  # each path's identity and encoded name
         self._last_write: _LastWrite | None = None
-        self.is_usable = True  # takes writes
-        self.is_broken = False  # takes nothing
-        self.checkpointing: Sequence[Segment] = ()  # set by who syncs their files
+        self.is_usable = True  # it takes writes
+        self.is_broken = False  # it takes neither writes nor forgets
+        # Set by JournalDriver while it syncs their files.
+        self.checkpointing: Sequence[Segment] = ()
 
     @property
     def size_bytes(self) -> int:
-        """What the segments' batches take."""
+        """Bytes of all batches in the segments."""
         return sum(segment.end - HEADER_BYTES for segment in self._segments)
 
     @property
@@ -185,15 +194,19 @@ class Journal:
         return other is not current and (other.end > HEADER_BYTES or other in self.checkpointing)
 
     def speaks_of(self, path: Path) -> bool:
-        """Whether replay would write to this path."""
+        """Return whether replay would write to this path."""
         return any(path in segment.names for segment in self._segments)
 
     def paths_below(self, directory: Path) -> list[Path]:
-        """The paths in that directory, at any depth, that replay would write to."""
+        """Return the paths in that directory, at any depth, that replay would write to."""
         return below(directory, {path for segment in self._segments for path in segment.names})
 
     def add_writes(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
-        """Add the steps that put these extents on disk; False if there is no room for them now."""
+        """Add the steps that write these extents to the journal and sync it.
+
+        Return False if the journal has no room now; then nothing was added. Raises `OSError` if a
+        segment cannot be created.
+        """
         entries = [(WRITE, self._name(e.file.path, e.identity), e.offset, e.data) for e in extents]
         size = sum(len(name) + len(data) for _, name, _, data in entries)
         segment = None
@@ -208,7 +221,7 @@ class Journal:
         return True
 
     def take_back(self) -> None:
-        """The steps that `add_writes` added last were not done, not even in part."""
+        """Undo the bookkeeping of the last `add_writes`, none of whose steps was begun."""
         assert self._last_write is not None
         segment = self._last_write.segment
         segment.end = self._last_write.end
@@ -217,10 +230,12 @@ class Journal:
         self._last_write = None
 
     def add_forgets(self, job: CommitJob, paths: Sequence[Path]) -> bool:
-        """Add the steps that make replay forget these paths; False if there is no room now.
+        """Add the steps that make replay forget these paths.
 
-        They are said in two batches, so that a damaged one brings nothing back to life. A journal
-        that takes no more writes takes these, beyond its size if need be.
+        Return False if the journal has no room now; then nothing was added. The entries are written
+        in two batches, so that one damaged batch revives nothing. A journal that takes no more
+        writes still takes these, up to twice its size. Raises `OSError` if a segment cannot be
+        created.
         """
         names = [self._path_name(path) for path in paths]
         size = 2 * self._batch_bytes(len(names), sum(map(len, names)))
@@ -298,22 +313,22 @@ class Journal:
         assert whole.startswith(self._prefix), f"{path} is not in the volume"
         return whole[len(self._prefix) :]
 
-    # ---- what ends an entry
+    # ---- the end of a path's entries
 
     def forget(self, path: Path) -> None:
-        """A FORGET of this path is on disk."""
+        """Drop a path after its FORGET reached the disk."""
         for segment in self._segments:
             segment.names.pop(path, None)
         self._names.pop(path, None)
 
     def settle(self, path: Path) -> None:
-        """The file is synced and about to be closed: a checkpoint need not sync it."""
+        """Note that the file is synced and about to be closed: a checkpoint need not sync it."""
         for segment in self._segments:
             if path in segment.names:
                 segment.names[path] = None
 
     def unsettled(self, path: Path) -> DiskFile | None:
-        """The file behind that path, if a checkpoint would still have to sync it."""
+        """Return the file at that path if a checkpoint must still sync it, else None."""
         for segment in self._segments:
             file = segment.names.get(path)
             if file is not None:
@@ -324,16 +339,19 @@ class Journal:
 
     @property
     def full_segments(self) -> list[Segment]:
-        """Those with batches that take no more of them; the older first."""
+        """Segments with batches that take no more batches, older first."""
         return [segment for segment in self.used_segments if segment is not self._segments[-1]]
 
     @property
     def used_segments(self) -> list[Segment]:
-        """Those with batches; the older first."""
+        """Segments with batches, older first."""
         return [segment for segment in self._segments if segment.end > HEADER_BYTES]
 
     def add_retirement(self, job: CommitJob, segments: Sequence[Segment]) -> None:
-        """All files of these segments are synced: add the steps that end their epochs, in order."""
+        """Add the steps that end the epochs of these segments, in order.
+
+        All files of the segments must be synced.
+        """
         for segment in segments:
             segment.epoch = self._next_epoch
             segment.seed = self._new_seed()
@@ -342,32 +360,33 @@ class Journal:
             job.datasync(segment.file)
 
     def retired(self, segments: Sequence[Segment]) -> None:
-        """The end of their epochs is on disk."""
+        """Empty the segments after the end of their epochs reached the disk."""
         for segment in segments:
             segment.names.clear()
             segment.end = HEADER_BYTES
         self._names.clear()
 
     def add_wiping(self, job: CommitJob) -> None:
-        """Overwrite the bytes of all batches, once all segments are retired."""
+        """Add the steps that overwrite the bytes of all batches; all segments must be retired."""
         for segment in self._segments:
             for offset in range(HEADER_BYTES, segment.file.size(), len(ZEROS)):
                 job.write(segment.file, ZEROS[: segment.file.size() - offset], offset)
             job.datasync(segment.file)
 
     def take_no_writes(self) -> None:
-        """What the journal says is kept: from now on it only forgets, until it is removed."""
+        """Keep the journal's content: from now on it takes only forgets, until it is removed."""
         self.is_usable = False
 
     def give_up(self) -> None:
-        """A write or sync of the journal failed: it takes nothing until it is removed."""
+        """Take neither writes nor forgets until the journal is removed: a write or sync failed."""
         self.is_usable = False
         self.is_broken = True
 
     def remove(self) -> None:
-        """Remove the files; all they speak of must be synced. Raises `OSError`; blocks.
+        """Remove the files; every file that the journal writes to must be synced.
 
-        The older one first, and on disk before the newer: that may forget what this one says.
+        The older segment goes first, and its removal is synced before that of the newer: the newer
+        may hold the FORGET of entries in the older. Blocks on the disk. Raises `OSError`.
         """
         while self._segments:
             segment = self._segments[0]

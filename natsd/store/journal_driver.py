@@ -1,19 +1,19 @@
-"""Runs the journal: one batch at a time, forgets, checkpoints beside them.
+"""The driver of the journal: one batch at a time, forgets, and checkpoints beside them.
 
     add_write ──> batch ──> batch ──> … segment full ──> the other segment takes over
                                         └─> checkpoint: sync its files, end its epoch, free it
 
 Promise
-- Batches reach the disk in the order of their numbers: the next is submitted when the one before is
-  synced.
-- `add_write` answers False where the journal cannot take the extents now (both segments in use, no
+- Batches reach the disk in the order of their numbers: the next batch is submitted when the one
+  before is synced.
+- `add_write` returns False if the journal cannot take the extents now (both segments are in use, no
   space, given up); then their files must be synced instead.
-- A journal that failed takes nothing more. Once all it speaks of is synced it is removed. If only
-  space, a descriptor or memory was missing it begins anew, `RETURN_NS` after it failed at the
-  earliest; that is logged once, until the journal has worked again.
-- A journal that speaks of a file whose sync failed is kept until the volume is opened again, since
-  it may hold the only copy of what was acknowledged. It takes no more writes, and still forgets
-  files that were synced and files that were removed.
+- A journal that failed takes nothing more. Once all files that it writes to are synced, it is
+  removed. If only space, a descriptor or memory was missing, it begins anew, at the earliest
+  `RETURN_NS` after it failed; the failure is logged once, until the journal has worked again.
+- A journal that has entries of a file whose sync failed is kept until the volume is opened again,
+  since it may hold the only copy of acknowledged bytes. It takes no more writes, but still
+  forgets files that were synced and files that were removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 class JournalDriver:
-    """The committer's hand on the journal; all calls come from the committer's thread."""
+    """Owner of the journal for the committer; all calls come from the committer's thread."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class JournalDriver:
         self._workers = workers
         self._journal = journal
         self._clock_ns = clock_ns
-        self._return_ns = 0  # by the clock: not before
-        self._is_told = False  # that it failed, in the log
+        self._return_ns = 0  # by the clock: the journal begins anew no earlier than this
+        self._is_told = False  # the failure is logged already
         self._is_busy = is_busy
         self._file_failed = file_failed
         self._forgets: list[tuple[Path, Outcome]] = []
@@ -63,7 +63,11 @@ class JournalDriver:
 
     @property
     def is_usable(self) -> bool:
-        """Whether `write` may answer True. A journal that may return does so here."""
+        """Whether `add_write` may return True.
+
+        Reading it brings a journal that failed for a passing reason back into use, if its time has
+        come.
+        """
         journal = self._journal
         if not journal.is_usable and self._can_return and self._clock_ns() >= self._return_ns:
             is_busy = self._is_kept or self.is_writing or self._checkpoint is not None
@@ -73,22 +77,28 @@ class JournalDriver:
 
     @property
     def must_wait(self) -> bool:
-        """Whether a checkpoint under way is about to make room that the next batch may need: to
-        wait for it costs less than to sync each of the batch's files."""
+        """Whether the next batch should wait for the checkpoint under way.
+
+        The checkpoint is about to make room that the batch may need; waiting for it costs less than
+        a sync of each of the batch's files.
+        """
         return self._checkpoint is not None and self._journal.is_nearly_full
 
     def add_write(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
-        """Add the steps that put these extents on disk; False if the journal takes none now.
+        """Add the steps that write these extents to the journal and sync it.
 
-        If True, the job is to be submitted at once, and `written` or `not_written` called when it
-        is back.
+        Return False if the journal takes none now. If True, submit the job at once, and call
+        `written` or `not_written` when the job is done.
         """
         assert not self.is_writing
         self.is_writing = self._add_steps(partial(self._journal.add_writes, job, extents))
         return self.is_writing
 
     def written(self, job: CommitJob) -> bool:
-        """That job is back, and reached those steps: whether the extents are on disk by it."""
+        """Note that the job is done and reached the journal's steps.
+
+        Return whether the extents are on disk by it.
+        """
         self.is_writing = False
         if job.error is not None:
             self._give_up(job.error)
@@ -97,7 +107,7 @@ class JournalDriver:
         return job.error is None
 
     def not_written(self) -> None:
-        """That job is back, and none of those steps was begun."""
+        """Note that the job is done and began none of the journal's steps."""
         self.is_writing = False
         self._journal.take_back()
 
@@ -117,14 +127,14 @@ class JournalDriver:
         self._can_return = self._can_return and is_passing(error)
 
     def keep(self, file: DiskFile) -> None:
-        """A sync of this file failed: what the journal says of it may be the only copy."""
+        """Keep the journal: a sync of this file failed, and the journal may have the only copy."""
         if self._journal.speaks_of(file.path):
             self._failed_paths.add(file.path)
             self._is_kept = True
             self._journal.take_no_writes()
 
     def go_on(self) -> None:
-        """Start what is due and can be started."""
+        """Start the checkpoint and the forgets that are due and possible now."""
         if self._checkpoint is not None:
             self._checkpoint.go_on()
         elif not self._is_kept:
@@ -140,31 +150,34 @@ class JournalDriver:
     # ---- forgets
 
     def when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
-        """Call back when no checkpoint is syncing this file."""
+        """Call back when no checkpoint is syncing this file; at once if none is."""
         if self._checkpoint is None:
             callback()
         else:
             self._checkpoint.when_free(file, callback)
 
     def unsettled(self, path: Path) -> DiskFile | None:
-        """The file behind that path, if a checkpoint would still have to sync it."""
+        """Return the file at that path if a checkpoint must still sync it, else None."""
         return self._journal.unsettled(path)
 
     def settle(self, path: Path) -> None:
-        """The file was synced and is about to be closed."""
+        """Note that the file was synced and is about to be closed."""
         self._journal.settle(path)
 
     def paths_below(self, directory: Path) -> list[Path]:
-        """What the journal speaks of in that directory."""
+        """Return the paths in that directory, at any depth, that replay would write to."""
         return self._journal.paths_below(directory)
 
     def forget(self, path: Path, then: Outcome) -> None:
-        """Have replay forget a path whose file is synced; `then` once that is on disk."""
+        """Have replay forget a path whose file is synced.
+
+        `then(None)` is called once that is on disk, or `then(StoreReadOnly)` if it cannot be done.
+        """
         self._forgets.append((path, then))
         self.go_on()
 
     def forget_removed(self, path: Path, then: Outcome) -> None:
-        """The same of a path whose file is gone for good, synced or not."""
+        """Have replay forget a path whose file is gone for good, synced or not; see `forget`."""
         self._failed_paths.discard(path)
         self.forget(path, then)
 
@@ -191,7 +204,7 @@ class JournalDriver:
         elif self._is_kept and self._checkpoint is None:
             for path, then in due:
                 then(StoreReadOnly(f"the journal is kept, and has no room to forget {path}"))
-        else:  # they wait for a checkpoint, which makes room or makes them needless
+        else:  # a checkpoint makes room for these forgets, or makes them needless
             self._forgets += due
             if self._checkpoint is None:
                 self._start_checkpoint(self._journal.used_segments)
@@ -210,7 +223,10 @@ class JournalDriver:
     # ---- checkpoints
 
     def checkpoint(self, then: Outcome) -> None:
-        """Sync all files the journal speaks of and empty it; StoreReadOnly if it is kept."""
+        """Sync all files that the journal writes to, and empty it.
+
+        `then(None)` is called at the end, or `then(StoreReadOnly)` if the journal must be kept.
+        """
         self._checkpoint_all_waiters.append(then)
         self.go_on()
         if self._is_kept:
@@ -223,7 +239,7 @@ class JournalDriver:
             [path for segment in segments for path in segment.names],
             self._journal.unsettled,
             self._is_busy,
-            self._file_failed,  # and `keep` by that
+            self._file_failed,  # the committer answers this with `keep`
             partial(self._files_synced, segments),
         )
         self._checkpoint.go_on()
@@ -239,7 +255,7 @@ class JournalDriver:
             self._tell_waiters()
             self._checkpoint_over()
         elif self.is_writing:
-            self._checkpoint_over()  # once more when that is over, which may speak of other files
+            self._checkpoint_over()  # a batch under way may add files: check again after it
         elif list(segments) == self._journal.used_segments:
             self._remove()
             self._checkpoint_over()
@@ -279,7 +295,10 @@ class JournalDriver:
             then(StoreReadOnly("the journal is kept: a sync failed") if self._is_kept else None)
 
     def wipe(self, then: Outcome) -> None:
-        """Overwrite what was in the journal, after a checkpoint; fails as that does."""
+        """Do a checkpoint, then overwrite the bytes of all batches.
+
+        `then` gets None, or the error of the checkpoint or of the writing.
+        """
         self.checkpoint(partial(self._start_wiping, then))
 
     def _start_wiping(self, then: Outcome, error: Exception | None) -> None:
@@ -299,6 +318,9 @@ class JournalDriver:
         self.go_on()
 
     def remove(self) -> None:
-        """Remove the files of a journal that a checkpoint emptied. Raises `OSError`; blocks."""
+        """Remove the files of a journal that a checkpoint emptied; do nothing if it must be kept.
+
+        Blocks on the disk. Raises `OSError`.
+        """
         if not self._is_kept:
             self._journal.remove()

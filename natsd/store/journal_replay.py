@@ -1,13 +1,14 @@
-"""Writes what a volume's journal holds into the files, after a crash and before any store opens.
+"""Replay of a volume's journal into the files, after a crash and before any store opens.
 
 Promise
 - Batches are replayed in the order of their numbers, so that the last write of a place wins and a
-  FORGET undoes what was said before it.
-- Nothing is written unless its checksum verifies. A batch or entry that does not is skipped, and
-  reported as damage where something that was synced later proves that it was whole once; at the end
-  of the journal it was torn by the crash and never acknowledged.
-- The journal goes only when all it said is synced, and the directories of files it made anew too.
-  A crash on the way does no harm: the same is written again. A damaged one is set aside.
+  FORGET undoes all entries of its path before it.
+- Nothing is written unless its checksum verifies. A batch or entry that does not verify is skipped.
+  It is reported as damage if something that was synced later proves that it was whole once; at the
+  end of the journal it was torn by the crash and never acknowledged.
+- The journal is removed only when all bytes it wrote are synced, and the directories of the files
+  that it created too. A crash on the way does no harm: the same bytes are written again. A damaged
+  segment is renamed (`.damaged`), not removed.
 """
 
 from __future__ import annotations
@@ -48,8 +49,11 @@ SET_ASIDE = ".damaged"
 
 @dataclass(slots=True)
 class Replayed:
-    """What was written, and what could not be. `foreign`: files of which some entries were not
-    written, since they are of an earlier file at the same path."""
+    """The result of a replay.
+
+    `files` were written, `bytes` in all. `foreign`: files of which some entries were not written,
+    since these belong to an earlier file at the same path.
+    """
 
     files: list[Path] = field(default_factory=list)
     bytes: int = 0
@@ -59,7 +63,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch whose header verifies; its entries stand at `offset + BATCH_HEADER_BYTES`."""
+    """A batch whose header verifies; its entries begin at `offset + BATCH_HEADER_BYTES`."""
 
     number: int
     offset: int
@@ -78,12 +82,12 @@ class ReadSegment:
     end: int
 
 
-Pieces = list[tuple[int, int, bytes]]  # identity of the file, 0: unknown; offset, data
+Pieces = list[tuple[int, int, bytes]]  # file's identity (0: unknown), offset, data
 Writes = dict[Path, Pieces]
 
 
 def replay(disk: Disk, root: Path) -> Replayed:
-    """Replay the journal of the volume in `root` and remove it. Raises `OSError`; blocks."""
+    """Replay the journal of the volume in `root` and remove it. Blocks. Raises `OSError`."""
     result = Replayed()
     segments = []
     paths = [path for name in SEGMENT_NAMES if disk.exists(path := root / name)]
@@ -101,7 +105,7 @@ def replay(disk: Disk, root: Path) -> Replayed:
             if not whole and not is_last:
                 result.damage.append(JournalDamage(segment.path, batch.offset, "damaged batch"))
     write_files(disk, writes, result)
-    # In the order of their age, each removal on disk before the next: the newer one may forget.
+    # Older segments go first, each removal synced before the next: a newer one has the FORGETs.
     ordered = [segment.path for segment in segments]
     damaged = {damage.path for damage in result.damage}
     for path in [*(path for path in paths if path not in ordered), *ordered]:
@@ -114,7 +118,7 @@ def replay(disk: Disk, root: Path) -> Replayed:
 
 
 def read_segment(disk: Disk, path: Path, damage: list[JournalDamage]) -> ReadSegment | None:
-    """Read one file; None if no header of it verifies."""
+    """Read one file; return None if neither copy of its header verifies."""
     found = read_contents(disk, path)
     data = found.data
     damage += [JournalDamage(path, hole, "cannot be read") for hole in found.holes]
@@ -123,7 +127,7 @@ def read_segment(disk: Disk, path: Path, damage: list[JournalDamage]) -> ReadSeg
     ]
     valid = [header for header in headers if header is not None]
     if not valid:
-        # A new segment's header is synced before its first batch: bytes beyond it were synced too.
+        # A segment's header is synced before its first batch: bytes behind it mean it was synced.
         if data[HEADER_BYTES:].count(0) != len(data[HEADER_BYTES:]):
             damage.append(JournalDamage(path, 0, "no header verifies; its batches are lost"))
         return None
@@ -133,7 +137,7 @@ def read_segment(disk: Disk, path: Path, damage: list[JournalDamage]) -> ReadSeg
 
 
 def read_header(sector: bytes) -> tuple[int, int] | None:
-    """Epoch and seed, if the sector holds a header that verifies."""
+    """Return the epoch and the seed of a header; None if it does not verify."""
     fields = sector[: HEADER.size]
     checksum = sector[HEADER.size : HEADER.size + CHECKSUM.size]
     if checksum != CHECKSUM.pack(xxhash.xxh64_intdigest(fields)):
@@ -145,7 +149,7 @@ def read_header(sector: bytes) -> tuple[int, int] | None:
 def find_batches(
     path: Path, data: bytes, seed: int, damage: list[JournalDamage]
 ) -> tuple[list[Batch], int]:
-    """All batches whose header verifies, with growing numbers; and the end of the last one."""
+    """Return all batches whose header verifies, with growing numbers, and the end of the last."""
     batches: list[Batch] = []
     offset = end = HEADER_BYTES
     while offset + BATCH_HEADER_BYTES <= len(data):
@@ -162,7 +166,7 @@ def find_batches(
 
 
 def read_batch_header(data: bytes, offset: int, seed: int) -> Batch | None:
-    """The batch that begins here, if one does."""
+    """Return the batch that begins at `offset`; None if none does."""
     if data[offset : offset + 4] != BATCH_MAGIC:
         return None
     fields = data[offset : offset + BATCH.size]
@@ -174,7 +178,7 @@ def read_batch_header(data: bytes, offset: int, seed: int) -> Batch | None:
 
 
 def report_missing_batches(segments: list[ReadSegment], damage: list[JournalDamage]) -> None:
-    """Where one segment ends and the next begins, no number may be missing."""
+    """Report batches that are missing between the end of a segment and the next segment."""
     for older, newer in pairwise(segments):
         missing = newer.batches[0].number - older.batches[-1].number - 1
         if missing:
@@ -182,7 +186,7 @@ def report_missing_batches(segments: list[ReadSegment], damage: list[JournalDama
 
 
 def collect(segment: ReadSegment, batch: Batch, root: Path, writes: Writes) -> bool:
-    """Take over the batch's entries that verify; whether all of them do."""
+    """Add the batch's entries that verify to `writes`; return whether all of them verify."""
     found = 0
     for kind, name, offset, data in entries_of(segment, batch):
         found += 1
@@ -199,14 +203,14 @@ def collect(segment: ReadSegment, batch: Batch, root: Path, writes: Writes) -> b
 
 
 def entries_of(segment: ReadSegment, batch: Batch) -> Iterator[tuple[int, bytes, int, bytes]]:
-    """Kind, name, offset and data of each entry that verifies."""
+    """Yield kind, name, offset and data of each entry that verifies."""
     at = batch.offset + BATCH_HEADER_BYTES
     end = min(at + batch.size, len(segment.data))
     while at + ENTRY_HEADER_BYTES <= end:
         fields = segment.data[at : at + ENTRY.size]
         (checksum,) = CHECKSUM.unpack_from(segment.data, at + ENTRY.size)
         if checksum != xxhash.xxh64_intdigest(fields, segment.seed):
-            return  # its length is not to be trusted: the next batch is found by its place
+            return  # the length may be wrong too; the next batch is found by its sector
         length, name_length, kind, _, offset, body_checksum = ENTRY.unpack(fields)
         at += ENTRY_HEADER_BYTES
         body = segment.data[at : min(at + name_length + length, end)]
@@ -216,7 +220,10 @@ def entries_of(segment: ReadSegment, batch: Batch) -> Iterator[tuple[int, bytes,
 
 
 def write_files(disk: Disk, writes: Writes, result: Replayed) -> None:
-    """Write and sync every file; one whose directory is gone was removed with it."""
+    """Write and sync every file.
+
+    A file whose directory is gone was removed together with it, and is skipped.
+    """
     made_in = set()
     for path, pieces in writes.items():
         if not disk.exists(path.parent):
@@ -233,8 +240,11 @@ def write_files(disk: Disk, writes: Writes, result: Replayed) -> None:
 
 
 def own_pieces(file: DiskFile, pieces: Pieces, result: Replayed) -> Pieces:
-    """The pieces that are meant for this file, not for an earlier one at its path. A file whose
-    header never reached the disk, or is damaged, is the one that was written last."""
+    """Return the pieces that are meant for this file, not for an earlier file at its path.
+
+    If the file's header never reached the disk, or is damaged, the file is taken for the one that
+    was written last.
+    """
     identity = file_identity(file.pread(FILE_HEADER_BYTES, 0)) or pieces[-1][0]
     own = [piece for piece in pieces if piece[0] in (0, identity)]
     if len(own) < len(pieces):
@@ -243,7 +253,7 @@ def own_pieces(file: DiskFile, pieces: Pieces, result: Replayed) -> Pieces:
 
 
 def write_pieces(file: DiskFile, pieces: Pieces, result: Replayed) -> None:
-    """Write a file's pieces where they belong, and sync it."""
+    """Write a file's pieces at their offsets, and sync the file."""
     for _, offset, data in pieces:
         file.pwrite(data, offset)
         result.bytes += len(data)

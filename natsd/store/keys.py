@@ -10,16 +10,16 @@
 Promise
 - The operator's key is never stored, and a data key only wrapped. The context, the stream's name,
   is authenticated: a key file moved to another stream opens nothing.
-- `key.db` is two files: one that is damaged, lost or another stream's is written anew from the
-  other.
-- It opens with the key or with the previous one; in the latter case it is wrapped anew with the
-  key, so that the previous one is needed once. The data key, and with it all blocks, stays.
-- A key that opens nothing is told from a damaged file, and each from a store that was never
-  encrypted; every refusal is one line that names the file.
-- Randomness is an argument: `random(n)` gives n unpredictable bytes (`os.urandom`).
+- `key.db` is two files: a file that is damaged, lost or another stream's is written anew from the
+  other one.
+- The file opens with the key or with the previous key; in the latter case it is wrapped anew with
+  the key, so that the previous key is needed once. The data key, and with it all blocks, stays.
+- A key that opens nothing, a damaged file and a store that was never encrypted raise different
+  errors; every refusal is one line that names the file.
+- Randomness is an argument: `random(n)` returns n unpredictable bytes (`os.urandom`).
 
-Source: nats-server 2.14 reference 2.8 (`key`, `prev_key`, `cipher`) and 11.2; derivation after
-RFC 5869 (HKDF), where nats-server uses HMAC-SHA256 of the context.
+Source: docs/store.md; nats-server's options `key`, `prev_key` and `cipher`, and its `decryptMeta`.
+The derivation is HKDF (RFC 5869), where nats-server's `jsKeyGen` uses HMAC-SHA256 of the context.
 """
 
 import enum
@@ -49,7 +49,7 @@ Random: TypeAlias = Callable[[int], bytes]
 
 KEY_FILE: Final = "key.db"
 ENCRYPTING_FILE: Final = "encrypting.db"
-"""The key while blocks that were plain are being encrypted (encrypting.py)."""
+"""File that holds the key while a plain store is being encrypted (encrypting.py)."""
 MAGIC: Final = b"NATSDKEY"
 VERSION: Final = 1
 KEY_BYTES: Final = 32
@@ -60,7 +60,7 @@ BLOCK_SALT: Final = struct.Struct("<QI")
 
 
 class Cipher(enum.IntEnum):
-    """The number is what files say."""
+    """A cipher of nats-server's option `cipher`; the number is the one stored in files."""
 
     CHACHA20_POLY1305 = 1
     AES_256_GCM = 2
@@ -68,7 +68,11 @@ class Cipher(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorKeys:
-    """What the configuration says: `key`, and `previous` while keys are being rotated."""
+    """The keys from the configuration.
+
+    `key` is None if the store is not encrypted; `previous` is set only while keys are being
+    rotated. `cipher` is that of new streams and of small files.
+    """
 
     key: bytes | None = field(default=None, repr=False)
     previous: bytes | None = field(default=None, repr=False)
@@ -83,14 +87,14 @@ class DataKey:
     secret: bytes = field(repr=False)
 
     def seal(self, seed: int, block_id: int, random: Random) -> Seal:
-        """What encrypts the block with this seed and number; another seed gives another key."""
+        """Return the encryption of a block; each pair of seed and block number has its own key."""
         key = derive(self.secret, BLOCK_SALT.pack(seed, block_id), b"natsd block")
         return Seal(int(self.cipher), make_aead(self.cipher, key), random)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedKey:
-    """The data key, and what was done to its file, one line each (repaired, rotated)."""
+    """The data key, and what was done to its file (repaired, rotated), one line each."""
 
     data_key: DataKey
     notes: tuple[str, ...]
@@ -99,7 +103,10 @@ class OpenedKey:
 def create_data_key(
     disk: Disk, directory: Path, context: str, operator: OperatorKeys, random: Random
 ) -> DataKey | None:
-    """The key of a new stream, on disk before anything is encrypted with it; None without a key."""
+    """Create the key of a new stream, on disk before anything is encrypted with it.
+
+    Return None if the operator has no key. Blocks on the disk. Raises `OSError`.
+    """
     if operator.key is None:
         return None
     return create_key_file(disk, directory / KEY_FILE, context, operator, random)
@@ -108,7 +115,10 @@ def create_data_key(
 def create_key_file(
     disk: Disk, path: Path, context: str, operator: OperatorKeys, random: Random
 ) -> DataKey:
-    """A new key, on disk under that name; there is a key of the operator."""
+    """Create a new data key and write it, wrapped, to `path`; it is on disk on return.
+
+    The operator must have a key. Blocks on the disk. Raises `OSError`.
+    """
     data_key = DataKey(operator.cipher, random(KEY_BYTES))
     write_key_file(disk, path, context, operator, data_key, random)
     return data_key
@@ -122,7 +132,10 @@ def write_key_file(
     data_key: DataKey,
     random: Random,
 ) -> None:
-    """Wrap the key under that name, on disk on return; there is a key of the operator."""
+    """Wrap the data key and write it to `path`; it is on disk on return.
+
+    The operator must have a key. Blocks on the disk. Raises `OSError`.
+    """
     assert operator.key is not None
     salt, nonce = random(SALT_BYTES), random(NONCE_BYTES)
     aead = make_aead(data_key.cipher, _wrapping_key(operator.key, salt, context))
@@ -134,9 +147,10 @@ def write_key_file(
 def open_data_key(
     disk: Disk, directory: Path, context: str, operator: OperatorKeys, random: Random
 ) -> OpenedKey | None:
-    """The key of a stream that exists; None if it is not encrypted and no key is given.
+    """Return the key of a stream that exists.
 
-    Raises `KeyUnexpected`, `KeyMissing`, `KeyWrong` or `KeyFileDamaged`; blocks.
+    Return None if the stream is not encrypted and the operator has no key. Blocks on the disk.
+    Raises `KeyUnexpected`, `KeyMissing`, `KeyWrong`, `KeyFileDamaged` or `OSError`.
     """
     path = directory / KEY_FILE
     if not twins_exist(disk, path):
@@ -158,7 +172,11 @@ def _check_unfinished(disk: Disk, path: Path, operator: OperatorKeys) -> None:
 def open_key_file(
     disk: Disk, path: Path, context: str, operator: OperatorKeys, random: Random
 ) -> OpenedKey:
-    """What a key file holds; raises as `open_data_key`."""
+    """Return the data key of a key file, and repair or rotate the file if needed.
+
+    A file that cannot be written anew is noted, not raised. Blocks on the disk. Raises
+    `KeyMissing`, `KeyWrong`, `KeyFileDamaged` or `OSError`.
+    """
     if operator.key is None:
         raise KeyMissing(f"{path} says that the store is encrypted, but no key is given")
     found = read_twins(disk, path, _place(path, context))
@@ -176,24 +194,24 @@ def open_key_file(
 
 
 def derive(secret: bytes, salt: bytes, info: bytes) -> bytes:
-    """32 bytes that tell nothing about `secret` or about each other (HKDF-SHA256)."""
+    """Return 32 bytes from which neither `secret` nor other derived keys follow (HKDF-SHA256)."""
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
 
 
 def make_aead(cipher: Cipher, key: bytes) -> Aead:
-    """The cipher with that key, 32 bytes."""
+    """Return the cipher with that key of 32 bytes."""
     return ChaCha20Poly1305(key) if cipher is Cipher.CHACHA20_POLY1305 else AESGCM(key)
 
 
 def _place(path: Path, context: str) -> str:
-    """The file's path in the store directory: the context is its directory's."""
+    """Return the file's path in the store directory; the context is its directory's path."""
     return f"{context}/{path.name}"
 
 
 def _unwrap_any(
     path: Path, bodies: list[bytes], context: str, operator: OperatorKeys
 ) -> tuple[DataKey, bool]:
-    """`_unwrap` the first body that opens."""
+    """Return the result of `_unwrap` for the first body that opens; raises EncryptionError."""
     refusal: EncryptionError = KeyFileDamaged(f"{path} is damaged: no copy of the key verifies")
     for body in bodies:
         if len(body) != BODY.size:
@@ -206,7 +224,7 @@ def _unwrap_any(
 
 
 def _unwrap(path: Path, body: bytes, context: str, operator: OperatorKeys) -> tuple[DataKey, bool]:
-    """The data key, and whether it took the previous key."""
+    """Return the data key, and whether the previous key opened it."""
     version, cipher_number, salt, nonce, wrapped = BODY.unpack(body)
     if version != VERSION or cipher_number not in Cipher.__members__.values():
         raise KeyFileDamaged(f"{path} is of version {version}, cipher {cipher_number}: unknown")

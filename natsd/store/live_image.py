@@ -1,7 +1,8 @@
-"""What lives of a block's file, as the bytes of a block: for archives and backups.
+"""The live messages of a block's file, as the bytes of a block: for archives and backups.
 
-A block of which everything lives is its file's own bytes; of another one, the messages that live
-are copied into a new block. What a removal was about is in neither. Belongs into a thread.
+If every message of a block lives, the image is the bytes of its file. Otherwise the live messages
+are copied into a new block. Neither image has the content of a removed message. This takes a while:
+call it in a thread.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from natsd.store.snapshot import BLOCK_BYTES, BLOCK_BYTES_LIMIT, closed_bytes
 
 @dataclass(frozen=True, slots=True)
 class LiveImage:
-    """`lost`: messages that should live and do not verify. `data` is empty where nothing lives."""
+    """The bytes of a block with `msgs` messages of `bytes` bytes.
+
+    `data` is empty if no message lives. `lost` is the number of messages that should live and do
+    not verify.
+    """
 
     data: bytes = b""
     msgs: int = 0
@@ -26,7 +31,10 @@ class LiveImage:
 
 
 def live_image(scan: Scan, first: int, last: int, dead: SequenceSet) -> LiveImage:
-    """The messages from `first` to `last` that are not dead; all of them are the block's."""
+    """Return the image of the messages from `first` to `last` that are not in `dead`.
+
+    `scan` is the scan of the block that holds all these sequences.
+    """
     removed = SequenceSet()
     if first <= last:
         removed.add_range(first, last)
@@ -43,7 +51,7 @@ def live_image(scan: Scan, first: int, last: int, dead: SequenceSet) -> LiveImag
 
 
 def _copied(scan: Scan, first: int, last: int, removed: SequenceSet, expected: int) -> LiveImage:
-    """In slices, between which another thread may have the GIL."""
+    """Copy the live messages in slices, between which another thread can take the GIL."""
     source = MsgBlock.from_scan(scan, BLOCK_BYTES_LIMIT)
     for sequence in removed:
         source.remove(sequence)

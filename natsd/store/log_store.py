@@ -1,9 +1,9 @@
 """LogStore: the part of a store that is the same in files and in memory.
 
-It gives a MessageLog the face of `natsd.store.store.Store`: reads that answer at once or awaitably,
-long operations in slices of about a millisecond, what was put off done in the background. A kind of
-store adds how a block gets into memory (`fetch`), what follows a change (`changed`), and what it
-means that something is durable.
+It gives a MessageLog the interface of `natsd.store.store.Store`: reads that answer at once or
+awaitably, long operations in slices of about a millisecond, deferred work in the background. A kind
+of store adds how a block gets into memory (`fetch`), what follows a change (`changed`), and what
+durable means.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from natsd.store.snapshot import write_snapshot
 from natsd.store.store import DurabilityListener, Limits, Store, StoreState, SubjectState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
-EXPIRY_SLICE = SLICE // 2  # publishers wait for each, and nobody for the last
+EXPIRY_SLICE = SLICE // 2  # shorter, since publishers wait during each slice
 REMOVALS_PER_SLICE = 5_000
-UNDO_BYTES_MAX = 16 << 20  # kept to undo removals, before a long operation waits for a commit
-BURIED_MAX = 65_536  # names of subjects without a message, before the same
+UNDO_BYTES_MAX = 16 << 20  # of undo data: then a long operation waits for a commit
+BURIED_MAX = 65_536  # names of emptied subjects to forget: then it waits for a commit too
 FILTERS_MAX = 1024
 KEPT_PATTERNS_MAX = 256
-"""A filter of more patterns takes much memory, and is built in steps."""
-GHOSTS_MIN = 1024  # names without messages, before they are looked for
+"""A filter of more patterns takes much memory; it is built in steps, and not kept."""
+GHOSTS_MIN = 1024  # subjects without messages in the index: then a sweep removes them
 
 Replace = Callable[[list[tuple[int, bytes, bytes]]], None]
-"""Given sequences, subjects and headers."""
+"""Handler of expired messages; each is given as (sequence, subject, headers)."""
 
 
 class LogStore(Store):
-    """Owns a MessageLog. Methods are those of Store."""
+    """The owner of a MessageLog; the public methods are those of Store."""
 
     def __init__(self, log: MessageLog) -> None:
         self._log = log
@@ -69,18 +69,20 @@ class LogStore(Store):
         self._closed = False
 
     def _heard(self) -> None:
-        """The log has something to commit or to give back, or has put something off."""
+        """Pass changes of the log on to `changed`, and start its deferred work."""
         self.changed()
         if self._log.is_behind:
             self._settle_soon()
 
     @property
     def log(self) -> MessageLog:
-        """For compiled callers, which append, read and search without the loop. What they remove
-        is as durable as any change, and told to the store by the log."""
+        """The message log, for compiled callers that append, read and search without the loop.
+
+        What they remove is as durable as any change, and the log tells the store about it.
+        """
         return self._log
 
-    # What a kind of store adds
+    # Defined by each kind of store
 
     @property
     def durable_sequence(self) -> int:
@@ -89,41 +91,55 @@ class LogStore(Store):
 
     @property
     def write_error(self) -> StoreError | None:
-        """Why nothing can be written at the moment, or until the store is opened again."""
+        """Why nothing can be written; None: writing works.
+
+        The reason may pass, or last until the store is opened again.
+        """
         return None
 
     @property
     def failures(self) -> int:
-        """How often changes that were not durable were taken back."""
+        """Number of times that changes which were not durable yet were taken back."""
         return 0
 
     async def fetch(self, block: MsgBlock) -> None:
-        """Returns once the block's arrays and bytes are in memory."""
+        """Return once the block's arrays and bytes are in memory. Raises StoreError."""
         raise NotImplementedError
 
     def set_durability_listener(self, listener: DurabilityListener | None) -> None:
-        """Told what becomes durable from now on. Of a store in memory nobody need be told."""
+        """Register a listener that is told of each later commit; None: no listener.
+
+        A store in memory need not call it.
+        """
 
     def changed(self) -> None:
-        """Something was appended or removed. Called once for all that is done until the next
-        commit is taken, or oftener."""
+        """Act on appends or removals.
+
+        It is called at least once for all changes until the next commit is taken.
+        """
 
     async def synced(self) -> None:
-        """Returns once all that was done before the call is durable."""
+        """Return once every change made before the call is durable."""
 
     async def abandon(self) -> None:
-        """Let go of everything, written or not: what there is on disk, somebody else removes."""
+        """Drop everything, written or not.
+
+        The caller removes the files that the store leaves on disk.
+        """
         raise NotImplementedError
 
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
-        """After `truncate`: forget the blocks beyond, rewrite the one that was cut."""
+        """Finish `truncate`: forget the blocks `beyond`, rewrite the block `cut`.
+
+        `cut` is the last block if it still has the bytes of messages above `sequence`, else None.
+        """
         raise NotImplementedError
 
     # Writing
 
     @property
     def limits(self) -> Limits:
-        """Those that hold now."""
+        """The current limits."""
         return self._log.limits
 
     def append(
@@ -203,8 +219,11 @@ class LogStore(Store):
         await self.drop_cut(*self._log.cut(sequence), sequence)
 
     def update_limits(self, limits: Limits, now_ns: int) -> None:
-        """See Store. What is more than a slice of work is done in the background; what is over age
-        at `now_ns`, by `expire`: all of it, if `now_ns` is 0."""
+        """See Store.
+
+        More than one slice of work is done in the background. `expire` removes the messages that
+        are over age at `now_ns`: all of them if `now_ns` is 0, else those that one slice leaves.
+        """
         self._check_open()
         before = self._log.limits
         self._log.set_limits(limits)
@@ -222,8 +241,12 @@ class LogStore(Store):
         return self._log.next_expiry_ns()
 
     async def expire(self, now_ns: int, replace: Replace | None = None) -> int:
-        """See Store. What is due and the last of its subject is given to `replace`, some at a time:
-        it removes or replaces that at once. What it leaves stays due, and then this ends early."""
+        """See Store.
+
+        A message that is due and the last of its subject is given to `replace`, several at a time;
+        `replace` removes or replaces them at once. Those that it leaves stay due, and then this
+        method returns early.
+        """
         operation = Expire(self._log, now_ns, replace is not None)
         while True:
             self._check_open()
@@ -246,14 +269,16 @@ class LogStore(Store):
                 await self.room()
 
     def _expire_some(self, now_ns: int) -> None:
-        with contextlib.suppress(ColdBlock):  # `expire` goes on with it
+        with contextlib.suppress(ColdBlock):  # `expire` does the rest
             Expire(self._log, now_ns).step(SLICE)
 
-    # What was put off
+    # Deferred work
 
     def _settle_some(self) -> bool:
-        """One slice. True: nothing is left. A block that is needed and not in memory is fetched by
-        the background task."""
+        """Do one slice of deferred work; return True if nothing is left.
+
+        The background task fetches a block that is needed and not in memory.
+        """
         try:
             if self._thinning is not None:
                 if not self._thinning.step(SLICE):
@@ -267,22 +292,25 @@ class LogStore(Store):
         if self._settling is None or self._settling.done():
             try:
                 self._settling = asyncio.get_running_loop().create_task(self._settle_all())
-            except RuntimeError:  # no loop: whoever drives the store calls `settle`
+            except RuntimeError:  # no running loop: the caller runs `settle` itself
                 self._settling = None
         return False
 
     async def _settle_all(self) -> None:
-        """`settle`, in the background; the next change has it begin again if it cannot go on."""
+        """Run `settle` in the background; after an error the next change starts it again."""
         while True:
             try:
                 return await self.settle()
-            except StoreUnavailable:  # the next try waits for the one that failed
+            except StoreUnavailable:  # `fetch` waits for a while before it reads again
                 continue
             except StoreError:
                 return
 
     async def settle(self) -> None:
-        """Do all that limits ask for and that was put off."""
+        """Do all deferred work that the limits ask for.
+
+        Then forget the names of subjects without messages, if there are many.
+        """
         while not self._closed and (self._thinning is not None or self._log.is_behind):
             if self._log.is_overcrowded:
                 self._log.is_overcrowded = False
@@ -299,7 +327,7 @@ class LogStore(Store):
             await self.run(Sweep(self._log))
 
     async def _breathe(self) -> None:
-        """Between two slices of removing."""
+        """Let commits and other tasks run between two slices of removals."""
         self.changed()
         self._log.forget_some()
         if self._log.undo_bytes > UNDO_BYTES_MAX or self._log.num_buried > BURIED_MAX:
@@ -309,8 +337,11 @@ class LogStore(Store):
     # Running operations
 
     def filter_of(self, patterns: str | Sequence[str]) -> Filter:
-        """The filter with what it remembers; at most FILTERS_MAX are kept, and of very many
-        patterns none."""
+        """Return the filter of these patterns, with its memo.
+
+        At most FILTERS_MAX filters are kept. A filter of more than KEPT_PATTERNS_MAX patterns is
+        not kept.
+        """
         key = patterns if isinstance(patterns, str) else tuple(patterns)
         if not isinstance(key, str) and len(key) > KEPT_PATTERNS_MAX:
             return Filter(key)
@@ -324,7 +355,10 @@ class LogStore(Store):
 
     @asynccontextmanager
     async def filtering(self, patterns: str | Sequence[str]) -> AsyncIterator[Filter]:
-        """The same; others have their turn while one of very many patterns is built, and freed."""
+        """Yield the filter of these patterns.
+
+        A filter of very many patterns is built, and freed, in steps between which other tasks run.
+        """
         if isinstance(patterns, str) or len(patterns) <= KEPT_PATTERNS_MAX:
             yield self.filter_of(patterns)
             return
@@ -335,7 +369,7 @@ class LogStore(Store):
             await in_turns(wanted.release())
 
     async def run(self, operation: Operation) -> None:
-        """To its end, in slices."""
+        """Run the operation to its end, in slices. Raises StoreClosed and StoreError."""
         while True:
             self._check_open()
             try:
@@ -347,8 +381,11 @@ class LogStore(Store):
             await asyncio.sleep(0)
 
     async def _run_change(self, operation: Operation) -> None:
-        """Raises StoreError as soon as nothing can be written, or what it did was taken back: then
-        nothing of it remains."""
+        """Run an operation that removes messages to its end, in slices.
+
+        Raises StoreError as soon as nothing can be written, or when its changes were taken back:
+        then none of them remains.
+        """
         failures = self.failures
         while True:
             self._check_writable(failures)
@@ -367,7 +404,10 @@ class LogStore(Store):
             raise StoreClosed
 
     def _check_writable(self, failures: int) -> None:
-        """As of `failures` failures, changes can be made, and none has been taken back since."""
+        """Check that changes can be made.
+
+        Raises StoreError if they cannot, or if some were taken back since `failures` was read.
+        """
         self._check_open()
         if self.write_error is not None:
             raise self.write_error
@@ -479,7 +519,10 @@ class LogStore(Store):
 
     @property
     def cached_bytes(self) -> int:
-        """Of messages in memory; what else a store takes is what it knows about them."""
+        """Bytes of message records in memory.
+
+        The store's indexes of its messages take memory besides.
+        """
         return sum(block.cached_bytes for block in self._log.all_blocks)
 
     def state(self, *, with_deleted: bool = False) -> StoreState:

@@ -1,9 +1,9 @@
-"""MemStore: a stream's messages in memory. What is done is durable at once, and gone with the
-process.
+"""MemStore: a stream's messages in memory.
 
-It is the log of the file store over blocks without files, so both decide everything alike. Blocks
-are small, and one that has become less than half full is rewritten without what is dead: memory
-follows the messages that live. What was erased is overwritten at once.
+Every change is durable at once, and all messages are gone with the process. The store is the
+message log of the file store over blocks without files, so both stores decide everything alike.
+Blocks are small, and a block that has become less than half full is rewritten without its dead
+messages, so that memory follows the live messages. Erased messages are overwritten at once.
 """
 
 from __future__ import annotations
@@ -21,39 +21,42 @@ from natsd.store.store import Limits
 
 BLOCK_BYTES_MAX = 1 << 20  # a rewrite takes half a millisecond
 BLOCK_BYTES_LIMIT = (1 << 31) - 1
-RECORD_OVERHEAD_BYTES = 40  # of a record, without expiry: what noise does not replace
+RECORD_OVERHEAD_BYTES = 40  # bytes of a record that erasing keeps: header and checksum
 
 
 class MemStore(LogStore):
-    """A Store; `close` and `destroy` both let go of everything."""
+    """A Store in memory; `close`, `abandon` and `destroy` all drop the messages."""
 
     def __init__(self, limits: Limits | None = None, *, block_bytes: int = BLOCK_BYTES_MAX) -> None:
         self._block_count = 0
         self._block_bytes = block_bytes
         super().__init__(MessageLog(limits, self._make_block))
-        self.append = self._log.append  # type: ignore[method-assign]  # half the time of a call
+        self.append = self._log.append  # type: ignore[method-assign]  # halves the time of a call
 
     def _make_block(self, base_sequence: int) -> MsgBlock:
-        """Seeds keep payloads from passing for records when a file is scanned; nobody scans
-        these."""
+        """Make a block with seed 0.
+
+        Seeds keep payloads from passing for records when a file is scanned; these blocks are never
+        scanned.
+        """
         self._block_count += 1
         return MsgBlock(self._block_count, 0, base_sequence, self._block_bytes)
 
     @property
     def durable_sequence(self) -> int:
-        """All there is."""
+        """Sequence of the last message: every message is durable at once."""
         return self._log.last_sequence
 
     @property
     def is_over_limit(self) -> bool:
-        """Nothing ever waits to be durable."""
+        """False: nothing ever waits to be durable."""
         return False
 
     async def room(self) -> None:
-        """There always is."""
+        """Return at once: there is always room."""
 
     def changed(self) -> None:
-        """Give back what removals left behind."""
+        """Overwrite erased messages, and rewrite blocks that became sparse."""
         log = self._log
         log.needs_care = False
         if log.erased:
@@ -77,7 +80,7 @@ class MemStore(LogStore):
         self._log.replace_block(block, smaller)
 
     async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
-        """The block that was cut goes on behind `sequence`."""
+        """Rewrite the block that was cut, without the messages above `sequence`."""
         if cut is not None:
             shorter = self._make_block(cut.base_sequence)
             copy_messages(cut, shorter, 0, sequence, BLOCK_BYTES_LIMIT)
@@ -86,7 +89,7 @@ class MemStore(LogStore):
 
     @property
     def memory_bytes(self) -> int:
-        """Records, arrays, subjects and gaps."""
+        """Bytes of memory that records, arrays, subjects, gaps and expiries take."""
         log = self._log
         held = sum(block.cached_bytes + block.array_bytes for block in log.all_blocks)
         return held + log.subjects.memory_bytes + log.dead.memory_bytes + log.expiries.memory_bytes
@@ -99,8 +102,11 @@ class MemStore(LogStore):
         *,
         block_bytes: int = BLOCK_BYTES_MAX,
     ) -> Self:
-        """A new store with what `snapshot` gave, of either kind of store, and with its limits or
-        those given. Raises DamagedEncoding, and there is no store then."""
+        """Return a new store with the content of a snapshot of either kind of store.
+
+        It has the limits of the snapshot, or those given. Raises DamagedEncoding; then there is no
+        store.
+        """
         store = cls(block_bytes=block_bytes)
         reader = SnapshotReader(store._log)
         async for chunk in chunks:
@@ -111,7 +117,7 @@ class MemStore(LogStore):
         return store
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Drop all messages; later calls raise StoreClosed."""
         if self._closed:
             return
         self._closed = True
@@ -119,9 +125,9 @@ class MemStore(LogStore):
         self._log.refuse_changes(StoreClosed)
 
     async def abandon(self) -> None:
-        """Let go of everything."""
+        """Drop all messages, as `close` does."""
         await self.close()
 
     async def destroy(self) -> None:
-        """Let go of everything."""
+        """Drop all messages, as `close` does."""
         await self.close()

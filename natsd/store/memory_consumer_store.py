@@ -1,4 +1,4 @@
-"""A consumer's state in memory only: ConsumerStore's face without its files.
+"""A consumer's state in memory only: the interface of ConsumerStore without its files.
 
 Every decision is the tracker's (consumer_tracker.pyx), so both stores share it.
 """
@@ -11,7 +11,7 @@ from natsd.store.errors import StoreClosed
 
 
 class MemoryConsumerStore:
-    """The same face without a disk: what is changed is as durable as it will ever be."""
+    """ConsumerStore without a disk: a change is as durable as it will ever be."""
 
     def __init__(self, options: ConsumerOptions) -> None:
         self._tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
@@ -25,49 +25,52 @@ class MemoryConsumerStore:
 
     @property
     def tracker(self) -> ConsumerTracker:
-        """For compiled callers, and for what can be asked without a copy."""
+        """The tracker, for compiled callers and for questions that need no copy."""
         return self._tracker
 
     @property
     def durable_changes(self) -> int:
-        """All of them."""
+        """Number of changes so far (`change_count`); all of them are durable."""
         return self._tracker.change_count
 
     def state(self) -> ConsumerState:
-        """A copy of everything."""
+        """Return a copy of the whole state."""
         return self._tracker.state()
 
     def set_starting_sequence(self, stream: int) -> None:
-        """The first message to deliver is the one behind that stream sequence; none is pending."""
+        """Go on behind the stream sequence `stream`; nothing is pending or redelivered then."""
         self._tracker.set_starting(stream)
 
     def reset(self, stream: int = 0) -> None:
-        """As if nothing was delivered yet, and the first message is the one behind `stream`."""
+        """Undo all deliveries and begin behind the stream sequence `stream`."""
         self._tracker.replace(ConsumerState())
         self._tracker.set_starting(stream)
 
     def update(self, state: ConsumerState) -> None:
-        """Take over a state that is not behind this one; else OldUpdate (InvalidConsumerState)."""
+        """Replace the state by one that is not behind it.
+
+        Raises OldUpdate if it is behind, and InvalidConsumerState.
+        """
         self._tracker.check_newer(state)
         self.force_update(state)
 
     def force_update(self, state: ConsumerState) -> None:
-        """Take over a state, earlier ones too; raises InvalidConsumerState."""
+        """Replace the state, also by an earlier one. Raises InvalidConsumerState."""
         state.validate()
         self._tracker.replace(state)
 
     def commit(self) -> None:
-        """Nothing to write."""
+        """Do nothing: there is nothing to write."""
 
     async def synced(self) -> None:
-        """Nothing to wait for; raises StoreClosed."""
+        """Return at once: every change is durable. Raises StoreClosed after `close`."""
         if self._closed:
             raise StoreClosed
 
     async def close(self) -> None:
-        """Nothing can be waited for any more."""
+        """Close the store; `synced` raises StoreClosed from now on."""
         self._closed = True
 
     async def abandon(self) -> None:
-        """The same as `close`."""
+        """Close the store, as `close` does."""
         self._closed = True

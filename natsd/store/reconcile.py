@@ -1,4 +1,4 @@
-"""What consumers' states and a stream's state mean for each other: after recovery, and at an ack.
+"""Reconciliation of consumers' states with their stream's state: after recovery, and at an ack.
 
     stream     first ─────────────────────────────────────────── last
     consumer A        floor ── pending, pending ── delivered
@@ -7,16 +7,16 @@
                                                            delivered, but pending nowhere
 
 Promise
-- Interest: a message may go when each consumer whose filter lets it through has acked it. Work
-  queue: when the one consumer it belongs to has.
-- A message that was not delivered to an interested consumer stays, whatever other consumers say.
-- A state may be ahead of its stream, when the stream's last appends were lost with the power, or
-  behind, when its messages were removed: `cut_back` makes them fit, and never skips a message that
-  will be stored: what lies beyond the stream's last sequence is undone, since other messages will
+- Interest retention: a message may be removed when each consumer whose filter matches it has acked
+  it. Work queue retention: when the one consumer whose filter matches it has.
+- A message that was not delivered to an interested consumer stays, whatever other consumers acked.
+- A state may be ahead of its stream, if the stream's last appends were lost in a power cut, or
+  behind, if its messages were removed: `cut_back` makes them fit, and never skips a message that
+  will be stored: deliveries beyond the stream's last sequence are undone, since other messages will
   get these sequences.
 
-Pure functions over values. Source: retention policies, nats-server 2.14 reference 6.4, and what
-nats-server does when it recovers consumers ahead of their stream.
+These are pure functions over values. Source: nats-server's `checkInterestState` and
+`checkStateForInterestStream`, which reconcile a stream with its consumers' states.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from natsd.store.sequence_set import SequenceSet
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """A consumer's state that fits its stream; `changes` says what was done, one line each."""
+    """A consumer's state that fits its stream; `changes` has one line for each change made."""
 
     state: ConsumerState
     changes: tuple[str, ...]
@@ -37,11 +37,11 @@ class Reconciled:
 def cut_back(
     state: ConsumerState, last_sequence: int, is_stored: Callable[[int], bool]
 ) -> Reconciled:
-    """Make a recovered state fit a stream that ends at `last_sequence`.
+    """Return a recovered state that fits a stream that ends at `last_sequence`.
 
-    What was delivered beyond the end is undone. Pending messages, and counts of redeliveries, that
-    name messages which are gone (`is_stored` is false) are dropped; the ack floor then rises as if
-    they had been acked.
+    Deliveries beyond the end are undone. Pending messages, and counts of redeliveries, of messages
+    that are gone (`is_stored` returns False) are dropped; the ack floor then rises as if these had
+    been acked.
     """
     changes = []
     delivered, floor = state.delivered, state.ack_floor
@@ -75,10 +75,10 @@ def cut_back(
 
 
 def _delivered_within(state: ConsumerState, last_sequence: int) -> SequencePair:
-    """What was delivered last, when nothing beyond `last_sequence` was.
+    """Return the last delivery when those beyond `last_sequence` are undone.
 
     The consumer sequence stays above those of all deliveries that are kept: it is at most the one
-    before the first that is undone, where that is known.
+    before the first undone delivery, where that is known.
     """
     undone = [p.sequence for s, p in state.pending.items() if s > last_sequence]
     kept = [p.sequence for s, p in state.pending.items() if s <= last_sequence]
@@ -87,8 +87,11 @@ def _delivered_within(state: ConsumerState, last_sequence: int) -> SequencePair:
 
 
 def _held_within(state: ConsumerState, last_sequence: int) -> tuple[tuple[int, int], ...] | None:
-    """What is held of the messages that the stream can have; those that are gone are not told apart
-    here, since they may be many."""
+    """Return the runs of held messages (read, not delivered yet) up to `last_sequence`.
+
+    None: all messages were delivered in order. Held messages that are gone stay in the runs, since
+    there may be many of them.
+    """
     if state.held is None:
         return None
     return tuple(
@@ -102,8 +105,7 @@ def _risen(
     pending: Mapping[int, Pending],
     held: tuple[tuple[int, int], ...] | None,
 ) -> SequencePair:
-    """The floor right below the lowest message that is pending or held, or at the end if there is
-    none."""
+    """Return the ack floor right below the lowest pending or held message, else at the end."""
     consumer = min((p.sequence - 1 for p in pending.values()), default=delivered.consumer)
     lowest = min([delivered.stream + 1, *pending, *(first for first, _ in held or ())])
     return SequencePair(max(floor.consumer, consumer), max(floor.stream, lowest - 1))
@@ -113,16 +115,17 @@ def _risen(
 class Interested:
     """A consumer of a stream with interest or work queue retention.
 
-    `wanted`: of the stored messages, those that its filter lets through; None: all.
+    `wanted` has the stored messages that the consumer's filter matches; None: all messages.
     """
 
     state: ConsumerState
     wanted: SequenceSet | None = None
 
     def acked(self, first_sequence: int, last_sequence: int) -> SequenceSet:
-        """The sequences from first to last that were delivered and need no ack any more.
+        """Return the sequences from first to last that were delivered and need no ack any more.
 
-        What was delivered too often is not acked: it stays, and its redeliveries tell it.
+        A message that was delivered `max_deliver` times does not count as acked: it stays in the
+        stream, and is known by its redelivery count.
         """
         delivered = min(self.state.delivered.stream, last_sequence)
         acked = SequenceSet()
@@ -140,9 +143,9 @@ class Interested:
 def acked_by_all(
     consumers: Sequence[Interested], first_sequence: int, last_sequence: int
 ) -> SequenceSet:
-    """The sequences, of those from first to last, that an interest stream may remove.
+    """Return the sequences from first to last that an interest stream may remove.
 
-    A message that no consumer wants may go; so without consumers all may.
+    A message that no consumer wants may be removed; so without consumers all may.
     """
     removable = SequenceSet()
     if first_sequence > last_sequence:
@@ -162,7 +165,7 @@ def acked_by_all(
 def acked_in_work_queue(
     consumers: Sequence[Interested], first_sequence: int, last_sequence: int
 ) -> SequenceSet:
-    """The sequences that a work queue may remove: each acked by the one consumer it is for.
+    """Return the sequences that a work queue may remove: each acked by its one consumer.
 
     Filters of a work queue do not overlap. A message that no consumer wants yet stays.
     """

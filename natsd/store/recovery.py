@@ -1,32 +1,34 @@
-"""What a stream's files hold after whatever happened, found by reading them.
+"""Recovery of a stream's state by a full scan of its block files, whatever a crash left.
 
-    newest block ──▶ scan ──▶ its removals, the floor ──▶ share of what lives ──▶ merged
-                     scan ──▶      (in this order)        share                   (in any)
+    newest block ──▶ scan ──▶ its removals, the floor ──▶ share of live messages ──▶ merged
+                     scan ──▶      (in this order)        share                      (any order)
     oldest block ──▶ scan ──▶                             share
-                     threads       one                    threads                   one
+                     threads       one thread             threads                    one thread
 
 Promise
-- Only what verifies is taken. A removal counts if its commit does; the newest mark says where the
-  stream begins. What follows the last mark of the newest block was never acknowledged, and is cut.
+- Only data that verifies is used. A removal counts if its commit does; the newest mark says where
+  the stream begins. Bytes behind the last mark of the newest block were never acknowledged, and are
+  cut.
 - A file that holds another block than its name says, or another stream's, is not served
-  (block_identity.py). Where a block begins behind what its predecessor holds, what is missing in
-  between was removed, or lost: then it is damage too.
-- A commit of which blocks were left out, since limits had emptied them, counts as a whole or not
-  at all: without its last block the others are `empty`.
-- What a block with a successor, or index.db, proves to have been written and does not verify is
-  damage: kept in `damage` with file, offset and sequences, and no message of it is served.
+  (block_identity.py). Where a block begins behind the end of its predecessor, the sequences in
+  between were removed, or lost: then they are damage too.
+- A commit some of whose blocks were not written, since limits had emptied them, counts as a whole
+  or not at all: without its last block its other blocks are `empty`.
+- Bytes that do not verify, and that a block's successor or index.db proves to have been written,
+  are damage: kept in `damage` with file, offset and sequences, and no message of them is served.
 - Memory is bounded by WINDOW blocks, whatever the stream's size. Scans and shares run in threads
   and without the GIL.
-- Nothing is cut before all was read. Leftovers of replacements (`*.new`) go.
+- Nothing is cut before all was read. Leftovers of replacements (`*.new`) are removed.
 - Messages that were to be overwritten are named in `unfinished_erasures`, unless index.db proves
-  that they were: it is not written before that is on disk.
-- What is found is on disk when `recover` returns. A process before may have ended after a sync that
-  failed: then the page cache shows what the disk does not have. The block before the newest was
-  synced before that one was made; so the newest is written again, to its end, and synced. The
-  volume has synced all names by then. `empty` is for the caller to unlink, once a mark is on disk.
-- All of this blocks: it belongs into a thread.
+  that they were: index.db is not written before that is on disk.
+- The recovered data is on disk when `recover` returns. The process before may have ended after a
+  sync that failed: then the page cache shows bytes that the disk does not have. The block before
+  the newest was synced before the newest was made; so the newest is written again, to its end, and
+  synced. The volume has synced all names by then. The caller unlinks the files in `empty`, once a
+  mark is on disk.
+- Everything here blocks on the disk: call it in a thread.
 
-Source: "Recovery trusts nothing" of the design.
+Source: docs/store.md.
 """
 
 import contextlib
@@ -58,17 +60,17 @@ from natsd.store.stored_blocks import (
 )
 from natsd.store.subject_index import SubjectIndex
 
-WINDOW = 8  # blocks that are being read and summed up
+WINDOW = 8  # blocks that are read and summed up at a time
 THREADS_MAX = 4
-MESSAGE_BYTES_MIN = OVERHEAD_BYTES + 1  # of a message with the shortest subject
-TO_BE_CUT = -1  # what `allocated` says of a file with a torn end
+MESSAGE_BYTES_MIN = OVERHEAD_BYTES + 1  # bytes of a message with the shortest subject
+TO_BE_CUT = -1  # value of `allocated` for a file with a torn end
 
 
 @dataclass(slots=True)
 class Recovered:
-    """What a MessageLog adopts, and what is left to do."""
+    """The recovered state, which a MessageLog takes over, and the work that is left."""
 
-    store_id: int = 0  # block_identity.py
+    store_id: int = 0  # see block_identity.py; 0: unknown
     blocks: list[StoredBlock] = field(default_factory=list)  # oldest first
     subjects: SubjectIndex = field(default_factory=SubjectIndex)
     dead: SequenceSet = field(default_factory=SequenceSet)
@@ -81,15 +83,15 @@ class Recovered:
     live_bytes: int = 0
     commit_number: int = 0
     used_index: bool = False
-    is_closed: bool = False  # cleanly: nothing needs a mark
-    synced_end: int = 0  # so many bytes of the newest block's file are known to be on disk
+    is_closed: bool = False  # the store was closed cleanly: no mark needs to be written
+    synced_end: int = 0  # bytes of the newest block's file that are known to be on disk
     damage: list[FoundDamage] = field(default_factory=list)
     unfinished_erasures: SequenceSet = field(default_factory=SequenceSet)
-    empty: list[Path] = field(default_factory=list)  # files that hold nothing any more
-    lost_upto: int = 0  # the newest block is lost, and held no higher sequence; 0: it is not lost
+    empty: list[Path] = field(default_factory=list)  # files no longer needed, to be unlinked
+    lost_upto: int = 0  # highest sequence that a lost newest block may have held; 0: none is lost
 
     def skip_lost(self) -> None:
-        """Give no sequence again that the newest block may have held."""
+        """Use up the sequences that a lost newest block may have held, so that none is reused."""
         if self.lost_upto <= self.last_sequence:
             return
         if self.msgs:
@@ -100,9 +102,10 @@ class Recovered:
 
 
 def recover(blocks: StoredBlocks, image: StoreImage | None) -> Recovered:
-    """Read all blocks. `image` is what index.db says, where it verifies: it proves what was there.
+    """Read all blocks and return the stream's state.
 
-    Blocks. Raises `OSError`.
+    `image` is the content of index.db, which proves what was written; None if no index.db verifies.
+    Blocks on the disk. Raises `OSError`.
     """
     names = blocks.disk.listdir(blocks.directory)
     leftovers = [blocks.directory / name for name in names if name.endswith(NEW_SUFFIX)]
@@ -119,7 +122,7 @@ def recover(blocks: StoredBlocks, image: StoreImage | None) -> Recovered:
 
 
 class _CommitUnfinished(Exception):
-    """These blocks, the newest, are of a commit whose last one was not written."""
+    """The newest blocks, `block_ids`, belong to a commit whose last block was not written."""
 
     def __init__(self, block_ids: list[int]) -> None:
         super().__init__()
@@ -139,24 +142,26 @@ class _Recovery:
         self._blocks = blocks
         self._images = {i.block_id: i for i in image.blocks} if image else {}
         self._image = image if self._images else None
-        self._note = None if self._images else image  # that there were blocks
+        self._note = None if self._images else image  # it only notes that there were blocks
         self._pool = pool
         self._removed = SequenceSet()
         self._erased = SequenceSet()
-        self._unfinished = unfinished  # blocks that were never acknowledged
-        self._open: list[int] | None = []  # blocks of a commit whose end was not seen; None: it was
+        self._unfinished = unfinished  # blocks of an unfinished commit, never acknowledged
+        # The newest blocks, of a commit whose end has not been seen; None: it has been seen.
+        self._open: list[int] | None = []
         self._floor = 0
-        self._has_mark = False  # some newer block has one: this one was written to its end
-        self._follows = 0  # what the stream had come to when the block that was read before began
-        self._newer_id = 0  # that block's number
-        self._unread: set[Path] = set()  # files of which nothing is served
-        self._upto = 0  # the first sequence of the block that was read before
-        self._headless: Path | None = None  # that block, if its header does not tell its first one
+        self._has_mark = False  # a newer block has a mark: older blocks were written to their end
+        self._follows = 0  # the stream's last sequence when the block read before this one began
+        self._newer_id = 0  # number of the block read before this one; 0: none was read
+        self._unread: set[Path] = set()  # files that are not served
+        self._upto = 0  # first sequence of the block read before this one; 0: none was read
+        self._headless: Path | None = None  # the block read before, if its header is lost
         self._shares: deque[tuple[StoredBlock, int, Future[BlockShare]]] = deque()
-        self._overwritten: list[tuple[Path, int, bytes]] = []  # what erasing is to leave
+        self._overwritten: list[tuple[Path, int, bytes]] = []  # file, offset, new record
         self._found = Recovered(store_id=blocks.store_id)
 
     def run(self, ids: list[int]) -> Recovered:
+        """Read the blocks `ids`, newest first, and return the result."""
         found = self._found
         for block_id, read in self._reads(ids):
             if block_id in self._unfinished:
@@ -183,7 +188,11 @@ class _Recovery:
     # Reading
 
     def _reads(self, ids: list[int]) -> Iterator[tuple[int, Read]]:
-        """Until a block with a mark is found one at a time, then as many as there are threads."""
+        """Yield the blocks that were read, in order.
+
+        Blocks are read one at a time until one has a mark, then as many at once as there are
+        threads.
+        """
         ahead: deque[tuple[int, Future[Read]]] = deque()
         for block_id in ids:
             ahead.append((block_id, self._pool.submit(self._read, block_id, self._has_mark)))
@@ -224,7 +233,10 @@ class _Recovery:
         self._add(path, read, half_erased)
 
     def _take_unreadable(self, block_id: int, path: Path, read: Read) -> None:
-        """Either its first commit never came to be, or nothing of it can be read any more."""
+        """Note a block that cannot be read.
+
+        Either its first commit was never finished, or none of its bytes can be read any more.
+        """
         image = self._images.get(block_id)
         if image is None and not self._has_mark and not read.holes_end:
             self._found.empty.append(path)
@@ -239,14 +251,21 @@ class _Recovery:
         self._found.damage.append(FoundDamage(path, 0, size, first, last, what))
 
     def _note_end(self, first_sequence: int) -> None:
-        """Newer files than that of the newest block held messages from this one on, or none."""
+        """Set the first lost sequence of the unread files that are newer than the newest block.
+
+        They held messages from `first_sequence` on, or none.
+        """
         damage = self._found.damage
         for place, each in enumerate(damage):
             if each.path in self._unread and not each.first_sequence:
                 damage[place] = replace(each, first_sequence=first_sequence)
 
     def _note_lost_end(self, last_sequence: int, block_id: int, size: int = 0) -> None:
-        """A newer block than this one was on disk, and nothing of it is found; 0: the first."""
+        """Report that the block after `block_id` was on disk and is lost.
+
+        `block_id` 0: the lost block was the first one. `last_sequence` is the last sequence before
+        the lost block, and `size` the size of the block before it, in bytes.
+        """
         found, first = self._found, last_sequence + 1
         size_max = max(self._blocks.block_bytes_max, size)
         found.lost_upto = last_sequence + size_max // MESSAGE_BYTES_MIN
@@ -256,7 +275,7 @@ class _Recovery:
             self._note_end(first)
             return
         path, what = self._blocks.path_of(block_id + 1), "block missing"
-        for each in reversed(found.empty):  # they were taken for blocks that had just begun
+        for each in reversed(found.empty):  # it was taken for a block that had just begun
             if block_id_of(each.name) not in self._unfinished:
                 found.empty.remove(each)
                 path, what = each, "block unreadable"
@@ -264,8 +283,11 @@ class _Recovery:
         found.damage.append(FoundDamage(path, 0, 0, first, found.lost_upto, what))
 
     def _note_unexplained(self, last_sequence: int, stored: StoredBlock | None = None) -> None:
-        """Sequences above `last_sequence`, where the next older block ends (None: there is none),
-        that came before the block that was read last, and that nothing tells of."""
+        """Report sequences above `last_sequence` that are missing without a removal.
+
+        They lie between the end of the next older block, `stored` (None: there is none), and the
+        sequence that the block read last says the stream had reached before it.
+        """
         found, first = self._found, max(last_sequence + 1, self._floor)
         if first > self._follows:
             return
@@ -291,7 +313,10 @@ class _Recovery:
         found.damage.append(FoundDamage(path, end, 0, first, last, what))
 
     def _note_damage(self, path: Path, read: Read) -> list[Damage]:
-        """Returns what is no damage, but an erasure that was cut short."""
+        """Report the block's damage.
+
+        Return the records whose overwriting was cut short, which are no damage.
+        """
         half_erased = []
         for found in read.damage:
             is_one = found.first_sequence == found.last_sequence > 0
@@ -302,7 +327,10 @@ class _Recovery:
         return half_erased
 
     def _narrow_damage(self, base_sequence: int) -> None:
-        """The block in front of the one without a header is known: that one begins behind it."""
+        """Correct the damage of the block without a header, now that the block before it is known.
+
+        The block without a header begins at `base_sequence`.
+        """
         damage = self._found.damage
         for place, found in enumerate(damage):
             if found.path == self._headless and 0 < found.first_sequence < base_sequence:
@@ -310,7 +338,10 @@ class _Recovery:
                 damage[place] = replace(found, first_sequence=first)
 
     def _note_lost(self, image: StoreImage, ids: list[int]) -> None:
-        """Nothing was committed after index.db: what it tells and is not there is lost."""
+        """Report blocks that index.db lists and that are missing; their sequences count as used.
+
+        Call it if no commit came after index.db.
+        """
         found = self._found
         found.commit_number = max(found.commit_number, image.commit_number)
         found.last_time_ns = max(found.last_time_ns, image.last_time_ns)
@@ -333,13 +364,13 @@ class _Recovery:
             FoundDamage(path, 0, 0, first, image.last_sequence, "block missing")
         )
 
-    # What lives
+    # Live messages
 
     def _add(self, path: Path, read: Read, half_erased: list[Damage]) -> None:
         stored = stored_block(self._blocks, path, read)
         block, found = stored.block, self._found
         if read.scan.base_sequence and 0 < self._upto <= block.base_sequence:
-            found.empty.append(path)  # the stream was cut, and went on in a newer block
+            found.empty.append(path)  # the stream was truncated and went on in a newer block
             return
         self._look_for_end(block, read.scan.first_sequence)
         if self._headless is not None:
@@ -366,14 +397,17 @@ class _Recovery:
         found.unfinished_erasures.union_update(still_to_erase(stored, to_erase))
         within.union_update(to_erase)
         if 0 < self._upto <= block.last_sequence:
-            within.add_range(self._upto, block.last_sequence)  # cut off, and used again
+            within.add_range(self._upto, block.last_sequence)  # truncated, and used again
         self._upto = block.base_sequence
         future = self._pool.submit(BlockShare, block, within, self._floor)
         self._shares.append((stored, last, future))
 
     def _look_for_end(self, block: MsgBlock, floor: int) -> None:
-        """Raise _CommitUnfinished if the newest blocks are of a commit that did not end, and what
-        it left out is missing between them and this block (JournaledLog.take_blocks)."""
+        """Raise _CommitUnfinished if the newest blocks belong to a commit that did not end.
+
+        That is so if sequences between them and this block are missing, which the commit left out
+        (JournaledLog.take_blocks).
+        """
         if self._open is None:
             return
         if floor or block.block_id in self._images:
@@ -420,7 +454,7 @@ class _Recovery:
                 found.dead.clear()
             newest = found.blocks[-1].block
             set_slots(newest, found.subjects)
-            if found.lost_upto:  # so that the stream goes on in another block
+            if found.lost_upto:  # then the stream goes on in another block
                 _let_go(newest)
         settle_files(self._blocks, found)
         for path, offset, record in self._overwritten:
@@ -430,9 +464,11 @@ class _Recovery:
 
 
 def still_to_erase(stored: StoredBlock, erased: SequenceSet) -> SequenceSet:
-    """Those of the block's messages that were to be overwritten and may be on disk: of a wrapped
-    block, which is replaced as a whole, only what is there still; of another one all, since what
-    the page cache shows may have failed to be synced."""
+    """Return the block's messages that were to be overwritten and may still be on disk.
+
+    A wrapped block is replaced as a whole, so only messages that are still in it count. In a plain
+    block all count, since the overwriting that the page cache shows may have failed to be synced.
+    """
     block = stored.block
     return SequenceSet(
         sequence
@@ -442,7 +478,7 @@ def still_to_erase(stored: StoredBlock, erased: SequenceSet) -> SequenceSet:
 
 
 def _let_go(block: MsgBlock) -> None:
-    """Have the block out of memory until it is read."""
+    """Drop the block from memory; a read loads it again."""
     block.seal()
     block.clear_cache()
     block.drop_arrays()
@@ -451,8 +487,11 @@ def _let_go(block: MsgBlock) -> None:
 def read_block(
     blocks: StoredBlocks, block_id: int, *, image: BlockImage | None = None, proven: int = 0
 ) -> Read:
-    """Read a block's file and verify it, whatever is in there. `image` is what is known of it, if
-    that is the same block. Blocks."""
+    """Read a block's file and verify it, whatever it holds.
+
+    `image` is index.db's entry of that number; it is ignored if it is of another block. `proven` as
+    in `StoredBlocks.scan`. Blocks on the disk. Raises `OSError`.
+    """
     with contextlib.closing(blocks.disk.open(blocks.path_of(block_id), write=False)) as file:
         found = read_all(file)
     data, holes_end = found.data, found.holes_end
@@ -469,7 +508,7 @@ def read_block(
 
 
 def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:
-    """The block that was read, with all of it in memory."""
+    """Return the block that was read, with all of it in memory."""
     scan, unwrapped = read.scan, read.unwrapped
     is_torn = scan.torn_bytes or (unwrapped is not None and unwrapped.torn)
     end = max(read.physical_offset(scan.end), read.holes_end)  # nothing is written into a hole
@@ -485,7 +524,7 @@ def stored_block(blocks: StoredBlocks, path: Path, read: Read) -> StoredBlock:
 
 
 def drop_empty(blocks: StoredBlocks, found: Recovered) -> None:
-    """Blocks that end before the first message are `empty`; the last one stays."""
+    """Move blocks that end before the first message to `empty`; the last block stays."""
     keep = 0
     while keep + 1 < len(found.blocks) and (
         found.blocks[keep + 1].block.base_sequence <= found.first_sequence
@@ -498,8 +537,10 @@ def drop_empty(blocks: StoredBlocks, found: Recovered) -> None:
 
 
 def settle_files(blocks: StoredBlocks, found: Recovered) -> None:
-    """Have what was found on disk, and nothing behind the last commits: it must be zeros, or it may
-    look like more one day. Blocks."""
+    """Sync the recovered bytes and cut the torn ends, which could verify by chance some day.
+
+    The newest block is written again from `synced_end` on. Blocks on the disk. Raises `OSError`.
+    """
     for stored in found.blocks:
         end = start = stored.physical_end
         if stored is found.blocks[-1]:

@@ -1,19 +1,19 @@
-"""Makes a damaged volume one that opens clean, and loses nothing that can still be read.
+"""Repair of a damaged volume: afterwards it opens clean, with all data that can still be read.
 
     <directory>/000004.blk                  written anew with every message that verifies
-                damaged/000004.blk.81920    the bytes at 81920 that did not, as they were
-                damaged/repaired.log        what was done in this directory, one line each
+                damaged/000004.blk.81920    the damaged bytes at offset 81920, as they were
+                damaged/repaired.log        the changes made in this directory, one line each
 
 Promise
-- What does not verify is set aside before anything is changed. A file without damage is not
-  touched, and neither is anything while a server holds the volume's lock.
-- Each file is replaced at once or not at all; a repair that was cut short is done again.
-- Messages that are lost stay lost: their sequences are gone, and never given to others. Removals in
-  damaged bytes are lost as well: what they removed may be there again.
-- index.db is removed where it, or a block it speaks of, was damaged: the next opening makes it anew
+- Bytes that do not verify are set aside before anything is changed. A file without damage is not
+  touched, and no file is touched while a server holds the volume's lock.
+- Each file is replaced at once or not at all; a repair that was cut short can be run again.
+- Messages that are lost stay lost: their sequences are not used again. Removals in damaged bytes
+  are lost as well: the messages that they removed may be there again.
+- index.db is removed if it, or a block it describes, was damaged: the next opening makes it anew
   from the blocks.
-- What nothing is left of, a key file or a consumer's checkpoint of which no copy verifies, is told
-  as `unrepaired`, or in the consumer's case set aside, so that it begins anew.
+- A small file of which no copy verifies, such as a key file, is listed in `unrepaired`. But a
+  consumer's checkpoint of which no copy verifies is set aside, so that the consumer begins anew.
 """
 
 from dataclasses import dataclass, field
@@ -60,14 +60,14 @@ REPORT_FILE: Final = "repaired.log"
 
 @dataclass(slots=True)
 class Repaired:
-    """What was done, one line each, and what could not be."""
+    """The result: lines for the changes made, and lines for what could not be repaired."""
 
     done: list[str] = field(default_factory=list)
     unrepaired: list[str] = field(default_factory=list)
 
 
 def repair_volume(disk: Disk, root: Path, operator: OperatorKeys, random: Random) -> Repaired:
-    """Repair the volume in `root`. Blocks. Raises DirectoryLocked and `OSError`."""
+    """Repair the volume in `root`. Blocks on the disk. Raises DirectoryLocked and `OSError`."""
     lock = disk.lock(root / LOCK_NAME)
     try:
         return _Repair(disk, root, operator, random).run()
@@ -84,9 +84,10 @@ class _Repair:
         self.operator = operator
         self.random = random
         self.result = Repaired()
-        self.found = Recovered()  # of the stream at hand
+        self.found = Recovered()  # of the stream being repaired
 
     def run(self) -> Repaired:
+        """Repair the journal, and every small file, stream and consumer of the volume."""
         self._journal()
         for directory in list(check.directories_below(self.disk, self.root)):
             names = self.disk.listdir(directory)
@@ -99,7 +100,7 @@ class _Repair:
         return self.result
 
     def _note(self, directory: Path, line: str) -> None:
-        """Say it, and keep it beside what was set aside."""
+        """Add the line to the result, and to the report beside the bytes set aside."""
         self.result.done.append(line)
         aside = directory / DAMAGED_DIRECTORY
         make_directories(self.disk, aside)
@@ -121,7 +122,7 @@ class _Repair:
     # The journal
 
     def _journal(self) -> None:
-        """What a server does before it opens a store; damaged segments are kept."""
+        """Replay the journal as a server does at its start; damaged segments are kept."""
         segments = [self.root / name for name in SEGMENT_NAMES]
         damaged = {damage.path for damage in replay(OverlayDisk(self.disk), self.root).damage}
         for path in sorted(damaged):
@@ -200,7 +201,7 @@ class _Repair:
         )
 
     def _placeholder(self, block_id: int, damage: FoundDamage) -> bytes:
-        """A block that reserves the sequences of the one that is lost."""
+        """Return a block that reserves the sequences of the lost one."""
         first, last = damage.first_sequence, damage.last_sequence
         salt = IDENTITY.pack(self.found.store_id, first - 1)
         block = MsgBlock(block_id, self._seed(), first, check.BLOCK_BYTES_MAX, salt=salt)
@@ -231,7 +232,7 @@ class _Repair:
         if not found.damage:
             return
         if not found.versions:
-            if path.name != KEY_FILE:  # opening that tells
+            if path.name != KEY_FILE:  # opening the key file reports it
                 self.result.unrepaired.append(f"{path} is damaged: no copy of it verifies")
             return
         for damage in found.damage:
@@ -248,7 +249,7 @@ class _Repair:
     # A consumer
 
     def _consumer(self, directory: Path) -> None:
-        """Its own recovery sets the log aside and writes it anew."""
+        """Set damaged bytes aside, then let the consumer's own recovery write its files anew."""
         dry, place = ConsumerTracker(AckPolicy.EXPLICIT), check.context_of(self.root, directory)
         try:
             _, found = recover(OverlayDisk(self.disk), directory, dry, self.random, place=place)
@@ -281,7 +282,7 @@ class _Repair:
 
 
 def _is_compressed(read: Read, data: bytes) -> bool:
-    """Whether any piece of the block's file is."""
+    """Return whether any piece of the block's file is compressed."""
     if read.unwrapped is None:
         return False
     spans = read.unwrapped.spans

@@ -1,14 +1,14 @@
-"""Bytes as snappy frames (snappy.pyx): what readers of snappy and of S2 unpack.
+"""Snappy frames (snappy.pyx), as readers of snappy and of S2 unpack them.
 
     stream   identifier  ff 06 00 00 "sNaPpY"
              frames      00 length u24 · CRC-32C, masked · up to 64 KiB, compressed
-                         01 length u24 · CRC-32C, masked · up to 64 KiB as they are
-             in front of each: fe 08 00 00 number of the frame u64, which readers skip
+                         01 length u24 · CRC-32C, masked · up to 64 KiB, uncompressed
+             before each frame: fe 08 00 00 number of the frame u64, which readers skip
 
-All integers are little-endian. The number makes no two parts of a stream alike that hold one: a
-part that comes twice in a row is known by that (`REPEATED_BYTES_MIN`).
+All integers are little-endian. Because of the numbers, no two parts of a stream that hold
+a number are equal: so a part that arrives twice in a row is recognized (`REPEATED_BYTES_MIN`).
 
-Source: snappy's framing format, revision 2015-04-13.
+Source: the Snappy framing format, revision 2015-04-13.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _HEADER_BYTES: Final = 4
 _COMPRESSED, _PLAIN, _RESERVED = 0x00, 0x01, 0x80
 _FRAME_BYTES_MAX: Final = 4 + 32 + FRAME_BYTES + FRAME_BYTES // 6
 PARTS_KEPT: Final = 4
-"""So many parts' memory is used again: of who packs two while one is sent and one waits."""
+"""Number of parts whose memory is used again: two are packed, one is sent, one waits."""
 REPEATED_BYTES_MIN: Final = 4 << 10
-"""Two parts in a row that are this long and alike are the same part. Without a number in it, a part
-lies within one frame, and what repeats itself there compresses to less than half of this."""
+"""Two equal parts in a row of at least this many bytes are the same part, sent twice. A part
+without a number lies within one frame, and data that repeats itself within a frame compresses to
+less than half of this."""
 
 
 class FramePacker:
-    """Packs one stream."""
+    """Packer of one stream."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -46,18 +47,21 @@ class FramePacker:
         self._packed = ReusedBytes(PARTS_KEPT)
 
     def begin(self) -> bytes:
-        """What a stream begins with."""
+        """Return the first bytes of a stream."""
         return IDENTIFIER
 
     def packing(self, *pieces: Buffer) -> Callable[[], bytes]:
-        """What packs the next bytes, each piece into frames of its own. It may be called in any
-        thread, and while other bytes are packed; it takes a while, without the GIL for the most."""
+        """Return a function that packs `pieces`, each into frames of its own.
+
+        The function returns the frames. It may be called in any thread, and while other pieces are
+        packed; it takes a while, mostly without the GIL.
+        """
         first = self._number
         self._number += sum(-(-len(piece) // FRAME_BYTES) for piece in pieces)
         return partial(self._pack, first, pieces)
 
     def _pack(self, number: int, pieces: Sequence[Buffer]) -> bytes:
-        """Room is used again: new memory takes longer than what is written to it."""
+        """Pack in memory that is used again: new memory costs more time than the packing."""
         room = self._rooms.pop() if self._rooms else FrameRoom()
         packed = room.pack(number, pieces, self._packed)
         self._rooms.append(room)
@@ -65,7 +69,7 @@ class FramePacker:
 
 
 class FrameUnpacker:
-    """Unpacks a stream that comes in parts, cut anywhere."""
+    """Unpacker of a stream that arrives in parts, cut anywhere."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -73,11 +77,14 @@ class FrameUnpacker:
 
     @property
     def is_between_frames(self) -> bool:
-        """Nothing of a frame waits for its rest."""
+        """Whether the parts so far end with a whole frame."""
         return self._opened and not self._pending
 
     def feed(self, part: bytes) -> bytes:
-        """What the next part gives. Raises DamagedEncoding, and ForeignArchive for S2's frames."""
+        """Return the unpacked bytes of all frames that are whole with this part.
+
+        Raises DamagedEncoding, and ForeignArchive for S2's frames.
+        """
         self._pending += part
         if not self._opened and not self._open():
             return b""
@@ -105,7 +112,7 @@ class FrameUnpacker:
         return True
 
     def _whole_frames(self) -> tuple[int, list[bytes]]:
-        """Where the last whole frame ends, and those that hold something."""
+        """Return the end of the last whole frame, and the frames that hold data."""
         pending, at, frames = self._pending, 0, []
         while at + _HEADER_BYTES <= len(pending):
             kind = pending[at]

@@ -1,4 +1,4 @@
-"""A store's contents as a stream of bytes, for backup, for a move, for a new replica.
+"""Snapshot of a store: its content as a stream of bytes, for backup, for a move, for a new replica.
 
     stream     magic "NATSDSNP" │ version u16 │ frames
     frame      length u32 │ kind u8 │ body, `length` bytes │ XXH64 u64
@@ -7,12 +7,12 @@
                2 BLOCK    the bytes of a closed block (natsd.store.block): some messages, in order
                3 STATE    msgspec JSON of StoreState without `deleted`: last
 
-All integers are little-endian. Sequences without a message are the gaps between those with one, and
-what the state says lies before and behind. What is appended after the snapshot began is not in it;
-of what is removed meanwhile some may be.
+All integers are little-endian. Sequences without a message are the gaps between the messages, and
+those that the state has before the first message and behind the last. Messages appended after the
+snapshot began are not in it; messages removed meanwhile may be in it.
 
-A restore takes all of it or nothing: a frame that does not verify, is missing or out of place, or a
-state that is not that of the messages, is a DamagedEncoding.
+A restore takes the whole snapshot or nothing: a frame that does not verify, is missing or out of
+place, or a state that does not fit the messages, raises DamagedEncoding.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ OPENING = Struct("<8sH")
 FRAME = Struct("<IB")
 CHECKSUM = Struct("<Q")
 LIMITS, BLOCK, STATE = 1, 2, 3
-BLOCK_BYTES = 128 << 10  # of records in a frame: a slice
+BLOCK_BYTES = 128 << 10  # bytes of records in a frame: a slice of the loop
 BLOCK_BYTES_LIMIT = (1 << 31) - 1
 FRAME_BYTES_MAX = 1 << 30
 
 
 class FrameWriter:
-    """Frames, each chained to the one before."""
+    """Encoder of frames, each chained to the one before."""
 
     def __init__(self) -> None:
         self._chain = 0
 
     def frame(self, kind: int, body: bytes) -> bytes:
-        """One frame, checksum included."""
+        """Return one frame with its checksum."""
         covered = FRAME.pack(len(body), kind) + body
         self._chain = checksum(covered, self._chain)
         return covered + CHECKSUM.pack(self._chain)
@@ -57,7 +57,7 @@ class FrameWriter:
 async def write_snapshot(
     log: MessageLog, fetch: Callable[[MsgBlock], Awaitable[None]]
 ) -> AsyncIterator[bytes]:
-    """The log's contents up to now, in slices; `fetch` brings a block into memory."""
+    """Yield the log's content up to now, in slices; `fetch` loads a block into memory."""
     writer = FrameWriter()
     sequence, last, last_time_ns = log.first_sequence, log.last_sequence, log.last_time_ns
     msgs = total_bytes = first = 0
@@ -99,14 +99,17 @@ async def _fill(
 
 
 def closed_bytes(block: MsgBlock) -> bytes:
-    """The file of a block that nothing is appended to any more."""
+    """Return the bytes of the block's file, closed: nothing is appended to it any more."""
     extent = block.take_extent(1, block.base_sequence, force=True, closing=True)
     assert extent is not None
     return bytes(memoryview(extent))
 
 
 def append_image(log: MessageLog, block: MsgBlock) -> Iterator[None]:
-    """Append a block's messages, a slice at each step. Raises DamagedEncoding, StoreError."""
+    """Append a block's messages to the log, one slice at each step.
+
+    Raises DamagedEncoding and StoreError.
+    """
     sequence = append_from(log, block, 0, BLOCK_BYTES)
     while sequence:
         yield
@@ -114,9 +117,12 @@ def append_image(log: MessageLog, block: MsgBlock) -> Iterator[None]:
 
 
 def end_as(log: MessageLog, state: StoreState, live_bytes: int) -> None:
-    """All messages are there: end where the state says. `live_bytes`: those of the blocks that were
-    appended, with headers that were left away. Raises DamagedEncoding if the log does not hold what
-    the state says then."""
+    """Make the log end where the state says, after all messages were appended.
+
+    `live_bytes` is the length of the live records in the blocks, with headers that the log dropped
+    since they are no header block. Raises DamagedEncoding if the log then does not hold what the
+    state says.
+    """
     if state.last_sequence > log.last_sequence:
         log.skip(state.last_sequence - log.last_sequence)
     log.set_last_time(state.last_time_ns)
@@ -126,7 +132,7 @@ def end_as(log: MessageLog, state: StoreState, live_bytes: int) -> None:
 
 
 class SnapshotReader:
-    """Takes a snapshot's bytes, cut anywhere, and appends its messages to an empty log."""
+    """Reader of a snapshot that arrives cut anywhere; it appends to an empty log."""
 
     def __init__(self, log: MessageLog) -> None:
         self._log = log
@@ -135,10 +141,10 @@ class SnapshotReader:
         self._opened = False
         self._limits: Limits | None = None
         self._state: StoreState | None = None
-        self._live_bytes = 0  # of the blocks so far
+        self._live_bytes = 0  # of the messages in the blocks so far
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes. Raises DamagedEncoding."""
+        """Read the next bytes. Raises DamagedEncoding."""
         self._pending += chunk
         if not self._opened and len(self._pending) >= OPENING.size:
             magic, version = OPENING.unpack_from(self._pending)
@@ -150,8 +156,10 @@ class SnapshotReader:
             self._apply(*frame)
 
     def finish(self) -> Limits:
-        """All was fed: the limits that the store had. Raises DamagedEncoding if that was not a
-        whole snapshot."""
+        """Return the limits of the snapshot's store, after all bytes were fed.
+
+        Raises DamagedEncoding if the snapshot is not whole.
+        """
         if self._state is None or self._limits is None or self._pending:
             raise DamagedEncoding("the snapshot is not whole")
         return self._limits

@@ -1,14 +1,15 @@
-"""The face of a stream's storage: what FileStore and MemStore both are.
+"""The interface of a stream's storage, which FileStore and MemStore both have.
 
 A store keeps messages under sequences that only grow. `append` decides at once, against everything
 appended so far, durable or not; `synced` waits until all of that is on disk. Reads have two forms:
-`…_cached` answers now or says None (it is on disk, not in memory), the awaitable one reads. Clocks
-are arguments: a store reads none. Sequence 0 stands for "none" or "from the start".
+`…_cached` answers at once or returns None (the message is on disk, not in memory), the awaitable
+form reads it from disk. Clocks are arguments: a store reads none. Sequence 0 stands for "none" or
+"from the start".
 
-Bytes of a message, wherever bytes are counted or limited: its record's length, header, subject and
-checksums included (natsd.store.record).
+Bytes of a message, wherever bytes are counted or limited, are its record's length, with header,
+subject and checksums (natsd.store.record).
 
-Source: nats-server's StreamStore (server/store.go) for what each operation means.
+Source: nats-server's `StreamStore` (server/store.go) for the meaning of each operation.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ UNLIMITED = -1
 
 
 class Discard(Enum):
-    """What gives way when `max_msgs` or `max_bytes` is reached."""
+    """The messages to discard when `max_msgs` or `max_bytes` is reached."""
 
     OLD = "old"
     NEW = "new"
@@ -36,10 +37,11 @@ class Discard(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """-1 or 0 is no limit, as for nats-server; `first_sequence` is for a store that is new.
+    """The limits of a stream; -1 or 0 is no limit, as in nats-server.
 
-    `uncounted_bytes` of each record neither count for `max_bytes` nor are told in the state: what
-    a record is longer here than where the limits come from.
+    `first_sequence` counts only for a new store. `uncounted_bytes` of each record neither count for
+    `max_bytes` nor appear in the state: each record is that much longer here than in the store from
+    which the limits come.
     """
 
     max_msgs: int = UNLIMITED
@@ -65,7 +67,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """`num_deleted`: sequences between first and last without a message."""
+    """The state of a store.
+
+    `bytes` is the length of all records, less their `uncounted_bytes`. `num_deleted` is the number
+    of sequences between first and last without a message; `deleted` has these sequences, or is None
+    if they were not asked for. Times are ns since the Unix epoch.
+    """
 
     msgs: int = 0
     bytes: int = 0
@@ -80,7 +87,7 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class SubjectState:
-    """One subject's messages."""
+    """The number of messages of one subject, and the sequences of its first and last."""
 
     msgs: int
     first: int
@@ -88,31 +95,45 @@ class SubjectState:
 
 
 class DurabilityListener(Protocol):
-    """Who acknowledges and shows what has become durable; called on the store's event loop, at most
-    once for each commit. It may append and remove, but raises nothing."""
+    """A listener that acknowledges and shows messages once they are durable.
+
+    It is called on the store's event loop, at most once for each commit. It may append and remove,
+    but must raise nothing.
+    """
 
     def durable(self, sequence: int) -> None:
-        """All up to this one is durable, and so is what was removed before the commit began."""
+        """Acknowledge and show all messages up to `sequence`, which are durable now.
+
+        All removals that were made before the commit began are durable too.
+        """
 
     def failed(self, error: StoreError) -> None:
-        """What was done since the last commit has been taken back: the store ends at its
-        `durable_sequence`, and what was removed since is there again."""
+        """Withdraw all changes since the last commit, which the store has taken back.
+
+        The store ends at its `durable_sequence`, and the messages removed since are there again.
+        """
 
 
 class Store(Protocol):
-    """One stream's messages. Everything but `load*` and `state` raises StoreClosed after `close`;
-    everything that writes raises StoreReadOnly or StoreFull when the disk did."""
+    """One stream's messages.
+
+    After `close` every method but `load*` and `state` raises StoreClosed. Every method that writes
+    raises StoreFull if space is missing, and StoreReadOnly if the disk failed.
+    """
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> Limits:
+        """The current limits."""
 
     @property
     def durable_sequence(self) -> int:
-        """All up to this one is on disk, in memory for a MemStore."""
+        """Highest sequence up to which all messages are on disk; of a MemStore, the last one."""
 
     def set_durability_listener(self, listener: DurabilityListener | None) -> None:
-        """The one to be told of commits from now on. A MemStore never tells: what is done in it is
-        durable at once."""
+        """Register a listener that is told of each later commit; None: no listener.
+
+        A MemStore never calls it: its changes are durable at once.
+        """
 
     # Writing
 
@@ -126,125 +147,173 @@ class Store(Protocol):
         sequence: int = 0,
         expires_ns: int = 0,
     ) -> int:
-        """The message's sequence: the next one, or the one given, which may leave a gap.
+        """Append a message and return its sequence.
 
-        `expires_ns` is the time at which the message goes, 0 for never. Raises LimitExceeded, and
-        SequenceMismatch for a sequence at or below the last.
+        The sequence is the next one, or `sequence` if that is not 0, which may leave a gap.
+        `expires_ns` is the time at which the message is removed (ns since the Unix epoch), 0 for
+        never. Raises LimitExceeded, and SequenceMismatch for a sequence at or below the last.
         """
 
     def append_many(
         self, messages: Iterable[tuple[str | bytes, bytes | None, bytes]], time_ns: int
     ) -> int:
-        """Append (subject, headers, data) in order, without a call for each; the last sequence.
-        Where one is refused, those before it are in."""
+        """Append (subject, headers, data) in order, faster than by single calls.
+
+        Return the last sequence. If one message is refused, those before it are stored. Raises
+        LimitExceeded.
+        """
 
     def append_together(
         self, messages: Iterable[tuple[str | bytes, bytes | None, bytes]], time_ns: int
     ) -> int:
-        """Append (subject, headers, data) as a batch: all of it is stored, seen and found after a
-        crash, or nothing. The last sequence. Raises LimitExceeded for what no message may exceed;
-        that discard new leaves room for all is the caller's to know."""
+        """Append (subject, headers, data) as one batch and return the last sequence.
+
+        Either all messages of the batch are stored, seen, and found after a crash, or none is.
+        Raises LimitExceeded if a message is too large for the limits; the caller must know that
+        discard new leaves room for all.
+        """
 
     @property
     def is_over_limit(self) -> bool:
-        """More waits to be durable than may: publishers are to wait for `room`."""
+        """Whether too much waits to be durable; publishers must then wait for `room`."""
 
     async def room(self) -> None:
-        """Returns once no more waits to be durable than may, or the disk refuses more."""
+        """Return once no more waits to be durable than may, or the disk refuses more."""
 
     async def synced(self) -> None:
-        """Returns once all that was done before the call is durable."""
+        """Return once every change made before the call is durable."""
 
     def skip(self, count: int = 1) -> int:
-        """Use up sequences without a message; the last of them."""
+        """Use up `count` sequences without a message and return the last of them."""
 
     async def delete(self, sequence: int) -> bool:
-        """Was it there?"""
+        """Remove the message and return whether it was there."""
 
     async def erase(self, sequence: int) -> bool:
-        """Delete, and overwrite the bytes once that is durable."""
+        """Remove the message, and overwrite its bytes once the removal is durable.
+
+        Return whether it was there.
+        """
 
     async def purge(
         self, *, pattern: str | None = None, up_to_sequence: int = 0, keep: int = 0
     ) -> int:
-        """Remove what matches: below `up_to_sequence` (0: all), but for the newest `keep`. The
-        number removed. Both bounds may be given; what either keeps is kept."""
+        """Remove messages and return their number.
+
+        Messages are removed if they match `pattern` (None: every subject) and are below
+        `up_to_sequence` (0: all), except the newest `keep` of them. If both bounds are given, a
+        message that either bound keeps is kept.
+        """
 
     async def compact(self, sequence: int) -> int:
-        """Remove all below `sequence`, which may lie past the end: appending goes on there."""
+        """Remove all messages below `sequence` and return their number.
+
+        `sequence` may lie behind the end: then appending goes on there. 0 removes all messages.
+        """
 
     async def truncate(self, sequence: int) -> None:
         """Forget all above `sequence`, as if it had never been appended; 0 empties the store."""
 
     def update_limits(self, limits: Limits, now_ns: int) -> None:
-        """Take new limits, and remove what they forbid."""
+        """Replace the limits, and remove the messages that exceed the new ones."""
 
     def next_expiry_ns(self) -> int | None:
-        """When `expire` should next be called; never later than something expires."""
+        """Return the time (ns since the Unix epoch) at which `expire` is due; None: never.
+
+        It is never later than the next expiry, but may be earlier.
+        """
 
     async def expire(self, now_ns: int) -> int:
-        """Remove what is over age or past its own expiry; the number removed."""
+        """Remove the messages that are over age or past their own expiry; return their number."""
 
     # Reading
 
     def load_cached(self, sequence: int) -> StoredMessage | None:
-        """Raises MessageNotFound, MessageDamaged, and StoreEOF past the end."""
+        """Return the message with this sequence; None if it is not in memory.
 
-    async def load(self, sequence: int) -> StoredMessage: ...
+        Raises MessageNotFound, MessageDamaged, and StoreEOF for a sequence behind the end.
+        """
+
+    async def load(self, sequence: int) -> StoredMessage:
+        """Return the message with this sequence, from memory or disk; see `load_cached`."""
 
     def load_last_cached(self, subject: str) -> StoredMessage | None:
-        """The last one on `subject`, which may be a pattern. Raises MessageNotFound."""
+        """Return the last message on `subject`, which may be a pattern; None: not in memory.
 
-    async def load_last(self, subject: str) -> StoredMessage: ...
+        Raises MessageNotFound.
+        """
+
+    async def load_last(self, subject: str) -> StoredMessage:
+        """Return the last message on `subject`, from memory or disk; see `load_last_cached`."""
 
     def load_next_cached(
         self, filters: str | Sequence[str], from_sequence: int
     ) -> tuple[StoredMessage, int] | None:
-        """The first match at or after `from_sequence`, and how many sequences lie between the two.
-        Raises StoreEOF if there is none."""
+        """Return the first message at or after `from_sequence` that matches one of the filters.
+
+        The second value is the number of sequences between `from_sequence` and the message. Return
+        None if the message is not in memory. Raises StoreEOF if no message matches.
+        """
 
     async def load_next(
         self, filters: str | Sequence[str], from_sequence: int
-    ) -> tuple[StoredMessage, int]: ...
+    ) -> tuple[StoredMessage, int]:
+        """Return the first match, from memory or disk; see `load_next_cached`."""
 
     def read_batch_cached(
         self, from_sequence: int, messages_max: int, bytes_max: int
     ) -> list[StoredMessage] | None:
-        """Messages in order from `from_sequence` on, at least one, until either number is reached
-        or a block is not in memory. Raises StoreEOF if there is none."""
+        """Return messages in order from `from_sequence` on, at least one.
+
+        The batch ends when `messages_max` or `bytes_max` is reached, or a block is not in memory.
+        Return None if the first message is not in memory. Raises StoreEOF if there is no message.
+        """
 
     async def read_batch(
         self, from_sequence: int, messages_max: int, bytes_max: int
-    ) -> list[StoredMessage]: ...
+    ) -> list[StoredMessage]:
+        """Return messages in order, from memory or disk; see `read_batch_cached`."""
 
     async def multi_last(
         self, filters: Sequence[str], up_to_sequence: int = 0, max_allowed: int = -1
     ) -> list[int]:
-        """The last sequence, at or below `up_to_sequence` (0: the end), of each subject that
-        matches a filter, in order. Raises TooManyResults."""
+        """Return the last sequence of each subject that matches a filter, in order.
 
-    def state(self, *, with_deleted: bool = False) -> StoreState: ...
+        Only messages at or below `up_to_sequence` count (0: all). Raises TooManyResults for more
+        than `max_allowed` results (-1 or 0: no bound).
+        """
 
-    async def subject_states(self, pattern: str) -> dict[str, SubjectState]: ...
+    def state(self, *, with_deleted: bool = False) -> StoreState:
+        """Return the store's state; its `deleted` is None unless `with_deleted`."""
 
-    async def subject_totals(self, pattern: str) -> dict[str, int]: ...
+    async def subject_states(self, pattern: str) -> dict[str, SubjectState]:
+        """Return the state of each subject that matches `pattern`."""
+
+    async def subject_totals(self, pattern: str) -> dict[str, int]:
+        """Return the number of messages of each subject that matches `pattern`."""
 
     async def num_pending(
         self, from_sequence: int, filters: str | Sequence[str], last_per_subject: bool = False
     ) -> tuple[int, int]:
-        """How many match at or after `from_sequence`, and the last sequence that this covers. With
-        `last_per_subject` only messages that are the last of their subject count."""
+        """Return the number of matches at or after `from_sequence`.
+
+        The second value is the last sequence that the number covers. With `last_per_subject`, only
+        a message that is the last of its subject counts.
+        """
 
     async def sequence_at(self, time_ns: int) -> int:
-        """The first message at or after a time; the last sequence + 1 if there is none."""
+        """Return the sequence of the first message at or after a time (ns since the Unix epoch).
 
-    # All of it
+        If there is none, return the last sequence + 1.
+        """
+
+    # The whole store
 
     def snapshot(self) -> AsyncIterator[bytes]:
-        """The contents as a stream of bytes that `restore` of either store takes."""
+        """Yield the store's content as bytes that `restore` of a MemStore reads."""
 
     async def close(self) -> None:
-        """Everything done is durable when this returns."""
+        """Close the store; every change is durable on return."""
 
     async def destroy(self) -> None:
         """Remove the store and all its messages."""

@@ -1,18 +1,19 @@
-"""The files of one stream's blocks: where each is, how its bytes are wrapped, what is committed.
+"""The files of one stream's blocks: their paths, their encoding, and their committed bytes.
 
     000007.blk      plain: the logical bytes as they are (record.pxd)
                     wrapped: the 64 bytes of the block's header, then envelopes (envelope.py)
-    000007.blk.new  what is to replace it, until it is renamed over it
+    000007.blk.new  the replacement of the file, until it is renamed over it
 
     block header's flags (bytes 10 and 11)   1 WRAPPED: envelopes follow
                                              2 FOLLOWED: a newer block has been on disk
 
 Promise
 - A block's file is made when its first extent is to be written, and exists under its name once that
-  extent is committed. What it holds from `physical_end` on means nothing.
-- An encrypted stream has nothing in clear but the blocks' headers.
-- All that waits for the disk is marked: "Blocks." It may run in any thread; the rest belongs to the
-  store's thread. A file is read as far as it was committed when the reading was asked for.
+  extent is committed. Its bytes from `physical_end` on mean nothing.
+- In an encrypted stream only the blocks' headers are in clear.
+- A function that waits for the disk is marked "Blocks on the disk."; it may run in any thread. All
+  other functions belong to the store's thread. A file is read as far as it was committed when the
+  read was requested.
 """
 
 import asyncio
@@ -64,7 +65,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class StoredBlock:
-    """A block and its file. `physical_end`: so many bytes of the file are committed."""
+    """A block and its file.
+
+    The first `physical_end` bytes of the file are committed; `allocated` bytes are reserved. `file`
+    is None while the file is closed.
+    """
 
     block: MsgBlock
     path: Path
@@ -72,13 +77,13 @@ class StoredBlock:
     physical_end: int = 0
     allocated: int = 0
     file: DiskFile | None = None
-    is_named: bool = False  # the directory on disk knows it
-    is_followed: bool = False  # a newer block has been on disk; its header may not say so yet
-    # Held to read the file into memory, and to change what is committed of it.
+    is_named: bool = False  # the file's name is on disk
+    is_followed: bool = False  # a newer block has been on disk; this header may not say so
+    # Held while the file is read into memory, or its committed bytes change.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     def close(self) -> None:
-        """Let go of the file; it is opened again where it is needed."""
+        """Close the file; it is opened again when it is needed."""
         if self.file is not None:
             self.file.close()
             self.file = None
@@ -86,11 +91,12 @@ class StoredBlock:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block as its file holds it. `unwrapped` knows where in the file logical bytes are.
+    """The content of a block's file.
 
-    `damage` is the scan's, with offsets and lengths in the file, and that of envelopes;
-    `scan.damage` speaks of logical bytes. `holes_end`: where the last bytes end that the disk could
-    not give back; 0: it gave back everything.
+    `unwrapped` maps logical bytes to their place in the file; None: the file is plain. `damage` is
+    the scan's, with offsets and lengths in the file, and that of envelopes; the offsets in
+    `scan.damage` are logical. `holes_end` is the end of the last bytes that the disk could not
+    return; 0: it returned all.
     """
 
     scan: Scan
@@ -99,19 +105,19 @@ class Read:
     holes_end: int = 0
 
     def physical_offset(self, logical_offset: int) -> int:
-        """Where in the file that logical byte is."""
+        """Return the offset in the file of the logical byte at `logical_offset`."""
         if self.unwrapped is None:
             return logical_offset
         return self.unwrapped.physical_offset(logical_offset)
 
 
 def block_name(block_id: int) -> str:
-    """`000001.blk`."""
+    """Return the file name of a block, `000001.blk` for block 1."""
     return f"{block_id:06d}{BLOCK_SUFFIX}"
 
 
 def block_id_of(name: str) -> int | None:
-    """The number of the block that a file of this name holds, or None."""
+    """Return the number of the block that a file of this name holds; None: it holds no block."""
     stem = name.removesuffix(BLOCK_SUFFIX)
     if stem == name or not stem.isdecimal() or block_name(int(stem)) != name:
         return None
@@ -135,8 +141,8 @@ class StoredBlocks:
         self.random_bytes = random_bytes
         self.block_bytes_max = block_bytes_max
         self.data_key = data_key
-        self.store_id = 0  # block_identity.py
-        self.place = 0  # the same
+        self.store_id = 0  # see block_identity.py; 0: unknown
+        self.place = 0  # checksum of the stream's path, see block_identity.py; 0: unknown
         self._stored: dict[int, StoredBlock] = {}
         self.next_id = 1
 
@@ -144,31 +150,35 @@ class StoredBlocks:
         return self._stored[block.block_id]
 
     def find(self, block_id: int) -> StoredBlock | None:
+        """Return the block with this number; None if there is none."""
         return self._stored.get(block_id)
 
     @property
     def all(self) -> list[StoredBlock]:
-        """Every block that has or will have a file."""
+        """Every block that has a file or will have one."""
         return list(self._stored.values())
 
     def newest_first(self) -> Iterator[StoredBlock]:
-        """The same, from the last one on."""
+        """Return all blocks, the one added last first."""
         return reversed(self._stored.values())
 
     def seal(self, seed: int, block_id: int) -> Seal | None:
-        """What encrypts that block; None: nothing does."""
+        """Return the encryption of that block; None if the stream is not encrypted."""
         if self.data_key is None:
             return None
         return self.data_key.seal(seed, block_id, self.random_bytes)
 
     def path_of(self, block_id: int) -> Path:
+        """Return the path of that block's file."""
         return self.directory / block_name(block_id)
 
-    # What there is
+    # The blocks
 
     def create(self, base_sequence: int, created_ns: int, follows: int) -> MsgBlock:
-        """A new block, in memory; its file is made by `open_file`. The stream had come to
-        `follows`."""
+        """Return a new block in memory; `open_file` makes its file later.
+
+        `follows` is the stream's last sequence before the block.
+        """
         flags = 0 if self.data_key is None else WRAPPED
         block = MsgBlock(
             self.next_id,
@@ -183,22 +193,22 @@ class StoredBlocks:
         return block
 
     def add(self, stored: StoredBlock) -> None:
-        """A block that has a file already, or will have one."""
+        """Add a block that has a file already, or will have one."""
         self._stored[stored.block.block_id] = stored
         self.next_id = max(self.next_id, stored.block.block_id + 1)
 
     def drop(self, stored: StoredBlock) -> None:
-        """The block is gone; its file is the caller's business."""
+        """Drop a block; the caller removes its file."""
         self._stored.pop(stored.block.block_id, None)
 
     # Writing
 
     def open_file(self, stored: StoredBlock) -> DiskFile:
-        """Open the file for writing, made where it is missing. Blocks."""
+        """Open the block's file for writing; create it if it is missing. Blocks on the disk."""
         return self.disk.open(stored.path, create=True)
 
     def wrapped(self, stored: StoredBlock, extent: BlockExtent) -> bytes:
-        """What is written to the file of a wrapped block for these logical bytes."""
+        """Return the bytes to write to the file of a wrapped block for this logical extent."""
         block = stored.block
         data = memoryview(extent)
         clear = data[: max(0, HEADER_BYTES - extent.offset)]
@@ -210,14 +220,17 @@ class StoredBlocks:
     # Reading
 
     def read(self, stored: StoredBlock, physical_end: int, proven: int) -> Read:
-        """Read and verify what is committed of the block. Blocks."""
+        """Read and verify the block's committed bytes, the first `physical_end` bytes of its file.
+
+        `proven` as in `scan`. Blocks on the disk. Raises `OSError`.
+        """
         file = self.disk.open(stored.path, write=False)
         try:
             found = read_around(file, physical_end)
         finally:
             file.close()
         data, block_id = found.data, stored.block.block_id
-        if not header_verifies(data):  # the store knows it, so damage there costs no message
+        if not header_verifies(data):  # the header is known: its damage costs no message
             data = encode_header(stored) + data[HEADER_BYTES:]
         read = self.scan(data, block_id, proven=proven, holes_end=found.holes_end)
         if read.scan.readable and read.scan.seed == stored.block.seed:
@@ -240,11 +253,12 @@ class StoredBlocks:
         first_sequence: int = 0,
         holes_end: int = 0,
     ) -> Read:
-        """Verify the bytes of a block's file, whatever they are; without the GIL for the most.
+        """Verify the bytes of a block's file, whatever they are; mostly without the GIL.
 
-        `proven`: so many logical bytes are known to have been synced; -1: all there are, but for
-        the zeros at the end, up to a mark, and at least `size_min`. `holes_end`: `data` has holes,
-        which end there (holes.py). What stood there was synced once, so it is damage, no torn end.
+        `proven` is the number of logical bytes that are known to have been synced; -1: all of them
+        up to a mark, except the zeros at the end, and at least `size_min`. `holes_end` is the end
+        of the last hole in `data`, where the disk could not return bytes (holes.py); 0: there is
+        none. The missing bytes were synced once, so a hole is damage, not a torn end.
         """
         unwrapped = self._unwrap(data, block_id)
         logical = data if unwrapped is None else bytes(unwrapped.logical)
@@ -270,17 +284,21 @@ class StoredBlocks:
         return Read(scan, unwrapped, damage, holes_end)
 
     def _unwrap(self, data: bytes, block_id: int) -> Unwrapped | None:
-        """None: the file is the logical bytes; in an encrypted stream none is."""
+        """Return the unwrapped bytes; None if the file holds the logical bytes themselves.
+
+        In an encrypted stream no file does.
+        """
         seed = self._seed_of_wrapped(data)
         if seed is None and self.data_key is None:
             return None
         return unwrap(data, seed or 0, self.seal(seed or 0, block_id))
 
     def _seed_of_wrapped(self, data: bytes) -> int | None:
+        """Return the seed of a wrapped block's file; None if the file is plain."""
         seed = header_seed(data)
         if seed is not None:
             return seed if data[_FLAGS.start] & WRAPPED else None
-        # The header is damaged. A payload may hold envelopes, so the block's own marks come first.
+        # The header is damaged. A payload may hold envelopes, so look for plain marks first.
         if not begins_with_envelope(data) and Scan(data).readable:
             return None
         return find_seed(data)
@@ -290,7 +308,7 @@ class StoredBlocks:
     def sealed_bytes(
         self, logical: bytes, block: MsgBlock, *, compress: bool, is_followed: bool = False
     ) -> bytes:
-        """The file of a block that nothing is appended to any more. May take a while."""
+        """Return the file of a block that nothing is appended to any more. May take long."""
         is_wrapped = compress or self.data_key is not None
         head = with_flags(logical[:HEADER_BYTES], encode_flags(is_wrapped, is_followed))
         if not is_wrapped:
@@ -301,11 +319,11 @@ class StoredBlocks:
         return head + wrap(logical[HEADER_BYTES:], HEADER_BYTES, block.seed, seal)
 
     def replace_file(self, path: Path, data: bytes, *, wipe: bool = False) -> None:
-        """Have these bytes stand under that name, now or after a crash the old ones.
+        """Replace the file by these bytes; after a crash it has either the old or the new ones.
 
-        `wipe`: overwrite those that stood there once nothing refers to them; if that fails, it is
-        logged. Raises UnsyncedRename if the new bytes stand there now, and the old ones may after a
-        power cut; any other `OSError` if nothing has changed. Blocks.
+        `wipe`: overwrite the old file's bytes once it has no name any more; a failure of that is
+        logged. Raises UnsyncedRename if the new bytes are there now, and the old ones may be after
+        a power cut; any other `OSError` if nothing has changed. Blocks on the disk.
         """
         new = path.with_name(path.name + NEW_SUFFIX)
         with contextlib.closing(self.disk.open(new, create=True)) as file:
@@ -320,7 +338,7 @@ class StoredBlocks:
                 self._wipe(old)
 
     def _wipe(self, old: DiskFile) -> None:
-        """Overwrite a file that has no name any more."""
+        """Overwrite a file that has no name any more; log a failure. Blocks on the disk."""
         try:
             old.pwrite(self.random_bytes(old.size()), 0)
             old.fdatasync()
@@ -328,7 +346,7 @@ class StoredBlocks:
             _logger.error("%s: what was erased may be found on the disk: %s", old.path, error)
 
     def remove_files(self, paths: list[Path]) -> None:
-        """Unlink; on disk on return. Blocks."""
+        """Unlink the files and sync the directory. Blocks on the disk. Raises `OSError`."""
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 self.disk.unlink(path)
@@ -337,12 +355,15 @@ class StoredBlocks:
 
 
 def _filled(logical: bytes, proven: int) -> Scan:
-    """What is found of a block that should have so many bytes."""
+    """Return the scan of a block that should have `proven` bytes, padded with zeros to them."""
     return Scan(logical.ljust(proven, b"\0"), proven=proven)
 
 
 def located(damage: list[Damage], unwrapped: Unwrapped) -> list[Damage]:
-    """Where damage of logical bytes is in the file, and envelopes that gave nothing; in order."""
+    """Return damage with offsets and lengths in the file, in order.
+
+    It is that of logical bytes, and that of envelopes that returned nothing.
+    """
     found = []
     for logical in damage:
         start, end = unwrapped.physical_range(logical.offset, logical.length)
@@ -355,7 +376,7 @@ def located(damage: list[Damage], unwrapped: Unwrapped) -> list[Damage]:
 
 
 def _lost_end(scan: Scan, logical: bytes) -> list[Damage]:
-    """What is missing at the end of a block that was written to its end: a mark ends it."""
+    """Return the damage of a block that was written to its end and does not end with a mark."""
     reaches_end = any(found.offset + found.length >= len(logical) for found in scan.damage)
     if reaches_end or not scan.readable or ends_with_mark(logical.rstrip(b"\0")):
         return []
@@ -363,14 +384,14 @@ def _lost_end(scan: Scan, logical: bytes) -> list[Damage]:
 
 
 def _lost_envelopes(scan: Scan, unwrapped: Unwrapped, file_bytes: int) -> Damage:
-    """What follows, or should follow, the last whole envelope of such a block."""
+    """Return the damage behind the last whole envelope of a block written to its end."""
     end = unwrapped.physical_end
     first = 0 if scan.closed else scan.last_sequence + 1
     return Damage(end, max(0, file_bytes - end), first, 0, "envelopes missing or damaged")
 
 
 def ends_with_mark(logical: bytes) -> bool:
-    """Whether the last record is a mark; whether it verifies is another question."""
+    """Return whether the last record looks like a mark; it may still not verify."""
     for cut in range(_ZEROS_OF_CHECKSUM_MAX):  # a checksum's last bytes may be zeros
         last = logical.ljust(len(logical) + cut, b"\0")[-_MARK_BYTES:]
         if last[4:5] == _KIND_MARK and last[32:36] == _MARK_MAGIC:
@@ -379,7 +400,7 @@ def ends_with_mark(logical: bytes) -> bool:
 
 
 def header_verifies(data: bytes) -> bool:
-    """Whether these bytes begin with a whole block header."""
+    """Return whether these bytes begin with a whole block header."""
     return (
         len(data) >= HEADER_BYTES
         and checksum(data[_CHECKED]).to_bytes(8, "little") == data[_CHECKED.stop : HEADER_BYTES]
@@ -387,7 +408,10 @@ def header_verifies(data: bytes) -> bool:
 
 
 def encode_header(stored: StoredBlock) -> bytes:
-    """Return a header for the file of a block that is open, without its time and its store."""
+    """Return a header for the file of an open block.
+
+    Its creation time, store id and `follows` are 0.
+    """
     block, flags = stored.block, encode_flags(stored.is_wrapped, stored.is_followed)
     new = MsgBlock(block.block_id, block.seed, block.base_sequence, block.max_bytes, flags=flags)
     extent = new.take_extent(0, block.base_sequence, force=True)
@@ -396,27 +420,27 @@ def encode_header(stored: StoredBlock) -> bytes:
 
 
 def header_seed(data: bytes) -> int | None:
-    """The seed that a whole block header tells."""
+    """Return the seed of a block header; None if the header does not verify."""
     return int.from_bytes(data[_SEED], "little") if header_verifies(data) else None
 
 
 def header_flags(data: bytes) -> int:
-    """The flags that a whole block header tells."""
+    """Return the flags of a block header that verifies."""
     return int.from_bytes(data[_FLAGS], "little")
 
 
 def is_followed(data: bytes) -> bool:
-    """Whether a block's header, if it verifies, says that a newer block has been on disk."""
+    """Return whether a block's header verifies and says that a newer block was on disk."""
     return header_verifies(data) and bool(header_flags(data) & FOLLOWED)
 
 
 def encode_flags(is_wrapped: bool, is_followed: bool) -> int:
-    """The flags of a block's header."""
+    """Return the flags of a block's header."""
     return (WRAPPED if is_wrapped else 0) | (FOLLOWED if is_followed else 0)
 
 
 def with_flags(header: bytes, flags: int) -> bytes:
-    """A block header with these flags; one that does not verify is left as it is."""
+    """Return the header with these flags; one that does not verify is returned unchanged."""
     if not header_verifies(header):
         return header
     changed = bytearray(header[:HEADER_BYTES])

@@ -1,12 +1,12 @@
-"""Syncs many files in the background, a few at a time, so that commits keep their threads.
+"""A background sync of many files, a few at a time, so that commits keep their threads.
 
 Promise
-- A file is asked for (`file_of`) only when its turn comes: one that was settled or closed since is
-  left out.
+- `file_of` is called for a path only when its turn comes: a file that was settled or closed since
+  is left out.
 - No file is synced here while it is being synced elsewhere (`is_busy`), nor the reverse: of two
-  syncs at once, one may take the other's error, and both would have lost the same bytes.
-- A failure is told at once (`failed`), before anyone may sync that file again and take silence for
-  success; none is tried a second time. `done` is called once, at the end.
+  syncs at once, one may get the error of the other, and both would have lost the same bytes.
+- A failure is reported at once (`failed`), before that file can be synced again: a later sync may
+  succeed without the lost bytes. No sync is tried twice. `done` is called once, at the end.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from natsd.store.disk import CommitJob, CommitWorkers, DiskFile
 
 JOBS_MAX = 3
 
-Outcome = Callable[[Exception | None], None]  # told how it went, once
+Outcome = Callable[[Exception | None], None]  # called once: None for success, else the error
 
 
 class SyncPass:
-    """One pass over some files; `go_on` whenever a file may have become free."""
+    """One pass over some files.
+
+    Call `go_on` at the start, and whenever a file may have become free. `file_of` returns the open
+    file of a path, or None if it needs no sync.
+    """
 
     def __init__(
         self,
@@ -45,14 +49,14 @@ class SyncPass:
         self._syncing: dict[DiskFile, list[Callable[[], None]]] = {}
 
     def when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
-        """Call back once the file is not being synced here: now, or after that."""
+        """Call back when the file is not being synced here; at once if it is not now."""
         if file in self._syncing:
             self._syncing[file].append(callback)
         else:
             callback()
 
     def go_on(self) -> None:
-        """Sync what can be synced now; when nothing is left, say so."""
+        """Start the syncs that are possible now; call `done` if all are finished."""
         for _ in range(len(self._waiting)):
             if len(self._syncing) == JOBS_MAX:
                 break

@@ -4,17 +4,19 @@
     meta.json.copy   ─┘ (doubled_file.py)
 
 Promise
-- A file of the two that is missing, cut, unreadable, damaged, older than the other, or that belongs
-  to another place, is told from the good one and reported; `replace_twins` makes both whole again.
+- If one of the two files is missing, cut, unreadable, damaged, older than the other, or belongs to
+  another place, that is reported, and the content is read from the good file; `replace_twins`
+  makes both whole again.
 - The newest generation counts. A write makes both files new and durable before it returns; a crash
   leaves the old body or the new one.
-- A write that fails leaves the old body: where a file had its new name already, the old body is
-  written again as a newer generation. Where even that fails it is logged, since then either may be
-  found at the next start.
-- A file of generation 0 has no second one and no place: it was written by an earlier version.
+- A write that fails leaves the old body: if a file had its new name already, the old body is
+  written again as a newer generation. If even that fails, it is logged, since the next start may
+  find either body.
+- A file of generation 0 has no second file and no place: it was written by an earlier version.
 - Two files that agree on another place were moved there by hand, and are believed.
 
-`place` is the first file's path in the store directory. Everything here blocks and raises OSError.
+`place` is the first file's path in the store directory. Everything here blocks on the disk and
+raises OSError.
 """
 
 import logging
@@ -38,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TwinDamage:
-    """What is wrong with one of the two files; `length` 0: with all of it."""
+    """Damage of one of the two files; `length` 0: all of the file is damaged."""
 
     path: Path
     offset: int
@@ -52,7 +54,7 @@ class TwinDamage:
 
 @dataclass(frozen=True, slots=True)
 class Twins:
-    """What the two files say. `versions`: newest first, none where neither verifies."""
+    """The content of the two files; `versions` are newest first, none if neither file verifies."""
 
     versions: tuple[Content, ...] = ()
     damage: tuple[TwinDamage, ...] = ()
@@ -60,22 +62,22 @@ class Twins:
 
     @property
     def generation(self) -> int:
-        """The newest one's."""
+        """Generation of the newest version; 0: there is none."""
         return self.versions[0].generation if self.versions else 0
 
 
 def copy_of(path: Path) -> Path:
-    """The second of the two files."""
+    """Return the path of the second file."""
     return path.with_name(path.name + COPY_SUFFIX)
 
 
 def twins_exist(disk: Disk, path: Path) -> bool:
-    """Whether either of the two is there."""
+    """Return whether either of the two files exists."""
     return disk.exists(path) or disk.exists(copy_of(path))
 
 
 def read_twins(disk: Disk, path: Path, place: str) -> Twins:
-    """Read both files. Raises OSError where one cannot be read and the other does not help."""
+    """Read both files. Raises OSError if one cannot be read and the other does not verify."""
     found: list[tuple[Path, Content]] = []
     damage: list[TwinDamage] = []
     missing: list[Path] = []
@@ -110,7 +112,10 @@ def read_twins(disk: Disk, path: Path, place: str) -> Twins:
 
 
 def replace_twins(disk: Disk, path: Path, magic: bytes, body: bytes, place: str) -> None:
-    """Give both files this body; on disk on return."""
+    """Give both files this body; it is on disk on return.
+
+    Raises OSError; then the old body is still there, or it is logged that it may not be.
+    """
     try:
         before = read_twins(disk, path, place)
     except OSError:
@@ -126,7 +131,7 @@ def replace_twins(disk: Disk, path: Path, magic: bytes, body: bytes, place: str)
 
 
 def remove_twins(disk: Disk, path: Path) -> None:
-    """Remove both files; on disk on return."""
+    """Remove both files; the removal is on disk on return."""
     for each in (path, copy_of(path)):
         if disk.exists(each):
             disk.unlink(each)
@@ -136,7 +141,7 @@ def remove_twins(disk: Disk, path: Path) -> None:
 def _of_place(
     found: list[tuple[Path, Content]], place: str
 ) -> tuple[list[tuple[Path, Content]], list[TwinDamage]]:
-    """What belongs to this place, and a report of what does not."""
+    """Return the versions that belong to this place, and a report of those that do not."""
     here = [each for each in found if each[1].generation == 0 or each[1].place == place]
     others = [each for each in found if each not in here]
     damage = [
@@ -171,8 +176,10 @@ def _rename_both(disk: Disk, path: Path, unfinished: list[Path]) -> None:
 
 
 def _put_back(disk: Disk, path: Path, before: Content, generation: int, why: OSError) -> None:
-    """Write again what was there before a write that failed in the middle; in one of the two files
-    it is enough, since it is the newest then."""
+    """Write the old body again after a write that failed in the middle.
+
+    One of the two files is enough, since it then has the newest generation.
+    """
     data = encode_doubled(replace(before, generation=generation))
     is_back, failure = False, why
     for each in (path, copy_of(path)):

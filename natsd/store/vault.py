@@ -1,22 +1,23 @@
-"""Small files of a store directory, encrypted where there is a key: what assets are, message ids.
+"""Small files of a store directory (configurations, message ids), encrypted if there is a key.
 
     a file    two files (twin_file.py), and without a key in each of them:
               magic of its kind │ body
     sealed    magic "NATSDSEA" │ cipher u16 · salt, 32 bytes · nonce, 12 bytes · ciphertext
-              the plaintext is the magic of its kind and the body; what is authenticated with it is
-              the file's place in the directory, so that none passes for another
+              the plaintext is the magic of its kind and the body; authenticated with it is the
+              file's place in the directory, so that no file passes for another
 
 Promise
-- Nothing of a sealed file is told without a key. The operator's key is never stored: each file has
-  a key of its own, derived from it with the salt.
-- A file that is plain, that the previous key opens, or of which a copy is damaged or missing, is
-  written anew when it is read; a crash leaves the old file or the new one, and either is read
-  again. Damage is logged once: which file, where, and that it was written anew.
-- What cannot be written anew is read all the same.
-- A sealed file without the key, or with another, is an EncryptionError of one line that names it,
-  and stays as it is; but where the second file opens, the first was damaged.
+- A sealed file reveals nothing without a key. The operator's key is never stored: each file has a
+  key of its own, derived from it with the salt.
+- A file is written anew when it is read if it is plain, if the previous key opened it, or if a copy
+  of it is damaged or missing; a crash leaves the old file or the new one, and either is read
+  again. Damage is logged once: the file, the offset, and that it was written anew.
+- A file that cannot be written anew is read all the same.
+- A sealed file without the key, or with another key, raises an EncryptionError of one line that
+  names it, and stays as it is; but if the second file opens, the first was damaged.
 
-Everything here blocks, and raises OSError. Source: nats-server 2.14 reference 2.8, 11.2.
+Everything here blocks on the disk, and raises OSError. Source: docs/store.md; nats-server's
+`decryptMeta`, which opens metafiles with `key` or `prev_key`.
 """
 
 import logging
@@ -50,7 +51,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """Of the store directory `root`."""
+    """The small files of the store directory `root`, with the operator's keys."""
 
     disk: Disk
     root: Path
@@ -58,8 +59,11 @@ class Vault:
     keys: OperatorKeys = field(default_factory=OperatorKeys)
 
     def write(self, path: Path, magic: bytes, body: bytes, *, place: Path | None = None) -> None:
-        """Give the file this content, on disk on return. `place`: where it will be read. Raises
-        OSError, with the old content still there."""
+        """Give the file this content; it is on disk on return.
+
+        `place` is the path where the file will be read, if not `path`. Raises OSError, with the old
+        content still there.
+        """
         assert len(magic) == _MAGIC_BYTES
         place_text = self._place(place or path)
         if self.keys.key is None:
@@ -73,8 +77,11 @@ class Vault:
         replace_twins(self.disk, path, MAGIC, sealed, place_text)
 
     def read(self, path: Path, magic: bytes) -> bytes | None:
-        """The file's body; None if neither file says anything, or they are of another kind. Raises
-        EncryptionError."""
+        """Return the file's body, and write the file anew if that is needed.
+
+        Return None if neither file verifies, or if they are of another kind. Raises
+        EncryptionError.
+        """
         found = read_twins(self.disk, path, self._place(path))
         try:
             opened = self._open_any(path, magic, found)
@@ -90,8 +97,11 @@ class Vault:
         return body
 
     def recall(self, path: Path, magic: bytes, instead: str) -> bytes | None:
-        """The body of a file that is worth having, not needed; None if there is none that can be
-        used, which is logged with what is done `instead`."""
+        """Return the body of a file that is useful but not necessary.
+
+        Return None if the file does not exist or cannot be used; the latter is logged. `instead`
+        says in the log what is done without the file.
+        """
         if not twins_exist(self.disk, path):
             return None
         try:
@@ -104,7 +114,7 @@ class Vault:
         return body
 
     def refusal(self, path: Path, magic: bytes) -> EncryptionError | None:
-        """Why the key does not open the file, if that is so; nothing is changed."""
+        """Return why the key does not open the file, None if it does; nothing is changed."""
         try:
             self._open_any(path, magic, read_twins(self.disk, path, self._place(path)))
         except EncryptionError as error:
@@ -112,7 +122,7 @@ class Vault:
         return None
 
     def is_sealed(self, path: Path) -> bool:
-        """Whether the file is encrypted; nothing is changed."""
+        """Return whether the file is encrypted; nothing is changed."""
         found = read_twins(self.disk, path, self._place(path))
         return any(version.magic == MAGIC for version in found.versions)
 
@@ -125,7 +135,7 @@ class Vault:
             _log(found.damage, "written anew")
 
     def _open_any(self, path: Path, magic: bytes, found: Twins) -> tuple[bytes, bool] | None:
-        """The newest body that can be read, and whether it is to be written with the key of now."""
+        """Return the newest readable body, and whether to write it anew with the current key."""
         refusal: EncryptionError | None = None
         for version in found.versions:
             try:
@@ -150,7 +160,7 @@ class Vault:
         return (opened[_MAGIC_BYTES:], is_old) if opened[:_MAGIC_BYTES] == magic else None
 
     def _open(self, path: Path, sealed: bytes) -> tuple[bytes, bool]:
-        """What is sealed, and whether that took the previous key."""
+        """Return the decrypted magic and body, and whether that took the previous key."""
         if self.keys.key is None:
             raise KeyMissing(f"{path} is encrypted, but no key is given")
         number, salt, nonce = HEAD.unpack_from(sealed)

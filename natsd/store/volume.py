@@ -1,4 +1,4 @@
-"""One store directory: what all stores in it share.
+"""A volume: one store directory, with everything that the stores in it share.
 
     <directory>/
       natsd.lock          held while the volume is open, with the holder's pid
@@ -6,13 +6,14 @@
       …                   the stores' directories
 
 Promise
-- One process at a time: the second is told who holds it (`DirectoryLocked`).
-- The journal is replayed before `open` returns, so before any store opens; what it could not give
-  back is in `replayed.damage`.
-- All names in the volume, and its own, are on disk before that: those that the process before left,
-  too. New directories are on disk when `make_directory` returns.
-- A directory that is removed gets another name first: it is there as a whole, or gone as a whole.
-- What comes to the path of a removed directory is not touched by what the journal still said.
+- One process at a time: the second gets `DirectoryLocked`, which names the holder.
+- The journal is replayed before `open` returns, so before any store opens; `replayed.damage` has
+  the bytes that it could not restore.
+- All names in the volume, and its own, are on disk before that, also those that the process before
+  left. New directories are on disk when `make_directory` returns.
+- A directory that is removed is renamed first: after a crash it is there as a whole, or gone as a
+  whole.
+- A new file or directory at the path of a removed one is not touched by older journal entries.
 - Reads that may wait for the disk run in at most `READERS` threads; writes in at most
   `committer.THREADS`, which need no GIL.
 - `close` leaves everything committed on disk and no journal.
@@ -64,9 +65,9 @@ class Volume:
         self.directory = directory
         self.replayed = replayed
         self.committer = committer
-        self.cache = CacheBudget(CACHE_BYTES)  # bytes of blocks
-        self.arrays = CacheBudget(ARRAYS_BYTES)  # their offsets and slots
-        self.logs = CacheBudget(open_logs_max())  # open logs of consumers
+        self.cache = CacheBudget(CACHE_BYTES)  # records of blocks, in bytes
+        self.arrays = CacheBudget(ARRAYS_BYTES)  # arrays of blocks (offsets, slots), in bytes
+        self.logs = CacheBudget(open_logs_max())  # number of consumers' open logs
         self._lock = lock
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="natsd-store")
 
@@ -83,11 +84,12 @@ class Volume:
         threads: int = THREADS,
         journal_bytes_max: int = SEGMENT_BYTES_MAX,
     ) -> Volume:
-        """Make the directory if need be, lock it, replay its journal. Blocks.
+        """Create the directory if it is missing, lock it, and replay its journal.
 
-        `random_bytes(n)` is `os.urandom`. `sync_interval_s` 0 is `sync_interval: always`.
-        With the `reactor` that serves the loop, commits begin at the end of its turns, with all
-        that came together, and end in them. Raises DirectoryLocked or `OSError`.
+        `random_bytes(n)` returns n random bytes (`os.urandom`). `sync_interval_s` 0 is
+        `sync_interval: always`. With the `reactor` that serves the loop, commits begin at the end
+        of its turns, with all changes of the turn, and end in them. Blocks on the disk. Raises
+        DirectoryLocked or `OSError`.
         """
         directory = directory.absolute()
         tune_allocator()
@@ -116,13 +118,17 @@ class Volume:
         return await loop.run_in_executor(self._readers, function, *arguments)
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory with its missing parents, all of it on disk. Blocks."""
+        """Make a directory with its missing parents, all of it on disk on return.
+
+        Blocks on the disk. Raises `OSError`.
+        """
         make_directories(self.disk, path)
 
     async def unlink(self, *paths: Path) -> None:
-        """Remove files, on disk when this returns. Raises StoreReadOnly, with all of them there.
+        """Remove files; the removal is on disk on return.
 
-        No extent of them may be out, and what replaces them must be durable (extent.py, `on_disk`).
+        No extent of the files may be in flight, and their replacements must be durable (extent.py,
+        `on_disk`). Raises StoreReadOnly, with all files still there, and `OSError`.
         """
         await self.committer.forget(*paths)
         await self.read(self._unlink, paths)
@@ -134,9 +140,12 @@ class Volume:
             self.disk.sync_dir(directory)
 
     async def remove_tree(self, directory: Path) -> None:
-        """Remove a directory with all that is in it, or nothing if it is not there; another may
-        come to its path. Nothing in it is open any more. Raises `OSError` or StoreReadOnly: it is
-        there still, or its path cannot be used again before the next start."""
+        """Remove a directory with everything in it; do nothing if it does not exist.
+
+        Another directory may then get its path. Nothing in the directory may be open. Raises
+        `OSError` or StoreReadOnly: then the directory is still there, or its path cannot be used
+        before the next start.
+        """
         removed = None
         if await self.read(self.disk.exists, directory):
             removed = await self.rename_removed(directory)
@@ -145,15 +154,19 @@ class Volume:
             await self._remove_renamed(removed)
 
     async def rename_removed(self, directory: Path) -> Path:
-        """Give a directory another name, so that it is gone as a whole (disk.rename_removed). What
-        is open in it may go on for a while; then call `finish_removal`."""
+        """Rename a directory, so that it is gone as a whole, and return its new path.
+
+        See disk.rename_removed. Files open in it may be used for a while; then call
+        `finish_removal`. Raises `OSError`; then nothing has changed, except as UnsyncedRename says.
+        """
         return await self.read(rename_removed, self.disk, directory)
 
     async def finish_removal(self, directory: Path, removed: Path) -> None:
-        """Remove what was renamed, once nothing in it is open; what fails is logged.
+        """Remove the renamed directory once nothing in it is open; failures are logged.
 
-        What the journal says of it goes too. If that fails, nothing takes its place before the
-        next start: `remove_tree` comes before that, and fails as well.
+        The journal's entries for the directory are forgotten too. If that fails, the path cannot be
+        used before the next start: a caller that needs the path calls `remove_tree` first, which
+        then fails as well.
         """
         try:
             await self.committer.forget_removed(directory)
@@ -168,28 +181,31 @@ class Volume:
             _logger.error("%s cannot be removed: %s", removed, error)
 
     def place_of(self, path: Path) -> str:
-        """Where in the volume a file or directory is."""
+        """Return the path of a file or directory within the volume, with slashes."""
         return path.relative_to(self.directory).as_posix()
 
     @property
     def free_bytes(self) -> int:
-        """What may still be written to the file system."""
+        """Bytes that may still be written to the file system."""
         return self.disk.free_bytes(self.directory)
 
     @property
     def is_low_on_space(self) -> bool:
-        """Whether new stores should be refused."""
+        """Whether new stores should be refused: fewer than FREE_BYTES_MIN bytes are free."""
         return self.free_bytes < FREE_BYTES_MIN
 
     async def close(self) -> None:
-        """Sync everything, remove the journal, let go of the lock; the stores are closed before."""
+        """Sync everything, remove the journal, and release the lock.
+
+        The stores must be closed before.
+        """
         try:
             await self.committer.close()
         finally:
             self._let_go()
 
     def close_now(self) -> None:
-        """`close`, without an event loop."""
+        """Close the volume as `close` does, without an event loop. Blocks on the disk."""
         try:
             self.committer.close_now()
         finally:
