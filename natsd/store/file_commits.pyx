@@ -24,7 +24,7 @@ import logging
 from collections import deque
 
 cimport cython
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block cimport MsgBlock
 from natsd.store.block_extent cimport BlockExtent
@@ -126,12 +126,15 @@ cdef class FileCommits:
     @property
     def buffered_bytes(self) -> int:
         """Appended and not committed: in the last blocks, mostly in the last one."""
-        total = 0
-        for stored in self.blocks.newest_first():
-            waiting = stored.block.size - stored.block.durable_size
-            if waiting == 0:
+        cdef MsgBlock block
+        cdef uint32_t at = self.log.blocks.count
+        cdef uint64_t total = 0
+        while at > 0:
+            at -= 1
+            block = self.log.blocks.at(at)
+            if block.size == block.durable_size:
                 break
-            total += waiting
+            total += block.size - block.durable_size
         return total
 
     @property

@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -157,10 +157,6 @@ class StoredBlocks:
     def all(self) -> list[StoredBlock]:
         """Every block that has a file or will have one."""
         return list(self._stored.values())
-
-    def newest_first(self) -> Iterator[StoredBlock]:
-        """Return all blocks, the one added last first."""
-        return reversed(self._stored.values())
 
     def seal(self, seed: int, block_id: int) -> Seal | None:
         """Return the encryption of that block; None if the stream is not encrypted."""

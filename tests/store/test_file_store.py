@@ -51,6 +51,23 @@ async def test_a_removal_at_the_front_unlinks_blocks_once_it_is_durable(volume: 
     await store.close()
 
 
+@pytest.mark.parametrize("has_index", [True, False])
+async def test_what_is_not_committed_is_counted_after_a_start(
+    volume: Volume, has_index: bool
+) -> None:
+    store = await open_store(volume)
+    await fill(store, 100)
+    await store.close()
+    if not has_index:
+        (volume.directory / "S" / INDEX_NAME).unlink()
+    store = await open_store(volume)
+    assert store._commits.buffered_bytes == 0
+    for _ in range(3):
+        store.append("orders", None, bytes(100), 1)
+    assert store._commits.buffered_bytes > 300
+    await store.close()
+
+
 async def test_very_many_subjects_that_end_at_once_are_forgotten_in_steps(volume: Volume) -> None:
     store = await open_store(volume)
     for number in range(3000):
