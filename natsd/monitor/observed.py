@@ -22,7 +22,7 @@ class ObservedServer(Protocol):
 
     @property
     def id(self) -> str:
-        """The server's id, an nkey that is new with each start."""
+        """The server's id, random and new with each start."""
 
     @property
     def name(self) -> str:
