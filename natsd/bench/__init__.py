@@ -1,7 +1,8 @@
-"""`natsd bench`: load generators and side-by-side comparison with other NATS servers.
+"""`natsd bench`: load generators, and a side-by-side comparison with other NATS servers.
 
-The package knows natsd only as a command line that listens on a port, so that every server
-is measured through the same door. Importing it is cheap: load workers start with it.
+The servers under test are started as commands that listen on a port, so that natsd and every other
+server are measured in the same way: over a socket. Importing this package is cheap, because each
+load process imports it when it starts.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `natsd bench` with `argv` (without the program's name); return the exit status."""
+    """Run `natsd bench` with `argv` (without the program's name) and return the exit status."""
     from natsd.bench.command import main as command_main
 
     return command_main(argv)

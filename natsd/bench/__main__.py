@@ -1,4 +1,4 @@
-"""`python -m natsd.bench` is `natsd bench`."""
+"""Entry point: `python -m natsd.bench` does the same as `natsd bench`."""
 
 import sys
 

@@ -1,8 +1,9 @@
-"""The servers that are compared: how to start one, reach it, know its version, see its memory.
+"""The servers that are compared: starting one, connecting to it, its version and its memory.
 
-An arm is a command line in which `{port}` stands for the port to listen on. Each server
-listens on 127.0.0.1 at a free port and is ended by its process id. What is already running
-elsewhere can be an arm too, by its URL; its memory is then out of sight.
+An arm is one of the compared servers. Its command line contains `{port}` in place of the port to
+listen on. Each server listens on 127.0.0.1 at a free port and is stopped by its process id. A
+server that runs already can be an arm too, by its URL; the memory of such a server cannot be
+measured.
 """
 
 import os
@@ -33,7 +34,7 @@ NATSD_COMMAND = (sys.executable, "-m", "natsd", "-a", HOST, "-p", "{port}")
 
 
 class ArmError(Exception):
-    """A server that cannot be measured; the text says why."""
+    """A server cannot be measured; the text says why."""
 
 
 @dataclass
@@ -45,44 +46,44 @@ class Server:
     info: dict[str, Any]
     pid: int | None = None
     start_seconds: float | None = None
-    """From starting the process to reading its first INFO; None if it ran before."""
+    """Seconds from the start of the process to its first INFO; None if the server ran before."""
 
     @property
     def version(self) -> str:
-        """What it says of itself in INFO; natsd shows its own beside the NATS level."""
+        """The version that INFO tells; for natsd its own, not the NATS version it conforms to."""
         return str(self.info.get("natsd") or self.info.get("version", "?"))
 
     def resident_bytes(self) -> int | None:
-        """Its resident memory, if its process is ours to see."""
+        """Return the server's resident memory in bytes, or None if its process is not ours."""
         return None if self.pid is None else resident_bytes(self.pid)
 
 
 class AnyArm(Protocol):
-    """What can be measured: a name, a note beside its version, and a server while it runs."""
+    """A server that can be measured: its name, a note for the table, and a way to run it."""
 
     @property
     def name(self) -> str:
-        """How the table calls it."""
+        """The server's name in the table."""
 
     @property
     def note(self) -> str:
-        """What follows the version, such as the number of cores."""
+        """Text that the table shows after the version, such as the number of cores."""
 
     def running(self) -> AbstractContextManager[Server]:
-        """The server, ready for connections inside the `with`."""
+        """Return a context manager in which the server runs and accepts connections."""
 
 
 @runtime_checkable
 class Confinable(AnyArm, Protocol):
-    """A server that is started, and may be told which cores to use."""
+    """A server that the benchmark starts, and that can be limited to some cores."""
 
     def confined(self, cores: frozenset[int]) -> AnyArm:
-        """The same server on these cores."""
+        """Return the same server, limited to these cores."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A server to start: its command, extra environment, and the cores it may use (or all)."""
+    """A server to start: its command, extra environment variables, and its cores (None: all)."""
 
     name: str
     command: tuple[str, ...]
@@ -92,7 +93,10 @@ class Arm:
 
     @contextmanager
     def running(self) -> Iterator[Server]:
-        """Start the server, wait until it greets; end it afterwards."""
+        """Start the server, wait for its INFO, and stop the server at the end of the `with`.
+
+        Raises ArmError if the server does not start or does not accept connections.
+        """
         port = free_port()
         command = [part.replace("{port}", str(port)) for part in self.command]
         with tempfile.TemporaryFile() as log:
@@ -105,7 +109,7 @@ class Arm:
                 _end(process)
 
     def confined(self, cores: frozenset[int]) -> "Arm":
-        """The same server on these cores."""
+        """Return the same server, limited to these cores."""
         return replace(self, cores=cores)
 
     def _start(self, command: list[str], log: int) -> "subprocess.Popen[bytes]":
@@ -133,7 +137,10 @@ class RemoteArm:
 
     @contextmanager
     def running(self) -> Iterator[Server]:
-        """Nothing to start or end."""
+        """Read the server's INFO; the server is neither started nor stopped.
+
+        Raises ArmError if the server cannot be reached.
+        """
         try:
             with wire.open_socket(self.host, self.port) as sock:
                 info = wire.read_info(sock)
@@ -143,12 +150,16 @@ class RemoteArm:
 
 
 def natsd_arm() -> Arm:
-    """This natsd, run by this Python."""
+    """Return the arm of this natsd, run by this Python interpreter."""
     return Arm("natsd", NATSD_COMMAND)
 
 
 def command_arm(text: str) -> Arm:
-    """The server named on the command line: `natsd`, a nats-server, or any command with {port}."""
+    """Return the arm for an argument: `natsd`, a program, or a command that contains `{port}`.
+
+    A program without `{port}` is run with `-a 127.0.0.1 -p {port}`, as nats-server takes them.
+    Raises ArmError if there is no such program.
+    """
     if text == "natsd":
         return natsd_arm()
     words = shlex.split(text)
@@ -160,7 +171,10 @@ def command_arm(text: str) -> Arm:
 
 
 def remote_arm(url: str) -> RemoteArm:
-    """The running server at `url`: nats://host:port, or host:port."""
+    """Return the arm of the running server at `url`: `nats://host:port` or `host:port`.
+
+    Raises ArmError if the URL names no host.
+    """
     parts = urlsplit(url if "://" in url else f"nats://{url}")
     if not parts.hostname:
         raise ArmError(f"no host in {url!r}")
@@ -169,7 +183,7 @@ def remote_arm(url: str) -> RemoteArm:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a TCP port that nothing listened on a moment ago."""
     with socket.socket() as sock:
         sock.bind((HOST, 0))
         port: int = sock.getsockname()[1]
@@ -177,7 +191,7 @@ def free_port() -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process, from /proc where there is one, else from ps."""
+    """Return the resident memory of a process in bytes, from /proc or else from `ps`."""
     statm = Path(f"/proc/{pid}/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -189,7 +203,10 @@ def resident_bytes(pid: int) -> int:
 
 @contextmanager
 def confined_to(cores: frozenset[int] | None) -> Iterator[None]:
-    """Let processes started inside use only these cores (Linux)."""
+    """Limit processes that are started in the `with` to these cores; None: do not limit them.
+
+    Raises ArmError on systems other than Linux if cores are given.
+    """
     if cores is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The `natsd bench` command: its options, and the order in which things happen."""
+"""The `natsd bench` command: its options, and the steps of a run."""
 
 import argparse
 import contextlib
@@ -43,7 +43,7 @@ QUICK_PLAN = Plan(rounds=1, run_seconds=0.3)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     result = argparse.ArgumentParser(
         prog="natsd bench",
         description=DESCRIPTION,
@@ -131,7 +131,7 @@ def _add_what(what: "argparse._ArgumentGroup") -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Run the command with `argv` and return the exit status."""
     options = parser().parse_args(argv)
     try:
         with ended_in_order():
@@ -144,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def carry_out(options: argparse.Namespace) -> int:
-    """Do the one thing that was asked for."""
+    """Run the part of the benchmark that the options select and return the exit status."""
     if options.sublist:
         return run_sublist(quick=options.quick)
     if options.store:
@@ -165,7 +165,10 @@ def carry_out(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def ended_in_order() -> Iterator[None]:
-    """SIGTERM ends us as Ctrl-C does: the servers and load processes go with us."""
+    """Treat SIGTERM like Ctrl-C in the `with`, so that servers and load processes are stopped too.
+
+    Outside the main thread this changes nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -181,7 +184,7 @@ def ended_in_order() -> Iterator[None]:
 
 
 def run(options: argparse.Namespace, rows: list[Row]) -> int:
-    """Measure the rows and show them."""
+    """Measure the rows, show them, and return the exit status."""
     if options.connect:
         rows = [row for row in rows if row.value not in ("idle_bytes", "start_ms")]
     status = report.Status()
@@ -202,7 +205,7 @@ def run(options: argparse.Namespace, rows: list[Row]) -> int:
 def comparisons(
     options: argparse.Namespace, rows: list[Row], status: report.Status
 ) -> Iterator[tuple[Comparison, list[Row]]]:
-    """The servers, and which rows to measure with them."""
+    """Yield each comparison of servers, with the rows that it measures."""
     if options.jetstream:
         from natsd.bench.jetstream.arms import jetstream_arms
         from natsd.bench.jetstream.rows import by_sync
@@ -222,7 +225,7 @@ def show(
     comparison: Comparison,
     results: list[RowResult],
 ) -> None:
-    """Header, table, notes; then the files asked for."""
+    """Print header, table and notes; then write the JSON and SVG files that the options name."""
     labels = comparison.labels
     compared, goals = len(labels) > 1, options.goals or options.check
     how = f"{comparison.plan.rounds} round(s), about {comparison.plan.run_seconds:g} s per run"
@@ -246,7 +249,7 @@ def show(
 
 
 def scale(options: argparse.Namespace) -> Scale:
-    """The sizes of the rows, no bigger than this machine allows."""
+    """Return the sizes of the rows, with no more clients than this machine's file limit allows."""
     chosen = QUICK if options.quick else Scale()
     clients = options.clients or chosen.clients
     allowed = clients_max()
@@ -256,13 +259,13 @@ def scale(options: argparse.Namespace) -> Scale:
 
 
 def plan(options: argparse.Namespace) -> Plan:
-    """Rounds and seconds."""
+    """Return the number of rounds and the seconds per run."""
     chosen = QUICK_PLAN if options.quick else Plan()
     return Plan(options.rounds or chosen.rounds, options.seconds or chosen.run_seconds)
 
 
 def row_patterns(options: argparse.Namespace) -> list[str]:
-    """The rows asked for."""
+    """Return the patterns of the rows to measure; an empty list: all standard rows."""
     if options.cores and not options.row:
         return cores.ROW_PATTERNS
     patterns: list[str] = options.row
@@ -270,7 +273,7 @@ def row_patterns(options: argparse.Namespace) -> list[str]:
 
 
 def chosen_arms(options: argparse.Namespace) -> list[AnyArm]:
-    """Ours first, then those it is compared with."""
+    """Return our server first, then the servers it is compared with."""
     ours = remote_arm(options.connect) if options.connect else command_arm(options.server)
     others: list[AnyArm] = [command_arm(text) for text in options.vs]
     if not options.cores:
@@ -281,7 +284,11 @@ def chosen_arms(options: argparse.Namespace) -> list[AnyArm]:
 
 
 def pinned(arms: Sequence[AnyArm], options: argparse.Namespace) -> list[AnyArm]:
-    """Servers on the first cores, this process and its load processes on the others."""
+    """Confine the servers to the first cores, and this process to the others (`--pin`).
+
+    Load processes inherit the cores of this process. Raises ArmError if no core is left for the
+    load, or on systems other than Linux.
+    """
     count = options.pin
     if not count:
         return list(arms)
@@ -296,20 +303,20 @@ def pinned(arms: Sequence[AnyArm], options: argparse.Namespace) -> list[AnyArm]:
 
 
 def jetstream_rows(options: argparse.Namespace) -> list[Row]:
-    """The rows about streams and consumers."""
+    """Return the rows of streams and consumers."""
     from natsd.bench.jetstream import rows
 
     return rows.all_rows(rows.QUICK if options.quick else rows.Scale())
 
 
 def list_rows(rows: list[Row]) -> None:
-    """Keys, titles and goals."""
+    """Print the key, title and goal of each row."""
     texts = [[row.key, row.title, row.goal_text] for row in rows]
     report.print_table(["key", "row", "goal"], texts, sys.stdout)
 
 
 def run_sublist(*, quick: bool) -> int:
-    """The micro-benchmark of the routing trie."""
+    """Run the micro-benchmark of the SubList and return the exit status."""
     from natsd.bench import sublist
 
     sizes = sublist.SIZES[:-1] if quick else sublist.SIZES
@@ -322,7 +329,7 @@ def run_sublist(*, quick: bool) -> int:
 
 
 def number_text(value: float | str) -> str:
-    """A number as a table shows it; nothing for a zero that means it was not measured."""
+    """Return a number as the table shows it; a zero float means "not measured" and is empty."""
     if isinstance(value, str):
         return value
     if isinstance(value, int):
@@ -331,7 +338,7 @@ def number_text(value: float | str) -> str:
 
 
 def run_store(options: argparse.Namespace) -> int:
-    """The rows about the store."""
+    """Measure the store, print the table, and return the exit status."""
     from natsd.bench import store
 
     sizes = store.QUICK_SIZES if options.quick else store.SIZES

@@ -1,9 +1,9 @@
-"""Runs rows against servers, interleaved, and keeps what was measured.
+"""The comparison: rows are measured on several servers in turns, and the values are kept.
 
-For each scenario all servers are started, sized once (calibrated to about `run_seconds` per
-run, which also warms them up), and then take turns, A B A B, round after round; an idle
-server costs nothing. A run that lost messages or failed is void, and one void run voids the
-server's whole cell.
+For each scenario all servers are started and calibrated once, to about `run_seconds` per run;
+calibrating also warms the servers up. Then the servers take turns, A B A B, round after round; a
+server that waits for its turn is idle and uses no CPU. A run that lost messages or failed is void,
+and one void run makes the server's cell in that row void.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ Report = Callable[[str], None]
 
 @dataclass
 class Cell:
-    """One server's runs of one row."""
+    """The runs of one row on one server."""
 
     values: list[float] = field(default_factory=list)
     missing: int = 0
@@ -32,7 +32,7 @@ class Cell:
     load_share: float = 0.0
 
     def add(self, measurement: Measurement, value: str) -> None:
-        """Take one run in."""
+        """Add one run to the cell; `value` is the key of the row's value in the measurement."""
         self.missing += measurement.missing
         self.problem = self.problem or measurement.problem
         self.load_share = max(self.load_share, measurement.load_share)
@@ -41,7 +41,7 @@ class Cell:
 
     @property
     def median(self) -> float | None:
-        """The median, unless a run was void or there is none."""
+        """The median of the runs; None if a run was void or nothing was measured."""
         if self.missing or self.problem or not self.values:
             return None
         return median(self.values)
@@ -49,29 +49,29 @@ class Cell:
 
 @dataclass
 class RowResult:
-    """A row, and one cell per arm in the order of the arms; the first arm is ours."""
+    """A row, with one cell per arm in the order of the arms; the first arm is ours."""
 
     row: Row
     cells: list[Cell]
 
     @property
     def title(self) -> str:
-        """The row's."""
+        """The title of the row."""
         return self.row.title
 
     @property
     def goal(self) -> float | None:
-        """A bound on the ratio."""
+        """The bound that the row sets on the ratio; None: the row has no goal."""
         return self.row.goal
 
     @property
     def higher_is_better(self) -> bool:
-        """Which way the ratio is better."""
+        """Whether a higher ratio is better than a lower one."""
         return self.row.metric.higher_is_better
 
     @property
     def best_other(self) -> float | None:
-        """The best median among the servers that ours is compared with."""
+        """The best median among the other servers; None if none was measured."""
         medians = [cell.median for cell in self.cells[1:]]
         known = [value for value in medians if value is not None]
         if not known:
@@ -80,13 +80,13 @@ class RowResult:
 
     @property
     def ratio(self) -> float | None:
-        """Our median divided by the best other one."""
+        """Our median divided by the best median of the other servers; None if either is missing."""
         ours, best = self.cells[0].median, self.best_other
         return ours / best if ours is not None and best else None
 
     @property
     def misses_goal(self) -> bool:
-        """Whether there is a goal and something to compare with, and it is not met."""
+        """Whether the row has a goal, another server was measured, and the goal is not met."""
         if self.row.goal is None or self.best_other is None:
             return False
         return self.ratio is None or not self.row.meets_goal(self.ratio)
@@ -94,14 +94,14 @@ class RowResult:
 
 @dataclass(frozen=True)
 class Plan:
-    """How often and how long."""
+    """The number of rounds, and the seconds that each run aims at."""
 
     rounds: int = 3
     run_seconds: float = 1.0
 
 
 class Comparison:
-    """The servers side by side."""
+    """A comparison of servers, side by side."""
 
     def __init__(self, arms: Sequence[AnyArm], plan: Plan, report: Report) -> None:
         self.arms = list(arms)
@@ -111,18 +111,18 @@ class Comparison:
 
     @property
     def labels(self) -> list[str]:
-        """Each server's name and version."""
+        """The name, version and note of each server."""
         pairs = zip(self.arms, self.versions, strict=True)
         return [f"{arm.name} {version}{arm.note}" for arm, version in pairs]
 
     def read_versions(self) -> None:
-        """Start each server once and read what it calls itself."""
+        """Start each server once and read its version from its INFO."""
         for index, arm in enumerate(self.arms):
             with arm.running() as server:
                 self.versions[index] = server.version
 
     def run(self, rows: Iterable[Row]) -> Iterator[list[RowResult]]:
-        """Measure; yields the finished rows of each scenario."""
+        """Measure the rows; yield the results of each scenario when all its runs are done."""
         for scenario, group in by_scenario(rows):
             yield self._run_scenario(scenario, group)
 
@@ -135,7 +135,7 @@ class Comparison:
         return results
 
     def _runs(self, scenario: Scenario, title: str) -> Iterator[tuple[int, Measurement]]:
-        """All runs on servers that stay up: which arm, and what it gave."""
+        """Run on servers that stay up; yield the index of the arm and its measurement."""
         with ExitStack() as stack:
             servers = [stack.enter_context(arm.running()) for arm in self.arms]
             sizes = [self._calibrate(scenario, server, title) for server in servers]
@@ -145,7 +145,7 @@ class Comparison:
                     yield index, run_once(scenario, server, size)
 
     def _fresh_runs(self, scenario: Scenario, title: str) -> Iterator[tuple[int, Measurement]]:
-        """All runs, each on a server of its own."""
+        """Run each time on a newly started server; yield the arm's index and its measurement."""
         for number in range(self.plan.rounds):
             for index, arm in enumerate(self.arms):
                 self._report(f"{title}: round {number + 1}, {arm.name}")
@@ -170,7 +170,7 @@ class Comparison:
 
 
 def by_scenario(rows: Iterable[Row]) -> list[tuple[Scenario, list[Row]]]:
-    """Rows grouped by the scenario they share."""
+    """Return the rows, grouped by the scenario that they share."""
     groups: dict[Scenario, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.scenario, []).append(row)

@@ -1,8 +1,8 @@
-"""The honest line on cores: natsd uses one; from how many on does the Go server overtake it?
+"""The comparison by cores: how many cores the Go server needs to overtake natsd, which uses one.
 
-The other server is measured once per number of cores: GOMAXPROCS says how many threads it may
-run, and with pinning the kernel says so too. The load generators need cores as well, so a
-machine with few of them cannot answer for many, and the text says what was measured.
+The other server is measured once per number of cores: GOMAXPROCS limits its threads, and with
+pinning the kernel limits its cores too. The load generators need cores as well, so a machine with
+few cores cannot answer the question for many, and the report states what was measured.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,17 @@ ROW_PATTERNS = ["1-1-128", "1-8-128", "4-4-128", "pairs-4-128"]
 
 
 def arms_by_cores(ours: AnyArm, other: AnyArm, cores: int) -> list[AnyArm]:
-    """Ours, and the other server with 1, 2, … `cores` cores."""
+    """Return our server, and the other server once for each number of cores up to `cores`.
+
+    Raises ArmError if the other server is not started by the benchmark.
+    """
     if not isinstance(other, Arm):
         raise ArmError("--cores starts the other server itself: give --vs a program")
     return [ours, *(_with_cores(other, count) for count in core_steps(cores))]
 
 
 def core_steps(cores: int) -> list[int]:
-    """1, 2, 3, 4, then coarser, and all of them."""
+    """Return the numbers of cores to measure: 1, 2, 3, 4, then larger steps, and `cores` itself."""
     steps = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if n < cores]
     return [*steps, cores]
 
@@ -36,7 +39,7 @@ def _with_cores(arm: Arm, count: int) -> Arm:
 
 
 def verdicts(results: Sequence[RowResult], steps: Sequence[int], machine_cores: int) -> list[str]:
-    """One sentence per row, and one on what this machine cannot tell."""
+    """Return one sentence per row, and one sentence about the limits of this machine."""
     lines = [f"{result.row.title}: {_verdict(result, steps)}" for result in results]
     lines.append(
         f"measured with up to {steps[-1]} core{'s' if steps[-1] > 1 else ''} for the other server, "

@@ -1,11 +1,11 @@
-"""The protocol frames that load generators send and expect, encoded once, before any clock runs.
+r"""The protocol frames that load generators send and expect, encoded before any clock runs.
 
-Every frame of one run has the same length, on the way in and on the way out: a receiver counts
-bytes and divides. `FrameShape` describes what arrives:
+Every frame of one run has the same length, both as it is sent and as it is received, so that a
+receiver counts frames by dividing the number of bytes. `FrameShape` describes a received frame:
 
-    MSG <subject> <sid> <payload bytes>\\r\\n<payload>\\r\\n
+    MSG <subject> <sid> <payload bytes>\r\n<payload>\r\n
 
-Subjects and sids that vary within a run vary in digits only, never in width.
+Subjects and sids that vary within a run vary only in digits, never in width.
 """
 
 import re
@@ -21,22 +21,22 @@ PONG = b"PONG\r\n"
 SID = b"1"
 
 FLEET_SID_BASE = 1_000_000
-"""Wildcard subscription i has sid 1,000,000 + i: seven digits, whatever i is."""
+"""The sid of wildcard subscription i is 1,000,000 + i, so that each sid has seven digits."""
 
 
 def payload(payload_bytes: int) -> bytes:
-    """A payload that cannot be mistaken for protocol."""
+    """Return a payload of this many bytes that cannot be mistaken for protocol."""
     return b"x" * payload_bytes
 
 
 def pub(subject: bytes, body: bytes, reply: bytes = b"") -> bytes:
-    """One PUB frame."""
+    """Return one PUB frame."""
     head = b"PUB " + subject + (b" " + reply if reply else b"")
     return b"%s %d\r\n%s\r\n" % (head, len(body), body)
 
 
 def hpub(subject: bytes, headers: bytes, body: bytes, reply: bytes = b"") -> bytes:
-    """One HPUB frame; `headers` are whole lines without the first and the empty one."""
+    """Return one HPUB frame; `headers` are whole lines, without NATS/1.0 and the empty line."""
     block = b"NATS/1.0\r\n" + headers + b"\r\n"
     head = b"HPUB " + subject + (b" " + reply if reply else b"")
     total = len(block) + len(body)
@@ -44,24 +44,24 @@ def hpub(subject: bytes, headers: bytes, body: bytes, reply: bytes = b"") -> byt
 
 
 def sub(subject: bytes, sid: bytes = SID, queue: bytes = b"") -> bytes:
-    """One SUB line."""
+    """Return one SUB line."""
     head = b"SUB " + subject + (b" " + queue if queue else b"")
     return b"%s %s\r\n" % (head, sid)
 
 
 def msg(subject: bytes, body: bytes, sid: bytes = SID, reply: bytes = b"") -> bytes:
-    """The MSG frame a subscriber receives."""
+    """Return the MSG frame that a subscriber receives."""
     head = b"MSG " + subject + b" " + sid + (b" " + reply if reply else b"")
     return b"%s %d\r\n%s\r\n" % (head, len(body), body)
 
 
 def fleet_subject(number: int) -> bytes:
-    """The literal subject that device `number` of the wildcard rows publishes on."""
+    """Return the literal subject that device `number` of the wildcard rows publishes on."""
     return b"fleet.%06d.temperature" % number
 
 
 def fleet_subscriptions(numbers: Iterable[int]) -> bytes:
-    """One wildcard SUB per device; even ones end in `*`, odd ones in `>`."""
+    """Return one wildcard SUB per device; even devices end in `*`, odd ones in `>`."""
     return b"".join(
         sub(
             b"fleet.%06d.%s" % (n, b">" if n % 2 else b"*"),
@@ -73,19 +73,19 @@ def fleet_subscriptions(numbers: Iterable[int]) -> bytes:
 
 @dataclass(frozen=True)
 class FrameShape:
-    """What one received frame looks like: its constant length and the pattern it must match."""
+    """The shape of a received frame: its constant length, and a pattern that it must match."""
 
     frame_bytes: int
     pattern: bytes
 
     @classmethod
     def literal(cls, frame: bytes) -> "FrameShape":
-        """Every frame is exactly `frame`."""
+        """Return the shape of a run in which every frame is exactly `frame`."""
         return cls(len(frame), re.escape(frame))
 
     @classmethod
     def fleet(cls, body: bytes) -> "FrameShape":
-        """Frames of the wildcard rows: digits vary."""
+        """Return the shape of the frames in the wildcard rows, in which digits vary."""
         frame = msg(fleet_subject(0), body, b"%d" % FLEET_SID_BASE)
         pattern = rb"MSG fleet\.\d{6}\.temperature \d{7} %d\r\n%s\r\n" % (
             len(body),
@@ -94,9 +94,9 @@ class FrameShape:
         return cls(len(frame), pattern)
 
     def agrees(self, sample: bytes) -> bool:
-        """Whether the start of a stream is a row of such frames, the last perhaps cut.
+        """Return whether the start of a stream consists of such frames; the last one may be cut.
 
-        Server PINGs may stand between frames.
+        PINGs of the server may stand between frames.
         """
         frames = sample.replace(PING, b"")
         whole = len(frames) // self.frame_bytes
@@ -104,9 +104,9 @@ class FrameShape:
         return match is not None and match.end() == whole * self.frame_bytes
 
     def whole_frames(self, stream_bytes: int, pings_max: int = 2) -> tuple[int, bool]:
-        """How many frames a stream of so many bytes holds, and whether it ends on a boundary.
+        """Return how many frames `stream_bytes` bytes hold, and whether they end at a boundary.
 
-        A server may have slipped a few PINGs of its own into the stream.
+        The stream may also contain up to `pings_max` PINGs of the server.
         """
         count, rest = divmod(stream_bytes, self.frame_bytes)
         return count, rest % len(PING) == 0 and rest // len(PING) <= pings_max

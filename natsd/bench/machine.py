@@ -1,4 +1,4 @@
-"""Where and when a benchmark ran: a number without that is worth nothing."""
+"""The machine and time of a benchmark: a measured number means nothing without them."""
 
 import datetime
 import os
@@ -24,7 +24,7 @@ class Machine:
 
     @classmethod
     def here_and_now(cls) -> "Machine":
-        """This machine."""
+        """Return the description of this machine at this moment."""
         return cls(
             date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
             system=f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -43,7 +43,7 @@ class Machine:
 
 
 def core_count() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     else:
@@ -51,7 +51,7 @@ def core_count() -> int:
 
 
 def processor_name() -> str:
-    """The processor's name, where the system tells."""
+    """Return the processor's name, or "unknown processor" if the system does not tell it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -61,5 +61,5 @@ def processor_name() -> str:
 
 
 def clients_max() -> int:
-    """How many connections one process can hold here."""
+    """Return how many connections one process can hold; raises the limit of open files first."""
     return raise_open_files_limit() - SPARE_DESCRIPTORS

@@ -1,7 +1,7 @@
-"""A plot of a comparison as SVG: one bar per row, how many times better than the best other.
+"""A plot of a comparison as SVG: one bar per row, how many times better than the best other server.
 
-Where lower is better the ratio is turned around, so that longer is always better. The line is
-at 1, where both are equal; a tick marks the goal.
+Where lower is better the ratio is inverted, so that a longer bar is always better. A vertical line
+stands at 1, where both are equal; a tick marks the goal.
 """
 
 from collections.abc import Sequence
@@ -18,32 +18,32 @@ BETTER, WORSE, INK = "#2a7f62", "#b3423a", "#333333"
 
 
 class Bar(Protocol):
-    """What one bar shows."""
+    """The data of one bar."""
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """The name of the measured row."""
 
     @property
     def ratio(self) -> float | None:
-        """Ours divided by the best other one."""
+        """Our value divided by the best other value; None: the row gets no bar."""
 
     @property
     def goal(self) -> float | None:
-        """A bound on it."""
+        """The bound that the ratio should keep; None: there is no goal."""
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether it is a lower one."""
+        """Whether a higher ratio is better than a lower one."""
 
 
 def times_better(ratio: float, higher_is_better: bool) -> float:
-    """A ratio for which more is better."""
+    """Return the ratio so that more is better: inverted if a lower ratio is better."""
     return ratio if higher_is_better or not ratio else 1 / ratio
 
 
 def svg(title: str, subtitle: str, results: Sequence[Bar]) -> str:
-    """The whole picture; rows without a ratio are left out."""
+    """Return the whole picture; rows without a ratio are left out."""
     bars = [(result, result.ratio) for result in results if result.ratio is not None]
     values = [times_better(ratio, result.higher_is_better) for result, ratio in bars]
     goals = [_goal(result) for result, _ in bars]
@@ -69,7 +69,7 @@ def svg(title: str, subtitle: str, results: Sequence[Bar]) -> str:
 
 
 def write_svg(path: Path, title: str, subtitle: str, results: Sequence[Bar]) -> None:
-    """Save the picture."""
+    """Write the picture to `path`."""
     path.write_text(svg(title, subtitle, results))
 
 

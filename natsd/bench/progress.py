@@ -1,11 +1,12 @@
-"""How far each load process is, in memory that all of them share.
+"""The progress of each load process, in memory that all of them share.
 
-One 64-bit counter of messages per process, each written by its owner alone:
+There is one 64-bit counter of messages per process; only its owner writes it:
 
     | publisher 0 | publisher 1 | … | subscriber 0 | subscriber 1 | … |
 
-A publisher looks at it before each chunk and waits while it is more than the window ahead of
-its subscribers: no server is asked to hold more for a subscriber than the window.
+Before each chunk a publisher compares the counters, and waits while the publishers are more than
+the window ahead of their subscribers: so no server has to hold more messages for a subscriber than
+the window.
 """
 
 import mmap
@@ -17,11 +18,11 @@ from typing import Self
 
 COUNTER_BYTES = 8
 RELEASED = 1 << 62
-"""What a subscriber that lost its connection writes, so that no publisher waits for it."""
+"""The count of a subscriber that lost its connection, so that no publisher waits for it."""
 
 
 class Progress:
-    """The shared counters; the parent creates them, the load processes attach."""
+    """The shared counters; the parent creates them, and the load processes attach to them."""
 
     def __init__(self, path: Path, owner: bool) -> None:
         self.path = path
@@ -32,18 +33,18 @@ class Progress:
 
     @classmethod
     def create(cls, counters: int) -> "Progress":
-        """Fresh counters, all zero, in a temporary file."""
+        """Create this many counters, all zero, in a temporary file."""
         with tempfile.NamedTemporaryFile(prefix="natsd-bench-", delete=False) as file:
             file.write(bytes(COUNTER_BYTES * max(1, counters)))
         return cls(Path(file.name), owner=True)
 
     @classmethod
     def attach(cls, path: Path) -> "Progress":
-        """The counters that the parent created."""
+        """Map the counters that the parent created."""
         return cls(path, owner=False)
 
     def close(self) -> None:
-        """Unmap; the owner also removes the file."""
+        """Unmap the counters; the process that created them also removes the file."""
         self.counters.release()
         self._map.close()
         if self._owner:
@@ -63,10 +64,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Window:
-    """Who publishes to whom, and how far publishers may run ahead.
+    """The publishers and subscribers that belong together, and how far publishers may run ahead.
 
-    `shared`: each message goes to one of the subscribers (a queue group), so their counts add
-    up; otherwise each message goes to all, and the slowest one counts.
+    The numbers in `publishers` and `subscribers` are positions of counters. If `shared`, each
+    message goes to one of the subscribers (a queue group) and their counts are added; otherwise
+    each message goes to all subscribers, and the slowest one counts.
     """
 
     publishers: tuple[int, ...]
@@ -75,13 +77,13 @@ class Window:
     messages_ahead_max: int
 
     def delivered(self, counters: "memoryview[int]") -> int:
-        """How many messages all their receivers have."""
+        """Return the number of messages that all their receivers have received."""
         if self.shared:
             return sum([counters[slot] for slot in self.subscribers])
         return min([counters[slot] for slot in self.subscribers])
 
     def room(self, counters: "memoryview[int]") -> int:
-        """How many more messages may be published now."""
+        """Return how many more messages may be published now."""
         if not self.subscribers:
             return self.messages_ahead_max
         sent = sum([counters[slot] for slot in self.publishers])

@@ -17,7 +17,10 @@ STALL_SECONDS_MAX = 5.0
 
 @dataclass
 class Publisher:
-    """Sends `messages` frames out of `block`, over and over, then a PING, and awaits its PONG."""
+    """A publisher of `messages` frames.
+
+    It sends the frames of `block` repeatedly, then a PING, and waits for the PONG.
+    """
 
     host: str
     port: int
@@ -31,12 +34,12 @@ class Publisher:
     _progress: Progress = field(init=False, repr=False)
 
     def prepare(self) -> None:
-        """Connect."""
+        """Connect to the server."""
         self._progress = Progress.attach(self.progress_path)
         self._sock = wire.connect(self.host, self.port)
 
     def run(self) -> RoleResult:
-        """Publish everything; the run ends when the server answered the PING after it."""
+        """Publish everything; the run ends when the server has answered the PING behind it."""
         started_ns = time.perf_counter_ns()
         problem = ""
         try:
@@ -67,7 +70,11 @@ class Publisher:
             position = (position + count) % block_frames
 
     def _await_room(self, count: int) -> None:
-        """Wait until the window has room for `count`, while the subscribers get on."""
+        """Wait until the window has room for `count` messages.
+
+        Blocks the process. Raises LoadError if the subscribers receive nothing for
+        STALL_SECONDS_MAX.
+        """
         counters, window = self._progress.counters, self.window
         if window.room(counters) >= count:
             return
@@ -81,6 +88,6 @@ class Publisher:
             time.sleep(WAIT_SECONDS)
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         wire.close_with_reset(self._sock)
         self._progress.close()

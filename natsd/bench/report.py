@@ -1,6 +1,6 @@
-"""What a comparison shows: a table for people, JSON for programs.
+"""The output of a comparison: a table for people, JSON for programs.
 
-On a terminal the table is drawn by rich; elsewhere it is Markdown, ready to be pasted.
+On a terminal rich draws the table; elsewhere the table is Markdown, ready to be pasted.
 """
 
 import json
@@ -21,12 +21,12 @@ FOOTNOTE = "*"
 
 
 def value_text(value: float, metric: Metric) -> str:
-    """A number with its unit."""
+    """Return a number with its unit."""
     return f"{value / metric.divisor:,.{metric.digits}f} {metric.unit}"
 
 
 def cell_text(cell: Cell, metric: Metric) -> str:
-    """A cell's median, or why it does not count."""
+    """Return a cell's median, or the reason why the cell is void."""
     if cell.missing:
         return f"void: {cell.missing:,} lost"
     if cell.problem:
@@ -39,12 +39,12 @@ def cell_text(cell: Cell, metric: Metric) -> str:
 
 
 def ratio_text(result: RowResult) -> str:
-    """Our median over the best other one."""
+    """Return the ratio of our median to the best other one; empty if there is none."""
     return "" if result.ratio is None else f"{result.ratio:.2f}"
 
 
 def goal_mark(result: RowResult) -> str:
-    """What the goals column says."""
+    """Return the text of the goal column: the goal, and whether it was met."""
     goal = result.row.goal_text
     if not goal or result.best_other is None:
         return goal
@@ -52,7 +52,7 @@ def goal_mark(result: RowResult) -> str:
 
 
 def table_rows(results: Sequence[RowResult], compared: bool, goals: bool) -> list[list[str]]:
-    """The table's texts, row by row."""
+    """Return the texts of the table, row by row."""
     rows = []
     for result in results:
         texts = [
@@ -68,13 +68,13 @@ def table_rows(results: Sequence[RowResult], compared: bool, goals: bool) -> lis
 
 
 def headings(labels: Sequence[str], compared: bool, goals: bool) -> list[str]:
-    """The table's first line."""
+    """Return the texts of the table's first line."""
     extra = ["ratio"] if compared else []
     return ["", *labels, *extra, *(["goal"] if goals else [])]
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO) -> None:
-    """Draw a table; the first column is text, the others are numbers."""
+    """Print a table; the first column is aligned left, the others (numbers) right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -96,7 +96,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], stream: Text
 
 
 def notes(results: Sequence[RowResult], labels: Sequence[str]) -> list[str]:
-    """What a reader must know to trust the table."""
+    """Return the lines below the table: problems, busy load processes, and noisy rows."""
     lines = []
     for result in results:
         for label, cell in zip(labels, result.cells, strict=True):
@@ -123,7 +123,7 @@ def as_json(
     labels: Sequence[str],
     results: Sequence[RowResult],
 ) -> dict[str, Any]:
-    """The whole comparison as plain data."""
+    """Return the whole comparison as data that can be encoded as JSON."""
     return {
         "machine": asdict(machine),
         "plan": asdict(plan),
@@ -146,21 +146,22 @@ def as_json(
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Save the comparison."""
+    """Write the comparison to `path`."""
     path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 class Status:
-    """One changing line on the error terminal; silent where there is no terminal."""
+    """One line on standard error that is overwritten; nothing is written if it is no terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
 
     def __call__(self, text: str) -> None:
+        """Show `text` in place of the line's previous text."""
         if self._stream.isatty():
             self._stream.write(f"\r\x1b[K{text}")
             self._stream.flush()
 
     def clear(self) -> None:
-        """Leave an empty line for what follows."""
+        """Empty the line, for the output that follows."""
         self("")

@@ -1,7 +1,7 @@
-"""Two load processes for request/reply: one asks, one at a time; one answers.
+"""The load processes of request/reply: a requester, with one request at a time, and a responder.
 
-Every request has a reply subject of its own under one wildcard subscription, as clients do it.
-PINGs of the server may arrive among the messages; they are passed over.
+Each request has its own reply subject below one wildcard subscription, as clients do it. PINGs of
+the server may arrive between messages; they are skipped.
 """
 
 import socket
@@ -23,13 +23,13 @@ WARM_UP_REQUESTS = 200
 
 
 def inbox(number: int) -> bytes:
-    """The reply subject of request `number`; all have the same length."""
+    """Return the reply subject of request `number`; all reply subjects have the same length."""
     return b"%s.%08d" % (INBOX, number)
 
 
 @dataclass
 class Requester:
-    """Sends `requests` requests one after another, and measures each round trip."""
+    """A client that sends `requests` requests one after another and measures each round trip."""
 
     host: str
     port: int
@@ -38,12 +38,12 @@ class Requester:
     _sock: socket.socket = field(init=False, repr=False)
 
     def prepare(self) -> None:
-        """Connect, subscribe to the replies, and warm the path up."""
+        """Connect and subscribe to the replies."""
         self._sock = wire.connect(self.host, self.port, sub(INBOX + b".*"))
         self._sock.settimeout(SECONDS_MAX)
 
     def run(self) -> RoleResult:
-        """Measure until all requests are answered or the time is over."""
+        """Measure until all requests are answered or SECONDS_MAX have passed."""
         started_ns = time.perf_counter_ns()
         samples_ns: list[int] = []
         problem = ""
@@ -87,13 +87,13 @@ class Requester:
                 raise wire.LoadError(f"unexpected reply {answer[:80]!r}")
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         wire.close_with_reset(self._sock)
 
 
 @dataclass
 class Responder:
-    """Answers each request with its own payload, until one says stop."""
+    """A client that answers each request with the request's payload, until the payload is STOP."""
 
     host: str
     port: int
@@ -105,7 +105,7 @@ class Responder:
         self._sock.settimeout(2 * SECONDS_MAX)
 
     def run(self) -> RoleResult:
-        """Answer until told to stop."""
+        """Answer requests until the payload of one is STOP."""
         started_ns = time.perf_counter_ns()
         problem = ""
         try:
@@ -134,5 +134,5 @@ class Responder:
             received = b""
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         wire.close_with_reset(self._sock)

@@ -1,4 +1,4 @@
-"""What one load process reports when it is done. Times are of the machine-wide monotonic clock."""
+"""The report of one load process. Times are in ns of the machine-wide monotonic clock."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -6,7 +6,11 @@ from typing import Protocol
 
 @dataclass
 class RoleResult:
-    """Sent and received messages, first and last instant, and whatever else the role measures."""
+    """The result of one role: messages, first and last instant, and further values by name.
+
+    `cpu_seconds` is the process's CPU time during the run; `problem` is the reason why the run is
+    void, empty if there is none.
+    """
 
     started_ns: int
     ended_ns: int
@@ -18,13 +22,13 @@ class RoleResult:
 
 
 class Role(Protocol):
-    """A load process: prepared before the clock runs, run once, closed when nobody looks."""
+    """The work of a load process: prepared before the clock runs, run once, closed afterwards."""
 
     def prepare(self) -> None:
-        """Connect and subscribe; nothing is measured yet."""
+        """Connect and subscribe; this is not measured."""
 
     def run(self) -> RoleResult:
-        """Do the measured work."""
+        """Do the measured work and return its result."""
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,7 +1,7 @@
 """The rows of the benchmark and their goals: two tables.
 
-A row shows one metric of one scenario; rows that share a scenario share its runs. A goal is a
-bound on natsd's median divided by the best other server's median in that row.
+A row shows one metric of one scenario; rows that share a scenario share its runs. A goal is a bound
+on natsd's median divided by the best other server's median in that row.
 """
 
 import fnmatch
@@ -13,7 +13,7 @@ from natsd.bench.scenarios import Connections, RequestReply, Scenario, Sharing, 
 
 @dataclass(frozen=True)
 class Metric:
-    """What a number means: its unit, how to show it, and which way is better."""
+    """The meaning of a number: its unit, how it is shown, and whether higher or lower is better."""
 
     unit: str
     higher_is_better: bool
@@ -43,14 +43,14 @@ class Row:
     standard: bool = True
 
     def meets_goal(self, ratio: float) -> bool:
-        """Whether the ratio is good enough; without a goal every ratio is."""
+        """Return whether the ratio meets the goal; without a goal every ratio does."""
         if self.goal is None:
             return True
         return ratio >= self.goal if self.metric.higher_is_better else ratio <= self.goal
 
     @property
     def goal_text(self) -> str:
-        """The goal as the table shows it."""
+        """The goal as the table shows it; empty: there is none."""
         if self.goal is None:
             return ""
         return f"{'≥' if self.metric.higher_is_better else '≤'} {self.goal:.1f}"
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Scale:
-    """How big the rows of fixed size are."""
+    """The sizes of the rows that have a fixed size."""
 
     clients: int = 10_000
     subscriptions: int = 100_000
@@ -87,7 +87,7 @@ GOALS = {
 
 
 def all_rows(scale: Scale) -> list[Row]:
-    """Every row there is, in the order of the table."""
+    """Return every row, in the order of the table."""
     requests = RequestReply(scale.requests)
     connections = Connections(scale.clients)
     fleet = Streams(1, 4, 128, Sharing.FLEET, scale.subscriptions, scale.subjects)
@@ -148,7 +148,10 @@ def all_rows(scale: Scale) -> list[Row]:
 
 
 def select(rows: Iterable[Row], patterns: list[str]) -> list[Row]:
-    """The standard rows, or those whose key matches a pattern such as `1-1-*`."""
+    """Return the rows whose key matches one of the patterns, such as `1-1-*`.
+
+    Without patterns the standard rows are returned.
+    """
     if not patterns:
         return [row for row in rows if row.standard]
     return [row for row in rows if any(fnmatch.fnmatch(row.key, p) for p in patterns)]

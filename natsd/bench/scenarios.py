@@ -1,9 +1,10 @@
-"""What one run does: which load processes it takes, and what their results mean.
+"""The runs of the benchmark: which load processes each needs, and how their results are read.
 
-A scenario runs once against a running server and gives a `Measurement`. Its size (messages,
-requests, clients) is an argument where the rows' time is bounded by calibrating it.
+A scenario runs once against a running server and returns a `Measurement`. Where the duration of a
+run can be chosen by its size (messages, requests, clients), the size is an argument that the
+comparison calibrates.
 
-Who receives what in `Streams`:
+Which subscriber receives which message in `Streams`:
 
     ALL     one subject; every subscriber gets every message of every publisher
     GROUP   one subject; the subscribers are one queue group
@@ -33,7 +34,7 @@ from natsd.bench.workers import Crew
 SUBJECT = b"bench.data"
 QUEUE = b"workers"
 WINDOW_BYTES = 32 << 20
-"""Half of the 64 MiB at which servers drop a subscriber."""
+"""Half of the 64 MiB of pending bytes at which servers drop a subscriber."""
 BLOCK_BYTES = 1 << 18
 FIRST_RUN_BYTES = 8 << 20
 SETTLE_POLL_SECONDS = 0.25
@@ -43,18 +44,21 @@ SETTLED_SHARE = 0.002
 
 @dataclass
 class Measurement:
-    """One run: its values by metric, how long it took, and what was wrong with it."""
+    """One run: its values by metric, its duration, and its problems."""
 
     values: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     missing: int = 0
     problem: str = ""
     load_share: float = 0.0
-    """CPU time of the busiest load process per second of the run: near 1, the load is the limit."""
+    """CPU time of the busiest load process per second of the run.
+
+    Near 1 the load generator is the limit, not the server.
+    """
 
     @property
     def counts(self) -> bool:
-        """Whether the values may be used: nothing lost, nothing wrong."""
+        """Whether the values may be used: no message is missing, and there was no problem."""
         return not self.missing and not self.problem
 
 
@@ -63,18 +67,18 @@ class Scenario(Protocol):
 
     @property
     def first_size(self) -> int | None:
-        """A size to begin calibrating with; None if the size is fixed."""
+        """The size that calibrating begins with; None if the size is fixed."""
 
     @property
     def fresh(self) -> bool:
-        """Whether every run needs a server that has done nothing yet."""
+        """Whether every run needs a newly started server."""
 
     def run(self, server: Server, size: int) -> Measurement:
-        """Run once."""
+        """Run once and return the measurement."""
 
 
 class Sharing(enum.Enum):
-    """Who receives what; see the head of this file."""
+    """Which subscriber receives which message; the head of this file explains the members."""
 
     ALL = "all"
     GROUP = "group"
@@ -97,11 +101,11 @@ class Streams:
 
     @property
     def first_size(self) -> int:
-        """A few MiB."""
+        """The number of messages in FIRST_RUN_BYTES (8 MiB)."""
         return max(self.publishers * 10, FIRST_RUN_BYTES // (self.payload_bytes + 30))
 
     def run(self, server: Server, size: int) -> Measurement:
-        """Publish `size` messages, or the next multiple of the number of publishers."""
+        """Publish `size` messages, rounded up to a multiple of the number of publishers."""
         each = -(-size // self.publishers)
         with Progress.create(self.publishers + self.subscribers) as progress:
             roles = self._roles(server, progress.path, each)
@@ -181,7 +185,7 @@ class Streams:
         return Window(tuple(range(self.publishers)), tuple(every), shared, ahead)
 
     def _block(self, number: int) -> tuple[bytes, int]:
-        """Whole frames to send over and over, and the length of one."""
+        """Return whole frames to send repeatedly, and the length of one frame in bytes."""
         body = frames.payload(self.payload_bytes)
         if self.sharing is Sharing.FLEET:
             subjects = [frames.fleet_subject(n) for n in spread_numbers(self)]
@@ -193,7 +197,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class RequestReply:
-    """One client asks, another answers, one request at a time."""
+    """One client sends requests, one at a time, and another answers them."""
 
     first_size: ClassVar[int | None] = None
     fresh: ClassVar[bool] = False
@@ -202,7 +206,7 @@ class RequestReply:
     payload_bytes: int = 16
 
     def run(self, server: Server, size: int) -> Measurement:
-        """Percentiles of the round trip."""
+        """Measure the percentiles of the round trip."""
         body = frames.payload(self.payload_bytes)
         roles: list[Role] = [
             Responder(server.host, server.port),
@@ -212,19 +216,19 @@ class RequestReply:
             results = crew.run()
         seconds = duration_seconds(results[1:], results[1:])
         values = results[1].values
-        problem = first_problem(results[::-1])  # the requester knows better what went wrong
+        problem = first_problem(results[::-1])  # the requester's is the more precise one
         return Measurement(values, seconds, 0, problem, load_share(results, seconds))
 
 
 @dataclass(frozen=True)
 class Start:
-    """A process is started and accepts a connection."""
+    """The start of a server process, until it accepts a connection."""
 
     first_size: ClassVar[int | None] = None
     fresh: ClassVar[bool] = True
 
     def run(self, server: Server, size: int) -> Measurement:
-        """How long that took."""
+        """Return the time from the start of the process to its first INFO."""
         if server.start_seconds is None:
             return Measurement(problem="the server ran before")
         return Measurement({"start_ms": server.start_seconds * 1e3}, server.start_seconds)
@@ -232,7 +236,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Connections:
-    """Many clients connect, subscribe and stay: how fast, and what one costs while idle."""
+    """Many clients that connect, subscribe and stay connected."""
 
     first_size: ClassVar[int | None] = None
     fresh: ClassVar[bool] = True
@@ -240,7 +244,7 @@ class Connections:
     clients: int
 
     def run(self, server: Server, size: int) -> Measurement:
-        """The rate of connecting, and resident memory per idle connection."""
+        """Measure the rate of connecting, and the resident memory per idle connection."""
         with Crew([Storm(server.host, server.port, self.clients)]) as crew:
             before_bytes = settled_bytes(server)
             results = crew.run()
@@ -260,32 +264,39 @@ class Connections:
 
 
 def spread_numbers(streams: Streams) -> list[int]:
-    """Which devices publish: evenly spread over all, in an order without locality."""
+    """Return the numbers of the devices that publish.
+
+    They are spread evenly over all devices, in an order without locality.
+    """
     step = streams.subscriptions // streams.subjects
-    stride = 7919  # a prime: i * stride % subjects visits all, unless it divides subjects
+    stride = 7919  # prime: i * stride % subjects visits all, unless it divides subjects
     assert streams.subjects % stride
     order = [i * stride % streams.subjects for i in range(streams.subjects)]
     return [n * step + n % step for n in order]
 
 
 def duration_seconds(starting: list[RoleResult], ending: list[RoleResult]) -> float:
-    """From the first start to the last end."""
+    """Return the seconds from the first start to the last end."""
     started_ns = min(result.started_ns for result in starting)
     return max(1, max(result.ended_ns for result in ending) - started_ns) / 1e9
 
 
 def first_problem(results: list[RoleResult]) -> str:
-    """The first complaint, or nothing."""
+    """Return the first problem of the results, or an empty text."""
     return next((result.problem for result in results if result.problem), "")
 
 
 def load_share(results: list[RoleResult], seconds: float) -> float:
-    """How busy the busiest load process was."""
+    """Return the CPU seconds of the busiest load process per second of the run."""
     return max(result.cpu_seconds for result in results) / seconds
 
 
 def settled_bytes(server: Server) -> int | None:
-    """The server's resident memory once it stopped changing."""
+    """Return the server's resident memory in bytes once it has stopped changing.
+
+    Blocks for up to SETTLE_POLLS_MAX polls, then returns the last value. None: the memory of the
+    server cannot be measured.
+    """
     current = server.resident_bytes()
     for _ in range(SETTLE_POLLS_MAX):
         if current is None:
@@ -298,7 +309,7 @@ def settled_bytes(server: Server) -> int | None:
 
 
 def run_once(scenario: Scenario, server: Server, size: int) -> Measurement:
-    """Run; a load process that fails makes the run void, not the program."""
+    """Run the scenario; if a load process fails, return a measurement with a problem."""
     try:
         return scenario.run(server, size)
     except LoadError as error:

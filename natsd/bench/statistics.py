@@ -1,4 +1,4 @@
-"""The few statistics a benchmark needs."""
+"""The few statistics that a benchmark needs."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -7,7 +7,10 @@ __all__ = ["median", "percentile", "spread"]
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The smallest sample that at least `percent` of all samples do not exceed (nearest rank)."""
+    """Return the smallest sample that at least `percent` % of the samples do not exceed.
+
+    This is the nearest-rank method. Raises ValueError if there are no samples.
+    """
     if not samples:
         raise ValueError("no samples")
     ordered = sorted(samples)
@@ -16,6 +19,6 @@ def percentile(samples: Sequence[float], percent: float) -> float:
 
 
 def spread(samples: Sequence[float]) -> float:
-    """Largest minus smallest, as a share of the median: how noisy the rounds were."""
+    """Return the difference of the largest and smallest sample as a share of the median."""
     middle = median(samples)
     return (max(samples) - min(samples)) / middle if middle else 0.0

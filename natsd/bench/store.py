@@ -1,16 +1,16 @@
-"""What the store costs, and how that grows from ten thousand to ten million messages.
+"""The cost of the store, from ten thousand to ten million messages.
 
-Messages have 128 bytes, their subjects 30, such as `orders.eu.00042.item.00000007`: a thousand of
-them in the rows about messages, one for each message (at most a million) in those about subjects.
-Each size runs in a process of its own, so that memory is that of the size. Files go to a temporary
-directory, those of the codec row to /dev/shm where there is one.
+Messages have 128 bytes, their subjects 30, such as `orders.eu.00042.item.00000007`. The rows about
+messages use a thousand subjects; those about subjects use one for each message, at most a million.
+Each size runs in its own processes, so that the measured memory belongs to that size alone. Files
+go to a temporary directory, those of the tmpfs row to /dev/shm if it exists.
 
-- Appending goes batch by batch, as from a compiled caller: `append_batch` of 500 messages. "On
-  disk" is group commit: each batch is acknowledged when it is synced, the next ones go on
-  meanwhile, until the committer says that too much waits.
-- "Of the disk" divides by a plain loop that writes as many bytes with pwrite and fdatasync in
-  pieces of a mebibyte; "of raw reading" by one that reads the same files. Before cold reading the
-  kernel is told to forget the files.
+- Messages are appended in batches of 500 by `append_many`. "To disk" is group commit: each batch is
+  acknowledged when it is synced, while further batches are appended, until the committer says that
+  too much is pending.
+- "Of the disk" is the speed as a share of a plain loop that writes as many bytes with pwrite and
+  fdatasync, a mebibyte at a time; "of raw reading" is a share of a loop that reads the same files.
+  Before cold reading the kernel is told to drop the files from its cache.
 - Memory is the growth of the resident set, less the cached blocks.
 """
 
@@ -41,24 +41,26 @@ class StoreRow:
     digits: int = 2
 
     def meets_goal(self, value: float) -> bool:
-        """Whether the value is good enough; without a goal every one is."""
+        """Return whether the value meets the goal; without a goal every value does."""
         if self.goal is None:
             return True
         return value >= self.goal if self.higher_is_better else value <= self.goal
 
     @property
     def goal_text(self) -> str:
-        """The goal as the table shows it."""
+        """The goal as the table shows it; empty: there is none."""
         if self.goal is None:
             return ""
         return f"{'≥' if self.higher_is_better else '≤'} {self.goal:g}"
 
 
 def rate(key: str, title: str, goal: float | None = None) -> StoreRow:
+    """Return a row in which a higher value is better."""
     return StoreRow(key, title, goal)
 
 
 def cost(key: str, title: str, goal: float | None = None, digits: int = 2) -> StoreRow:
+    """Return a row in which a lower value is better."""
     return StoreRow(key, title, goal, higher_is_better=False, digits=digits)
 
 
@@ -87,7 +89,11 @@ ROWS = (
 
 
 def run(sizes: Sequence[int], directory: Path | None) -> dict[int, dict[str, float]]:
-    """All rows of all sizes; files are made below `directory` and removed again."""
+    """Measure all sizes and return the values by size and key.
+
+    Files are made below `directory` (None: the system's temporary directory) and removed
+    afterwards.
+    """
     results = {}
     for size in sizes:
         place = Path(tempfile.mkdtemp(prefix="natsd-bench-", dir=directory))
@@ -99,7 +105,7 @@ def run(sizes: Sequence[int], directory: Path | None) -> dict[int, dict[str, flo
 
 
 def measured_apart(size: int, place: Path) -> dict[str, float]:
-    """One process for each group of rows, so that none sees the memory of another."""
+    """Measure each group of rows in its own process, so that none sees another's memory."""
     values: dict[str, float] = {}
     context = multiprocessing.get_context("spawn")
     for group in store_measures.GROUPS:
@@ -109,7 +115,7 @@ def measured_apart(size: int, place: Path) -> dict[str, float]:
 
 
 def texts(results: dict[int, dict[str, float]], *, goals: bool) -> list[list[str]]:
-    """The table's lines."""
+    """Return the texts of the table, row by row."""
     lines = []
     for row in ROWS:
         cells = [text_of(row, values.get(row.key)) for values in results.values()]
@@ -118,15 +124,21 @@ def texts(results: dict[int, dict[str, float]], *, goals: bool) -> list[list[str
 
 
 def text_of(row: StoreRow, value: float | None) -> str:
+    """Return the value as the table shows it, or an empty text if it was not measured."""
     return "" if value is None else f"{value:,.{row.digits}f}"
 
 
 def goal_cell(row: StoreRow, results: dict[int, dict[str, float]]) -> str:
+    """Return the text of the goal column."""
     return f"{row.goal_text} MISSED" if misses_goal(row, results) else row.goal_text
 
 
 def misses_goal(row: StoreRow, results: dict[int, dict[str, float]]) -> bool:
-    """At a million messages; smaller runs judge nothing. The disk may be what is slow."""
+    """Return whether the row misses its goal at a million messages.
+
+    Without a run of that size no goal is missed. `append_disk` misses its goal only if natsd
+    reaches less than 80 % of the speed of the disk itself: otherwise the disk is what is slow.
+    """
     value = results.get(GOAL_SIZE, {}).get(row.key)
     if value is None or row.meets_goal(value):
         return False

@@ -1,4 +1,4 @@
-"""The measurements behind the rows of `natsd bench --store`; each group runs in its own process."""
+"""The measurements behind the rows of `natsd bench --store`; each group has its own process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READ_BYTES_MAX = 8 << 20
 PICKS = 100_000
 RAW_BYTES = 1 << 20
 RECORD_BYTES = 28
-STRIDE = 7_919  # prime: neighbours in time are not neighbours in the trie
+STRIDE = 7_919  # prime, so that successive subjects are not neighbours in the trie
 NOW_NS = 1_700_000_000_000_000_000
 TMPFS = Path("/dev/shm")
 Values = dict[str, float]
@@ -40,16 +40,17 @@ Message = tuple[bytes, bytes | None, bytes]
 
 
 def run_group(group: str, size: int, place: Path) -> Values:
-    """The rows of one group, by key."""
+    """Measure one group and return its values by the keys of the rows."""
     return asyncio.run(GROUPS[group](size, place))
 
 
 def subject_of(number: int) -> bytes:
+    """Return subject `number`, always 30 bytes."""
     return b"orders.eu.%05d.item.%08d" % (number % 100, number)
 
 
 def batches(size: int, subjects: int) -> Iterator[list[Message]]:
-    """The messages of a run; while subjects repeat, the same lists again and again."""
+    """Yield `size` messages in batches; where subjects repeat, the same lists are yielded again."""
     if size > subjects:
         ready = list(batches(subjects, subjects))
         for number in range(size // BATCH):
@@ -60,16 +61,19 @@ def batches(size: int, subjects: int) -> Iterator[list[Message]]:
 
 
 def millions_per_s(count: int, ns: int) -> float:
+    """Return the rate in millions per second."""
     return count / ns * 1e3
 
 
 async def timed_async(work: Callable[[], Awaitable[object]]) -> int:
+    """Return how many ns the awaited call of `work` takes."""
     start = time.perf_counter_ns()
     await work()
     return time.perf_counter_ns() - start
 
 
 def picks_of(size: int) -> list[int]:
+    """Return PICKS random numbers below `size`, the same ones in each run."""
     chosen = random.Random(1)
     return [chosen.randrange(size) for _ in range(PICKS)]
 
@@ -78,7 +82,7 @@ def picks_of(size: int) -> list[int]:
 
 
 async def memory(size: int, place: Path) -> Values:
-    """Appending and reading."""
+    """Measure appending to memory and reading from it."""
     store = MemStore()
 
     def append_all() -> None:
@@ -95,6 +99,8 @@ async def memory(size: int, place: Path) -> Values:
 
 
 def us_each(arguments: list[int] | list[str], call: Callable[..., object]) -> float:
+    """Return the microseconds per call of `call` with one of the arguments."""
+
     def call_all() -> None:
         for argument in arguments:
             call(argument)
@@ -103,6 +109,7 @@ def us_each(arguments: list[int] | list[str], call: Callable[..., object]) -> fl
 
 
 def append_singly(size: int) -> None:
+    """Append `size` messages to a memory store, one call per message."""
     subjects = [subject_of(n) for n in range(FEW_SUBJECTS)]
     append = MemStore().append
     for number in range(size):
@@ -110,7 +117,7 @@ def append_singly(size: int) -> None:
 
 
 def read_cached(store: LogStore, last: int) -> None:
-    """Every message, in order."""
+    """Read every message from 1 to `last`, in order."""
     sequence = 1
     while sequence <= last:
         found = store.read_batch_cached(sequence, READ_BATCH, READ_BYTES_MAX)
@@ -119,7 +126,7 @@ def read_cached(store: LogStore, last: int) -> None:
 
 
 async def subjects(size: int, place: Path) -> Values:
-    """What the index of a stream answers, one message for each subject."""
+    """Measure lookups in a stream's subject index, with one message per subject."""
     count = min(size, MANY_SUBJECTS)
     store = MemStore()
     for batch in batches(count, count):
@@ -134,11 +141,12 @@ async def subjects(size: int, place: Path) -> Values:
 
 
 async def pending_ms(store: LogStore, pattern: str) -> float:
+    """Return the milliseconds of one `num_pending` for the pattern."""
     return await timed_async(lambda: store.num_pending(1, pattern)) / 1e6
 
 
 async def trie(size: int, place: Path) -> Values:
-    """The trie itself, and its memory beside a dict's."""
+    """Measure the trie alone, and its memory beside that of a dict."""
     count = min(size, MANY_SUBJECTS)
     keys = [subject_of(n * STRIDE % count) for n in range(count)]
     records = RecordTrie(RECORD_BYTES)
@@ -156,7 +164,7 @@ async def trie(size: int, place: Path) -> Values:
 
 
 def dict_bytes(count: int) -> float:
-    """A dict from subject to a tuple of three numbers."""
+    """Return the memory per subject of a dict from subject to a tuple of three numbers."""
     before = rss_bytes()
     kept = {subject_of(n): (n + 2**40, n + 2**41, n + 2**42) for n in range(count)}
     grown = rss_bytes() - before
@@ -167,14 +175,17 @@ def dict_bytes(count: int) -> float:
 
 
 def volume_of(directory: Path) -> Volume:
+    """Open the directory as a volume."""
     return Volume.open(RealDisk(), directory, os.urandom, loop=asyncio.get_running_loop())
 
 
 async def opened(volume: Volume, name: str = "stream") -> FileStore:
+    """Open a file store in the volume."""
     return await FileStore.open(volume, volume.directory / name, Limits(), os.urandom)
 
 
 async def filled(volume: Volume, size: int) -> FileStore:
+    """Return a file store with `size` synced messages."""
     store = await opened(volume)
     for batch in batches(size, FEW_SUBJECTS):
         store.append_many(batch, NOW_NS)
@@ -184,6 +195,7 @@ async def filled(volume: Volume, size: int) -> FileStore:
 
 
 async def append_ns(directory: Path, size: int) -> int:
+    """Return the ns that appending and syncing `size` messages takes."""
     volume = volume_of(directory)
     store = await opened(volume)
     start = time.perf_counter_ns()
@@ -198,7 +210,7 @@ async def append_ns(directory: Path, size: int) -> int:
 
 
 async def codec(size: int, place: Path) -> Values:
-    """Files without a disk."""
+    """Measure appending to files on tmpfs, without a disk; empty if there is no /dev/shm."""
     directory = TMPFS / place.name
     if not RealDisk().is_directory(TMPFS):
         return {}
@@ -209,7 +221,7 @@ async def codec(size: int, place: Path) -> Values:
 
 
 async def disk(size: int, place: Path) -> Values:
-    """Group commit, and what the disk takes at most."""
+    """Measure group commit, and its speed as a share of the disk's own."""
     directory = place / "append"
     taken = await append_ns(directory, size)
     total = sum(path.stat().st_size for path in directory.rglob("*.blk"))
@@ -222,7 +234,7 @@ async def disk(size: int, place: Path) -> Values:
 
 
 def raw_write_ns(path: Path, size: int) -> int:
-    """Pieces of a mebibyte, each synced."""
+    """Return the ns to write `size` bytes a mebibyte at a time, each synced."""
     piece = os.urandom(RAW_BYTES)
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -238,7 +250,7 @@ def raw_write_ns(path: Path, size: int) -> int:
 
 
 async def streams(size: int, place: Path) -> Values:
-    """A message to each of a thousand streams in turn, all of them synced after each turn."""
+    """Measure appends to a thousand streams in turn, all of them synced after each turn."""
     volume = volume_of(place / "streams")
     stores = [await opened(volume, f"stream-{n}") for n in range(STREAMS)]
     turns = max(1, min(size, 200_000) // STREAMS)
@@ -256,7 +268,7 @@ async def streams(size: int, place: Path) -> Values:
 
 
 async def recovery(size: int, place: Path) -> Values:
-    """Opening what is there; it stays for `cold`."""
+    """Measure opening a store with and without index.db; the files stay for `cold`."""
     directory = place / STREAM
     volume = volume_of(directory)
     await (await filled(volume, size)).close()
@@ -269,7 +281,7 @@ async def recovery(size: int, place: Path) -> Values:
 
 
 async def cold(size: int, place: Path) -> Values:
-    """Reading what `recovery` has left, in a process that has held nothing yet."""
+    """Measure reading the files that `recovery` left, in a process that has cached nothing."""
     directory = place / STREAM
     files = sorted(directory.rglob("*.blk"))
     forget(files)
@@ -285,6 +297,7 @@ async def cold(size: int, place: Path) -> Values:
 
 
 async def open_ns(directory: Path) -> int:
+    """Return the ns to open the store in the directory."""
     volume = volume_of(directory)
     start = time.perf_counter_ns()
     store = await opened(volume)
@@ -295,8 +308,10 @@ async def open_ns(directory: Path) -> int:
 
 
 async def read_cold(directory: Path, size: int) -> tuple[int, float]:
-    """Nanoseconds for all of it, and the bytes of memory that stay for each message; what a volume
-    takes however little is in it does not count."""
+    """Return the ns to read all messages, and the bytes of memory that each message keeps.
+
+    Memory that a volume needs whatever its contents is not counted.
+    """
     volume = volume_of(directory)
     store = await opened(volume)
     await store.read_batch(size, 1, 1)
@@ -316,7 +331,7 @@ async def read_cold(directory: Path, size: int) -> tuple[int, float]:
 
 
 def forget(files: list[Path]) -> None:
-    """Have the kernel drop what it caches of these."""
+    """Tell the kernel to drop these files from its cache; does nothing outside Linux."""
     if sys.platform != "linux":
         return
     for path in files:
@@ -327,6 +342,7 @@ def forget(files: list[Path]) -> None:
 
 
 def raw_read(files: list[Path]) -> None:
+    """Read the files, a mebibyte at a time."""
     for path in files:
         with path.open("rb", buffering=0) as file:
             while file.read(RAW_BYTES):

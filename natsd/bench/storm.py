@@ -1,8 +1,8 @@
-"""A load process that opens thousands of connections, and then holds them, idle.
+"""A load process that opens thousands of connections and then holds them idle.
 
-On the loopback a blocking connect returns as soon as the kernels have shaken hands, so a plain
-loop keeps `IN_FLIGHT` clients between their first byte and their PONG without any polling, and
-never more than the smallest listen backlog in use holds.
+On the loopback a blocking connect returns as soon as the kernel has done the handshake. So a plain
+loop keeps up to `IN_FLIGHT` clients between their first byte and their PONG without any polling;
+these are never more than the smallest listen backlog in use can hold.
 """
 
 import socket
@@ -21,7 +21,7 @@ WARM_UP_CLIENTS = 50
 
 @dataclass
 class Storm:
-    """`clients` times connect, CONNECT, one SUB, PING; done when all PONGs are there."""
+    """A client that opens `clients` connections; each sends CONNECT, one SUB and a PING."""
 
     host: str
     port: int
@@ -29,12 +29,12 @@ class Storm:
     _socks: list[socket.socket] = field(init=False, repr=False, default_factory=list)
 
     def prepare(self) -> None:
-        """A few connections come and go, so that the server has loaded what it loads lazily."""
+        """Open and close a few connections, so that the server has loaded what it loads lazily."""
         for number in range(min(WARM_UP_CLIENTS, self.clients)):
             wire.close_with_reset(wire.connect(self.host, self.port, sub(b"warm.%d" % number)))
 
     def run(self) -> RoleResult:
-        """Open all connections; they stay open."""
+        """Open all connections and wait for their PONGs; the connections stay open."""
         greetings = [CONNECT + sub(b"storm.%06d" % n) + PING for n in range(self.clients)]
         started_ns = time.perf_counter_ns()
         problem = ""

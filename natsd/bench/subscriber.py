@@ -1,10 +1,10 @@
-"""A load process that receives frames and counts them, exactly, at next to no cost.
+"""A load process that receives frames and counts them exactly, at little cost.
 
-- The first bytes are kept and compared with the frames they must be.
-- The rest is counted. Where TCP can discard received bytes without copying them (Linux,
-  MSG_TRUNC), it does, so that the counting is not what is measured.
-- At the end a PING is sent, and what arrives must leave the stream on a frame boundary, followed
-  by the PONG: a byte lost, doubled or added anywhere in the run shows.
+- The first bytes are kept and compared with the expected frames.
+- The other bytes are only counted. Where TCP can discard received bytes without copying them
+  (Linux, MSG_TRUNC), the subscriber lets it, so that the benchmark does not measure the counting.
+- At the end a PING is sent; the stream must then end on a frame boundary, followed by the PONG. So
+  a byte that was lost, doubled or added anywhere in the run is noticed.
 """
 
 import socket
@@ -27,7 +27,10 @@ DISCARD = socket.MSG_TRUNC if sys.platform == "linux" else 0
 
 @dataclass
 class Subscriber:
-    """Receives until its share, or its group's share, of `expected` messages is there."""
+    """A subscriber that receives until `expected` messages are there.
+
+    In a queue group (`window.shared`) the messages of all its members are added.
+    """
 
     host: str
     port: int
@@ -50,7 +53,7 @@ class Subscriber:
         wire.set_receive_timeout(self._sock, POLL_SECONDS)
 
     def run(self) -> RoleResult:
-        """Receive, then prove the count."""
+        """Receive the messages, then verify their count."""
         started_ns = self._ended_ns = time.perf_counter_ns()
         problem = ""
         received = 0
@@ -95,7 +98,10 @@ class Subscriber:
         return counters[self.slot] >= self.expected
 
     def _proven_count(self) -> int:
-        """Messages received, the stream checked at both ends."""
+        """Return the number of received messages; checks the stream's beginning and end.
+
+        Raises LoadError if the frames are not the expected ones, or the stream ends inside a frame.
+        """
         if not self.shape.agrees(self._sample):
             raise wire.LoadError(f"unexpected frames: {self._sample[:80]!r}")
         self._sock.sendall(PING)
@@ -108,6 +114,6 @@ class Subscriber:
         return received
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         wire.close_with_reset(self._sock)
         self._progress.close()

@@ -1,7 +1,7 @@
-"""A blocking NATS connection for load generators: handshake and fence, then the raw socket.
+"""A blocking NATS connection for load generators: the handshake, then the raw socket.
 
-`fence` is a PING/PONG round trip: all that was sent before it has been processed, and all that
-the server had queued for this connection has arrived.
+A PING/PONG round trip serves as a fence: after it the server has processed everything that was sent
+before, and everything that the server had queued for this connection has arrived.
 """
 
 import json
@@ -16,18 +16,21 @@ RECEIVE_BYTES = 1 << 16
 
 
 class LoadError(Exception):
-    """The server under load did something that makes this run void."""
+    """The server under load failed or did something wrong, which makes this run void."""
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A connected socket without Nagle's delay."""
+    """Return a connected socket with TCP_NODELAY set."""
     sock = socket.create_connection((host, port), timeout=HANDSHAKE_SECONDS_MAX)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
 def read_info(sock: socket.socket) -> dict[str, Any]:
-    """The server's INFO, read without taking a byte more than its line."""
+    """Return the server's INFO; reads no byte beyond its line.
+
+    Raises LoadError if the connection is closed or something else arrives.
+    """
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = sock.recv(1)
@@ -41,7 +44,10 @@ def read_info(sock: socket.socket) -> dict[str, Any]:
 
 
 def read_to_pong(sock: socket.socket, pongs: int = 1) -> bytes:
-    """Everything up to so many PONGs, the last of which ends what was received."""
+    """Return all received bytes up to the `pongs`-th PONG, which must be the last of them.
+
+    Raises LoadError if the server closes the connection.
+    """
     received = bytearray()
     while not received.endswith(PONG) or received.count(PONG) < pongs:
         piece = sock.recv(RECEIVE_BYTES)
@@ -52,9 +58,10 @@ def read_to_pong(sock: socket.socket, pongs: int = 1) -> bytes:
 
 
 def connect(host: str, port: int, subscriptions: bytes = b"") -> socket.socket:
-    """Connect, introduce ourselves, subscribe; when this returns the server knows all of it.
+    """Connect, send CONNECT and the subscriptions, and return the socket.
 
-    Servers may follow their first PONG with another INFO; a second PING waits for it.
+    When this returns, the server has processed all of it. Servers may send another INFO after their
+    first PONG; a second PING waits for that INFO. Raises LoadError if the server refuses.
     """
     sock = open_socket(host, port)
     try:
@@ -71,13 +78,13 @@ def connect(host: str, port: int, subscriptions: bytes = b"") -> socket.socket:
 
 
 def set_receive_timeout(sock: socket.socket, seconds: float) -> None:
-    """Let a blocking recv raise BlockingIOError after `seconds`, at no cost per call."""
+    """Make a blocking `recv` raise BlockingIOError after `seconds`, at no cost per call."""
     whole = int(seconds)
     timeval = struct.pack("ll", whole, int((seconds - whole) * 1e6))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
 
 
 def close_with_reset(sock: socket.socket) -> None:
-    """Close at once and leave no TIME_WAIT behind."""
+    """Close the connection at once, without leaving it in TIME_WAIT."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()

@@ -1,12 +1,12 @@
-"""Load processes, and the parent's handle on them.
+"""Load processes, and the parent's handle on each.
 
-A role travels to its process as a pickle on stdin; then, line by line:
+A role travels to its process as a pickle on stdin; then they talk line by line:
 
     parent                     process
     <role, pickled>     →
-                        ←      ready        after role.prepare(); or fault and a line of why
+                        ←      ready        after role.prepare(); or fault and the reason
     go                  →
-                        ←      <result>     after role.run(): a pickle
+                        ←      <result>     after role.run(): 8 bytes of length, then a pickle
     close (or EOF)      →                   role.close(), exit
 
 Every answer has a deadline; a process that misses it is killed, and the run is void.
@@ -51,11 +51,11 @@ class Worker:
         )
 
     def send_role(self) -> None:
-        """Tell the process what to be."""
+        """Send the role to the process."""
         self._write(pickle.dumps(self._role))
 
     def await_ready(self) -> None:
-        """Wait until the role is prepared."""
+        """Wait until the role is prepared; raises LoadError if it cannot be prepared."""
         if self._read(len(READY), PREPARE_SECONDS_MAX) != READY:
             assert self._process.stdout is not None
             raise LoadError(f"{self.name}: {self._process.stdout.read(FAULT_BYTES_MAX).decode()}")
@@ -65,7 +65,7 @@ class Worker:
         self._write(GO)
 
     def result(self) -> RoleResult:
-        """Wait for what the role measured."""
+        """Wait for the result of the role and return it; raises LoadError after RUN_SECONDS_MAX."""
         size = int.from_bytes(self._read(8, RUN_SECONDS_MAX), "big")
         result = pickle.loads(self._read(size, RUN_SECONDS_MAX))
         assert isinstance(result, RoleResult)
@@ -120,7 +120,7 @@ class Worker:
 
 
 class Crew:
-    """The load processes of one run, prepared in the order given and released together."""
+    """The load processes of one run, prepared in the given order and started together."""
 
     def __init__(self, roles: Sequence[Role]) -> None:
         self._stack = ExitStack()
@@ -134,7 +134,7 @@ class Crew:
             self._stack = stack.pop_all()
 
     def run(self) -> list[RoleResult]:
-        """Let all of them work; what each measured, in the order of the roles."""
+        """Let all roles work; return their results, in the order of the roles."""
         for worker in self.workers:
             worker.go()
         return [worker.result() for worker in self.workers]
@@ -152,7 +152,7 @@ class Crew:
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """The load process's side of the conversation."""
+    """Run the load process's side of the protocol on `source` and `sink`."""
     role: Role = pickle.load(source)
     try:
         role.prepare()
@@ -176,5 +176,5 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us, and says so itself
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops us
     serve(sys.stdin.buffer, sys.stdout.buffer)

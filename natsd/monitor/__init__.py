@@ -1,10 +1,11 @@
 """Monitoring: over HTTP (`/varz`, `/connz`, `/healthz` and others), and over NATS (services.py).
 
-- `start` binds the port and returns at once: the kernel queues connections while aiohttp, which
-  takes longer to import than the whole server takes to start, is imported in a thread.
-- What it lacks of descriptors and memory it waits for: monitoring then begins later.
-- Monitoring reads the server through `natsd.monitor.observed` and changes nothing; but the system
-  account may have a client closed, or sent away.
+- `start` binds the port and returns at once. aiohttp takes longer to import than the whole server
+  takes to start, so it is imported in a thread; meanwhile the kernel queues connections.
+- If descriptors or memory are missing, monitoring waits for them and begins later.
+- Monitoring reads the server through `natsd.monitor.observed` and changes nothing, with one
+  exception: the system account may ask for a client to be closed, or to be told to reconnect
+  elsewhere (services.py).
 """
 
 import asyncio
@@ -31,7 +32,7 @@ LINGER_S = 1.0
 
 
 class Monitor:
-    """The monitoring endpoints of one server, from bind to stop."""
+    """The monitoring endpoints of one server, from binding the port until `stop`."""
 
     def __init__(self, server: ObservedServer, listener: socket.socket) -> None:
         self._server = server
@@ -44,18 +45,18 @@ class Monitor:
         self._serving = asyncio.create_task(self._begin(), name="natsd-monitor")
 
     async def stop(self) -> None:
-        """Close the port, and the connections on it."""
+        """Close the port and its connections."""
         self._serving.cancel()
         await asyncio.gather(self._serving, return_exceptions=True)
         await self._end()
         self._listener.close()
 
     async def wait_serving(self) -> None:
-        """Return once requests are answered, not only queued."""
+        """Wait until requests are answered; before that connections are only queued."""
         await asyncio.shield(self._serving)
 
     async def _begin(self) -> None:
-        """Serve as soon as there are descriptors and memory for it."""
+        """Serve requests; retry every RETRY_S while descriptors or memory are missing."""
         is_told = False
         while True:
             try:
@@ -92,7 +93,7 @@ class Monitor:
         self._accepting = await loop.create_server(self._connections.protocol, sock=self._listener)
 
     async def _end(self) -> None:
-        """Nothing of the serving stays, whether it began or not."""
+        """Undo `_serve`, whether it was complete or not."""
         if self._accepting:
             self._accepting.close()
         if self._runner:
@@ -103,14 +104,20 @@ class Monitor:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether a descriptor or memory was missing. Of a compiled module that cannot be opened for
-    want of one, the system says no more than that it cannot be loaded."""
+    """Return whether the error is a lack of descriptors or memory.
+
+    If a compiled module cannot be opened for lack of either, the system only reports that the
+    module cannot be loaded, so an ImportError counts as one too.
+    """
     is_missing = isinstance(error, ModuleNotFoundError)
     return is_passing(error) or (isinstance(error, ImportError) and not is_missing)
 
 
 def start(server: ObservedServer) -> Monitor:
-    """Listen where the options say; raises `ListenError`. Requests are answered a moment later."""
+    """Listen at the configured monitoring address; requests are answered a moment later.
+
+    Raises ListenError if the port cannot be bound.
+    """
     options = server.options
     try:
         listener = listen(options.http_address, options.http_port)

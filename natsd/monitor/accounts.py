@@ -1,9 +1,9 @@
-"""`/accountz` and `/accstatz`: what accounts there are, what they share, and what they do.
+"""`/accountz` and `/accstatz`: the accounts, their imports and exports, and their traffic.
 
-What accounts share of each other is so far what the system account offers all of them: `IMPORTS`
-and `EXPORTS` are the tables that `natsd.monitor.services` serves.
+So far the only services that accounts share are those that the system account offers to all of
+them: `IMPORTS` and `EXPORTS` are the tables that `natsd.monitor.services` serves.
 
-Source: nats-server 2.14 reference 8, its fields and their order.
+Sources: nats-server's `Accountz`, `AccountInfo` and `AccountStat`: field names and their order.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,8 @@ from natsd.monitor.values import datetime_ns, number, timestamp
 
 JETSTREAM_API: Final = "$JS.API.>"
 
-# Subject in the account, the subject of the system account behind it, whether who asks is shared.
+# Subject in the account, its subject in the system account, whether the requestor's identity is
+# shared.
 IMPORTS: Final = (
     ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
     ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
@@ -34,7 +35,10 @@ NO_TRAFFIC: Final = {"msgs": 0, "bytes": 0}
 
 
 def accountz(server: ObservedServer, account: str, clock: Clock) -> dict[str, Any]:
-    """The answer to `/accountz`; raises `BadParameter` for an account that is not there."""
+    """Return the answer to `/accountz`; raises BadParameter if there is no such account.
+
+    With an empty `account` the answer lists the names of all accounts.
+    """
     answer = {
         "server_id": server.id,
         "now": timestamp(clock.wall_ns()),
@@ -46,7 +50,7 @@ def accountz(server: ObservedServer, account: str, clock: Clock) -> dict[str, An
 
 
 def account_detail(server: ObservedServer, name: str) -> dict[str, Any]:
-    """One account; raises `BadParameter` if it is not there."""
+    """Return the details of one account; raises BadParameter if there is no such account."""
     account = server.accounts.get(name)
     if account is None:
         raise BadParameter(f"Account {name} does not exist")
@@ -107,7 +111,11 @@ def _imports(name: str, *, is_system: bool, uses_jetstream: bool) -> list[dict[s
 def accstatz(
     server: ObservedServer, clock: Clock, *, names: Collection[str] = (), unused: bool = False
 ) -> dict[str, Any]:
-    """The answer to `/accstatz`: accounts with connections, or all, or those of the names."""
+    """Return the answer to `/accstatz`.
+
+    It has the accounts in `names` if there are any, else those with connections, or all if
+    `unused`.
+    """
     accounts = [
         account
         for name, account in sorted(server.accounts.items())
@@ -121,7 +129,7 @@ def accstatz(
 
 
 def account_stats(account: Account) -> dict[str, Any]:
-    """The connections and messages of one account."""
+    """Return the connections and traffic of one account."""
     counters = account.counters
     return {
         "acc": account.name,

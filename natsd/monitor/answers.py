@@ -1,7 +1,7 @@
-"""What monitoring can be asked, whichever way the question comes: over HTTP, or over NATS.
+"""The monitoring answers, whether the request came over HTTP or over NATS.
 
-A question's parameters are a `Query`; an answer is a mapping that `json_text` writes. It raises
-`BadParameter`.
+The parameters of a request are a `Query`; the answer is a mapping that `json_text` writes. Each
+method raises BadParameter for parameters it cannot use.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Fields = dict[str, Any]
 
 
 class Answers:
-    """About one server; `requests` counts those over HTTP."""
+    """The answers about one server; `requests` counts the HTTP requests by endpoint."""
 
     def __init__(self, server: ObservedServer, clock: Clock, http_port: int) -> None:
         self.server = server
@@ -42,7 +42,7 @@ class Answers:
         return self._processor.sample(self.clock.monotonic_ns(), processor_time_ns())
 
     async def varz(self, query: Query) -> Fields:
-        """The server, its settings and its traffic."""
+        """Return the server's settings and traffic."""
         return varz(
             self.server,
             self.clock,
@@ -52,51 +52,51 @@ class Answers:
         )
 
     async def statsz(self, query: Query) -> Fields:
-        """What servers tell each other of themselves."""
+        """Return the load statistics that servers send to each other."""
         return statsz(self.server, processor_percent=self._processor_percent())
 
     async def connz(self, query: Query) -> Fields:
-        """Connections."""
+        """Return the open or closed connections."""
         return await connz(self.server, ConnzOptions.of(query), self.clock, self.turns)
 
     async def routez(self, query: Query) -> Fields:
-        """Routes to servers of the cluster."""
+        """Return the routes to the servers of the cluster."""
         if query.text("subs").lower() != "detail":
             query.flag("subs")
         return routez(self.server, self.clock)
 
     async def gatewayz(self, query: Query) -> Fields:
-        """Gateways to other clusters."""
+        """Return the gateways to other clusters."""
         query.flag("accs")
         return gatewayz(self.server, self.clock)
 
     async def leafz(self, query: Query) -> Fields:
-        """Leaf nodes."""
+        """Return the leaf node connections."""
         query.flag("subs")
         return leafz(self.server, self.clock)
 
     async def subsz(self, query: Query) -> Fields:
-        """Subscriptions; one answer is made at a time."""
+        """Return the subscriptions; only one such answer is made at a time."""
         options = SubszOptions.of(query)
         async with self._looking:
             return await subsz(self.server, options, self.clock, self.turns)
 
     async def accountz(self, query: Query) -> Fields:
-        """Accounts, or one of them."""
+        """Return the names of all accounts, or the details of one."""
         return accountz(self.server, query.text("acc"), self.clock)
 
     async def accstatz(self, query: Query) -> Fields:
-        """The traffic of accounts."""
+        """Return the traffic of accounts."""
         return accstatz(self.server, self.clock, unused=query.flag("unused"))
 
     async def jsz(self, query: Query) -> Fields:
-        """JetStream; one answer is made at a time."""
+        """Return the state of JetStream; only one such answer is made at a time."""
         options = JszOptions.of(query)
         async with self._looking:
             return await jsz(self.server, options, self.clock)
 
     async def account_jsz(self, query: Query) -> Fields:
-        """JetStream of one account."""
+        """Return the state of one account's JetStream."""
         options, engine = JszOptions.of(query), self.server.jetstream
         if engine is None:
             raise BadParameter("jetstream not enabled")
@@ -107,13 +107,13 @@ class Answers:
             return await account_detail(account, options, self.server.name)
 
     def health(self, query: Query) -> tuple[int, Fields]:
-        """The status code and what is wrong."""
+        """Return the HTTP status code and the problems, as `/healthz` shows them."""
         return healthz(self.server, HealthzOptions.of(query))
 
     async def ipqueuesz(self, query: Query) -> Fields:
-        """Queues."""
+        """Return the lengths of internal queues."""
         return ipqueuesz(self.server, every=query.flag("all"), prefix=query.text("queues"))
 
     async def expvarz(self, query: Query) -> Fields:
-        """The process."""
+        """Return the process's command line and memory."""
         return expvarz()

@@ -1,4 +1,4 @@
-"""Both clocks: connections count monotonic nanoseconds, whoever reads an answer wants the date."""
+"""Both clocks: connections record monotonic time, while answers show dates."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clocks, and the distance between them as it was when monitoring began.
+    """The wall clock and the monotonic clock, with their difference in ns when monitoring began.
 
-    The distance is taken once, so that a connection's start is the same in every answer.
+    The difference is taken once, so that a connection's start is the same in every answer.
     """
 
     wall_minus_monotonic_ns: int = field(
@@ -16,13 +16,13 @@ class Clock:
     )
 
     def wall_ns(self) -> int:
-        """Now, since 1970."""
+        """Return the current time in ns since 1970."""
         return time.time_ns()
 
     def monotonic_ns(self) -> int:
-        """Now, as connections count."""
+        """Return the current time in ns of the monotonic clock."""
         return time.monotonic_ns()
 
     def to_wall_ns(self, monotonic_ns: int) -> int:
-        """When that was, since 1970."""
+        """Convert ns of the monotonic clock into ns since 1970."""
         return monotonic_ns + self.wall_minus_monotonic_ns

@@ -1,13 +1,14 @@
-"""The connections of the monitoring port, which anybody may open: bounded in number, time and size.
+"""The connections of the monitoring port, bounded in number, time and size: anybody may open them.
 
     loop ──bytes──> Connection ──bytes──> aiohttp's protocol ──> Endpoints
-                        └ since when it waits for its peer, and how much came since the last request
+                        └ how long it waits for its peer, and the bytes since the last request
 
-- At most `CONNECTIONS_MAX` are open. One more takes the place of the one that has waited longest
-  for its peer; if all are being answered, it is closed itself.
-- A peer that has begun a request, or reads an answer, has `PATIENCE_S` to go on; one that has had
-  an answer may be silent for `IDLE_S`.
-- Between two requests at most `REQUEST_BYTES_MAX` are read: heads and bodies are short here.
+- At most `CONNECTIONS_MAX` are open. One more replaces the connection that has waited longest for
+  its peer; if all are being answered, the new one is closed.
+- A peer that has begun a request, or reads an answer, must go on within `PATIENCE_S`; one that has
+  received an answer may be silent for `IDLE_S`.
+- Between two requests at most `REQUEST_BYTES_MAX` are read: heads and bodies of monitoring requests
+  are short.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ SWEEP_S: Final = 1.0
 
 
 class Connection(asyncio.Protocol):
-    """One connection: passes on what comes, and can be closed for what does not."""
+    """One connection: passes data on to aiohttp's protocol, and is closed when it is overdue."""
 
     def __init__(self, connections: "Connections", protocol: asyncio.Protocol) -> None:
         self._connections = connections
@@ -37,10 +38,10 @@ class Connection(asyncio.Protocol):
         self._is_admitted = False
         self._since_s = 0.0
 
-    # ---- called by the loop
+    # ---- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is up."""
+        """Admit the connection, or close it at once if there is no room."""
         self.transport = cast("asyncio.Transport", transport)
         self._since_s = self._loop.time()
         self._is_admitted = self._connections.admit(self)
@@ -50,7 +51,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """The peer sent something."""
+        """Pass received bytes on; close the connection if the request is too large."""
         if not self._request_bytes:
             self._since_s = self._loop.time()
         self._request_bytes += len(data)
@@ -60,37 +61,37 @@ class Connection(asyncio.Protocol):
             self.protocol.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """The peer sends no more."""
+        """Pass on that the peer sends no more; the return value is that of aiohttp's protocol."""
         return self.protocol.eof_received()
 
     def pause_writing(self) -> None:
-        """The peer does not read as fast as it is answered."""
+        """Record that the peer reads more slowly than it is answered."""
         self._is_paused = True
         self._since_s = self._loop.time()
         self.protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """The peer has read."""
+        """Record that the peer has read."""
         self._is_paused = False
         self._since_s = self._loop.time()
         self.protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Remove the connection."""
         self._connections.open.pop(self.protocol, None)
         if self._is_admitted:
             self.protocol.connection_lost(exc)
 
-    # ---- called for a request
+    # ---- called at the begin and end of a request
 
     def begin(self) -> None:
-        """A request is complete."""
+        """Record that a request has been received completely."""
         self.requests += 1
         self._answering += 1
         self._request_bytes = 0
 
     def end(self) -> None:
-        """It is answered."""
+        """Record that a request has been answered."""
         self._answering -= 1
         self._since_s = self._loop.time()
 
@@ -98,27 +99,27 @@ class Connection(asyncio.Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it is the peer's turn."""
+        """Whether the server waits for the peer, to send a request or to read an answer."""
         return self._is_paused or not self._answering
 
     def waited_s(self) -> float:
-        """How long it has been the peer's turn."""
+        """Return for how many seconds the server has waited for the peer."""
         return self._loop.time() - self._since_s
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the peer was waited for long enough."""
+        """Whether the peer has taken longer than `PATIENCE_S`, or `IDLE_S` between requests."""
         is_idle = self.requests and not self._request_bytes and not self._is_paused
         return self.waits and self.waited_s() > (IDLE_S if is_idle else PATIENCE_S)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once, without sending pending data."""
         if self.transport is not None:
             self.transport.abort()
 
 
 class Connections:
-    """All of one monitoring port; `make` gives aiohttp's protocol for one more."""
+    """All connections of one monitoring port; `make` creates aiohttp's protocol for each."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], asyncio.Protocol]
@@ -129,11 +130,14 @@ class Connections:
         self._timer = loop.call_later(SWEEP_S, self._sweep)
 
     def protocol(self) -> Connection:
-        """What the loop makes of an accepted connection."""
+        """Return the protocol of an accepted connection."""
         return Connection(self, self._make())
 
     def admit(self, connection: Connection) -> bool:
-        """Whether there is room for it; another one may have to go."""
+        """Add the connection and return True; False: there is no room.
+
+        If all places are taken, the connection that has waited longest for its peer is closed.
+        """
         if len(self.open) >= CONNECTIONS_MAX:
             waiting = [each for each in self.open.values() if each.waits]
             if not waiting:
@@ -146,9 +150,9 @@ class Connections:
 
     @contextmanager
     def answering(self, protocol: asyncio.BaseProtocol) -> Iterator[None]:
-        """While a request of that protocol is answered."""
+        """Mark the connection of this protocol as being answered during the `with`."""
         connection = self.open.get(protocol)
-        if connection is None:  # it is gone since
+        if connection is None:  # it was closed in the meantime
             yield
             return
         connection.begin()
@@ -158,7 +162,7 @@ class Connections:
             connection.end()
 
     def close(self) -> None:
-        """Look at deadlines no more, and close what is open."""
+        """Stop checking deadlines, and close all connections."""
         self._timer.cancel()
         for connection in list(self.open.values()):
             connection.abort()

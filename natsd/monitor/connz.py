@@ -1,8 +1,10 @@
-"""`/connz`: who is connected, and who was.
+"""`/connz`: the open connections, and the latest closed ones.
 
 - `SORTS` is the table of sort options: the attribute, and whether the largest comes first.
-- Connections are chosen and sorted in steps, and a row is made when it is written: neither many
-  connections nor many subscriptions hold up the loop, or are held in memory as text.
+- Connections are chosen and sorted in steps, and a row is made only when it is written: so neither
+  many connections nor many subscriptions block the event loop or are held in memory as text.
+
+Sources: nats-server's `Connz` and `ConnInfo`.
 """
 
 import heapq
@@ -57,7 +59,7 @@ CLOSED_ONLY_SORTS: Final = ("stop", "reason")
 
 @dataclass(frozen=True, slots=True)
 class ConnzOptions:
-    """What the request asks for."""
+    """The parameters of a `/connz` request."""
 
     sort: str
     auth: bool
@@ -73,7 +75,7 @@ class ConnzOptions:
 
     @classmethod
     def of(cls, query: Query) -> "ConnzOptions":
-        """Read the parameters; raises `BadParameter`."""
+        """Read the parameters; raises BadParameter."""
         auth = query.flag("auth")
         subs_detail = query.text("subs").lower() == "detail"
         subs = not subs_detail and query.flag("subs")
@@ -112,7 +114,7 @@ def _sort(text: str, state: State) -> str:
 async def connz(
     server: ObservedServer, options: ConnzOptions, clock: Clock, turns: Turns
 ) -> dict[str, Any]:
-    """The answer to `/connz`; its rows are an iterator."""
+    """Return the answer to `/connz`; its rows are an iterator, which makes each one on demand."""
     now_ns, now_wall_ns = clock.monotonic_ns(), clock.wall_ns()
     if options.account and options.account not in server.accounts:
         return _answer("", now_wall_ns, 0, 0, options, None)
@@ -147,7 +149,7 @@ def _answer(
 def _choose(
     server: ObservedServer, options: ConnzOptions
 ) -> Steps[tuple[list[Client | ClosedClient], int]]:
-    """The connections that the request asks for, and how many there are in its account."""
+    """Return the connections that the request asks for, and the number of those in its account."""
     open_clients = [] if options.state == "closed" else list(server.clients.values())
     closed_clients = [] if options.state == "open" else list(server.closed_clients)
     everyone: list[Client | ClosedClient] = [*open_clients, *closed_clients]
@@ -166,7 +168,7 @@ def _choose(
 
 def _is_wanted(connection: Client | ClosedClient, options: ConnzOptions) -> bool:
     if options.mqtt_client:
-        return False  # there are no MQTT clients
+        return False  # natsd has no MQTT clients
     if options.cid:
         return connection.cid == options.cid
     return not options.user or connection.authorized_user == options.user
@@ -175,8 +177,10 @@ def _is_wanted(connection: Client | ClosedClient, options: ConnzOptions) -> bool
 def _ordered(
     chosen: list[Client | ClosedClient], options: ConnzOptions, now_ns: int
 ) -> Steps[Iterator[Client | ClosedClient]]:
-    """The connections in the order that the request asks for: short runs are sorted, then merged
-    as they are taken."""
+    """Return the connections in the order that the request asks for.
+
+    Short runs are sorted here; they are merged only as connections are taken from the iterator.
+    """
     attribute, largest_first = SORTS[options.sort]
     key: Callable[[Client | ClosedClient], Any] = attrgetter(attribute)
     if attribute == "uptime":
@@ -194,7 +198,7 @@ def _ordered(
 def _behind(
     connections: Iterator[Client | ClosedClient], count: int
 ) -> Steps[Iterator[Client | ClosedClient]]:
-    """The connections without the first ones."""
+    """Skip the first `count` connections and return the iterator over the rest."""
     for index, _ in enumerate(islice(connections, count)):
         if index % CONNECTIONS_PER_STEP == CONNECTIONS_PER_STEP - 1:
             yield
@@ -204,7 +208,7 @@ def _behind(
 def _row(
     connection: Client | ClosedClient, options: ConnzOptions, clock: Clock, now_ns: int
 ) -> dict[str, Any]:
-    """One connection, its fields in nats-server's order."""
+    """Return one connection, its fields in the order of nats-server's `ConnInfo`."""
     closed = connection if isinstance(connection, ClosedClient) else None
     row: dict[str, Any] = {
         "cid": connection.cid,
@@ -246,7 +250,7 @@ def _lived_ns(connection: Client | ClosedClient, now_ns: int) -> int:
 
 
 def _login(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:
-    """User and account, which only `auth` shows; the global account goes without saying."""
+    """Return user and account, which only `auth` shows; the global account is not named."""
     if not options.auth:
         return {}
     login = {}
@@ -265,7 +269,7 @@ def _account_name(connection: Client | ClosedClient) -> str:
 
 
 def _interest(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:
-    """The subscriptions, when `subs` asks for them and there are any."""
+    """Return the subscriptions if `subs` asks for them; an empty mapping if there are none."""
     if not (options.subs or options.subs_detail):
         return {}
     subscriptions = connection.subscriptions()
@@ -285,7 +289,10 @@ def _interest(connection: Client | ClosedClient, options: ConnzOptions) -> dict[
 def subscription_row(
     subject: str, queue: str | None, sid: str, msgs: int, most: int, cid: int
 ) -> dict[str, Any]:
-    """One subscription in detail, as `/connz` and `/subsz` show it."""
+    """Return one subscription in detail, as `/connz` and `/subsz` show it.
+
+    `most` is the number of messages after which it ends; 0: it does not.
+    """
     row: dict[str, Any] = {"subject": subject}
     if queue:
         row["qgroup"] = queue

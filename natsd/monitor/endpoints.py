@@ -1,11 +1,12 @@
 """The monitoring endpoints as an aiohttp application.
 
-- JSON, indented by two spaces, open to scripts of other origins; a bad parameter is answered 400 in
-  plain text, and an unknown path 404.
+- Answers are JSON, indented by two spaces, and scripts of other origins may read them. A bad
+  parameter is answered 400 in plain text, and an unknown path 404.
 - Every request is counted by its endpoint, for `http_req_stats` in `/varz`.
-- Answers are written in turns (turns.py), a long one as it is made: a slow reader costs no memory.
-  Of `/jsz` and `/subsz`, which are made before they are written, there are `LARGE_AT_ONCE` at most.
-- All waiting for a peer to read an answer takes at most `ANSWER_S`.
+- Answers are written in turns (turns.py), a long one while it is made, so that a slow reader costs
+  no memory. `/jsz` and `/subsz` are made before they are written: at most `LARGE_AT_ONCE` of them
+  are under way.
+- While an answer is written, waiting for the peer to read takes at most `ANSWER_S` in all.
 - Nothing here changes the server.
 """
 
@@ -38,12 +39,12 @@ ANSWER_S: Final = 60.0
 _logger = logging.getLogger("natsd.monitor")
 
 Answer = web.Response | dict[str, Any]
-"""A response, or what is to be written as JSON."""
+"""A response, or a mapping to be written as JSON."""
 Handler = Callable[[Query], Awaitable[Answer]]
 
 
 class Endpoints:
-    """Answers monitoring requests about one server."""
+    """The HTTP endpoints of one server."""
 
     def __init__(self, server: ObservedServer, http_port: int, clock: Clock) -> None:
         self._base_path = server.options.http_base_path
@@ -52,7 +53,7 @@ class Endpoints:
         self.connections: Connections | None = None
 
     def application(self) -> web.Application:
-        """The routes, under the base path."""
+        """Return the application with its routes, under the base path."""
         base = posixpath.join("/", self._base_path)
         answers = self._answers
         routes: dict[str, tuple[str, Handler]] = {
@@ -73,7 +74,7 @@ class Endpoints:
             "/raftz": ("/raftz", self._raftz),
             "/debug/vars": ("/expvarz", answers.expvarz),
         }
-        application = web.Application()  # middlewares: see _served
+        application = web.Application()  # without middlewares, see _served
         application.on_response_prepare.append(_keep_versions_quiet)
         for path, (counted_as, handler) in routes.items():
             full_path = posixpath.normpath(base + path).replace("//", "/")
@@ -84,8 +85,11 @@ class Endpoints:
     def _served(
         self, name: str, handler: Handler
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """What aiohttp calls. No middleware: aiohttp keeps handlers with middlewares in a cache of
-        the module, and with them the server."""
+        """Return the request handler that aiohttp calls.
+
+        This wrapper is no middleware, because aiohttp keeps handlers with middlewares in a cache of
+        its module, which would keep the server alive.
+        """
 
         async def handle(request: web.Request) -> web.StreamResponse:
             if name:
@@ -108,7 +112,7 @@ class Endpoints:
         return handle
 
     async def _write(self, request: web.Request, answer: dict[str, Any]) -> web.StreamResponse:
-        """The answer as JSON; one that takes more than a turn is sent while it is made."""
+        """Write the answer as JSON; one that takes more than a turn is sent while it is made."""
         text = pieces(answer, pretty=True)
         chunk, is_last = await self._answers.turns.chunk(text)
         if is_last:
@@ -152,7 +156,7 @@ class Endpoints:
 
 
 async def _keep_versions_quiet(request: web.Request, response: web.StreamResponse) -> None:
-    """Nobody needs to know which HTTP library answers, least of all its version."""
+    """Remove the `Server` header: clients need not know the HTTP library and its version."""
     response.headers.popall("Server", None)
 
 

@@ -1,10 +1,10 @@
-"""`/healthz`: whether the server serves, and JetStream with it.
+"""`/healthz`: whether the server and its JetStream work.
 
-- A server that does not accept connections yet is not healthy: it recovers its streams.
-- A stream that could not be recovered, or whose disk failed, is what is wrong with its account.
-- `details` lists all that is wrong; without it the first thing is told.
+- A server that does not accept connections yet is not healthy: it still recovers its streams.
+- A stream that could not be recovered, or whose disk failed, is a problem of its account.
+- With `details` all problems are listed, otherwise only the first one.
 
-Source: nats-server 2.14 reference 8, its texts and status codes.
+Sources: nats-server's `Server.healthz` and `HealthStatus`: texts and status codes.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _NOT_ENABLED: Final = "JetStream not enabled (10076)"
 
 @dataclass(frozen=True, slots=True)
 class HealthzOptions:
-    """What the request asks about."""
+    """The parameters of a `/healthz` request."""
 
     enabled_only: bool
     server_only: bool
@@ -40,11 +40,11 @@ class HealthzOptions:
 
     @classmethod
     def of(cls, query: Query) -> "HealthzOptions":
-        """Read the parameters; raises `BadParameter`."""
+        """Read the parameters; raises BadParameter."""
         old_name = query.flag("js-enabled")
         enabled_only = query.flag("js-enabled-only") or old_name
         server_only = query.flag("js-server-only")
-        query.flag("js-meta-only")  # of clusters
+        query.flag("js-meta-only")  # only clusters use it, but its value is checked
         return cls(
             enabled_only=enabled_only,
             server_only=server_only,
@@ -57,7 +57,7 @@ class HealthzOptions:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong; `status` is the word for it, without details."""
+    """One problem; `code` is the HTTP status, `status` the text shown without details."""
 
     kind: str
     text: str
@@ -68,7 +68,7 @@ class Problem:
     consumer: str = ""
 
     def row(self) -> dict[str, str]:
-        """As `errors` lists it."""
+        """Return the problem as `errors` lists it."""
         shown = {
             "type": self.kind,
             "account": self.account,
@@ -80,7 +80,7 @@ class Problem:
 
 
 def healthz(server: ObservedServer, options: HealthzOptions) -> tuple[int, dict[str, Any]]:
-    """Status code and answer of `/healthz`."""
+    """Return the HTTP status code and the answer of `/healthz`."""
     problems = list(_problems(server, options))
     if not problems:
         return OK, {"status": "ok"}
@@ -91,7 +91,7 @@ def healthz(server: ObservedServer, options: HealthzOptions) -> tuple[int, dict[
 
 
 def _problems(server: ObservedServer, options: HealthzOptions) -> Iterator[Problem]:
-    """What is wrong, in the order in which nats-server looks."""
+    """Yield the problems, in the order in which nats-server checks."""
     for part, whole in (("stream", "account"), ("consumer", "stream")):
         if getattr(options, part) and not getattr(options, whole):
             text = f'"{whole}" must not be empty when checking {part} health'

@@ -1,4 +1,4 @@
-"""The page at `/`: what there is to see."""
+"""The page at `/`, with a link to each endpoint."""
 
 from typing import Final
 
@@ -40,6 +40,6 @@ a {{ display: block; padding: .2rem 0; color: inherit }}
 
 
 def index_page() -> str:
-    """The page as HTML; links are relative, so that it works behind a base path."""
+    """Return the page as HTML; its links are relative, so that they work below a base path."""
     links = "\n".join(f'<a href=".{path}">{title}</a>' for path, title in LINKS.items())
     return _PAGE.format(version=VERSION, nats_version=NATS_VERSION, links=links)

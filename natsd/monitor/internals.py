@@ -1,7 +1,7 @@
-"""`/ipqueuesz`, `/raftz`, `/stacksz`, `/debug/vars`: what the process itself does.
+"""`/ipqueuesz`, `/raftz`, `/stacksz`, `/debug/vars`: the inner state of the process.
 
-The names are nats-server's, what they hold is this process's: queues of the JetStream API, threads
-and tasks of Python, memory as the system and Python count it.
+The endpoints are named as in nats-server; their contents are those of this process: queues of the
+JetStream API, threads and tasks of Python, and memory as the system and Python count it.
 """
 
 import asyncio
@@ -23,7 +23,10 @@ _PROGRAMS: Final = ("natsd", "nats-server", "__main__.py")
 
 
 def ipqueuesz(server: ObservedServer, *, every: bool, prefix: str) -> dict[str, dict[str, int]]:
-    """The answer to `/ipqueuesz`: queues with something in them, or all; by a name's beginning."""
+    """Return the answer to `/ipqueuesz`: the queues whose name begins with `prefix`.
+
+    Empty queues are left out unless `every` is set.
+    """
     engine = server.jetstream
     waiting = engine.api.waiting if engine is not None else {}
     return {
@@ -34,7 +37,7 @@ def ipqueuesz(server: ObservedServer, *, every: bool, prefix: str) -> dict[str, 
 
 
 def stacksz() -> str:
-    """The answer to `/stacksz`: where each thread and each task is."""
+    """Return the answer to `/stacksz`: the stack of each thread and of each task."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
         f"thread {ident} [{names.get(ident, '?')}]:\n" + "".join(traceback.format_stack(frame))
@@ -51,7 +54,7 @@ def stacksz() -> str:
 
 
 def expvarz() -> dict[str, Any]:
-    """The answer to `/debug/vars`; of Go's memory statistics, those that Python has."""
+    """Return the answer to `/debug/vars`, with those of Go's memory statistics that Python has."""
     collections = gc.get_stats()
     resident = resident_bytes()
     return {
@@ -70,7 +73,10 @@ def expvarz() -> dict[str, Any]:
 
 
 def command_line(arguments: list[str]) -> list[str]:
-    """The arguments without credentials; of a program that embeds a server, its name only."""
+    """Return the arguments without credentials.
+
+    For a program that embeds a server only the program's name is returned.
+    """
     program, *rest = arguments or [""]
     if Path(program).name not in _PROGRAMS:
         return [program]

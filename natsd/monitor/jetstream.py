@@ -1,6 +1,6 @@
-"""What `/varz` and `/jsz` tell of JetStream as a whole: its settings, bounds and use.
+"""The parts of `/varz` and `/jsz` about JetStream as a whole: settings, limits and use.
 
-Source: nats-server 2.14 reference 8; fields and their order are its structs'.
+Sources: nats-server's `JetStreamVarz`, `JetStreamConfig` and `JetStreamStats`: fields and order.
 """
 
 from datetime import timedelta
@@ -22,14 +22,14 @@ NO_STATS = {
     "ha_assets": 0,
     "api": {"level": 0, "total": 0, "errors": 0},
 }
-"""Of a server without JetStream."""
+"""The statistics of a server without JetStream."""
 SYNC_INTERVAL = timedelta(minutes=2)
-"""What nats-server shows beside `sync_always`."""
+"""The interval that nats-server shows beside `sync_always`."""
 NO_CONFIG = {"max_memory": 0, "max_storage": 0}
 
 
 def varz_jetstream(engine: "JetStream | None") -> dict[str, Any]:
-    """The block of `/varz`; empty without JetStream."""
+    """Return the `jetstream` block of `/varz`; empty without JetStream."""
     if engine is None:
         return {}
     return {
@@ -40,7 +40,7 @@ def varz_jetstream(engine: "JetStream | None") -> dict[str, Any]:
 
 
 def config(options: JetStreamOptions) -> dict[str, Any]:
-    """The settings that others may know."""
+    """Return the settings that may be shown."""
     shown: dict[str, Any] = {
         "max_memory": options.max_memory_store,
         "max_storage": options.max_file_store,
@@ -57,7 +57,7 @@ def config(options: JetStreamOptions) -> dict[str, Any]:
 
 
 def limits(options: JetStreamOptions) -> dict[str, Any]:
-    """The bounds on clients that are set."""
+    """Return the limits on clients; limits that are not set are left out."""
     shown = {
         "max_request_batch": options.limits.max_request_batch,
         "max_ack_pending": options.limits.max_ack_pending,
@@ -80,7 +80,7 @@ def _batch_limits(limits: BatchLimits) -> dict[str, int]:
 
 
 def stats(engine: "JetStream") -> dict[str, Any]:
-    """What all accounts use together."""
+    """Return the memory, storage and API use of all accounts together; sizes are in bytes."""
     usage = engine.usage
     return {
         "memory": max(usage.memory_used, 0),
@@ -94,11 +94,11 @@ def stats(engine: "JetStream") -> dict[str, Any]:
 
 
 def api(counters: "ApiCounters", level: int) -> dict[str, int]:
-    """Requests so far."""
+    """Return the number of API requests so far, and of those in flight if there are any."""
     shown = {"level": level, "total": counters.total, "errors": counters.errors}
     return shown | ({"inflight": counters.inflight} if counters.inflight else {})
 
 
 def nanoseconds(span: timedelta) -> int:
-    """A span as Go writes it in JSON."""
+    """Return a time span in ns, as Go writes durations in JSON."""
     return span // timedelta(microseconds=1) * 1_000

@@ -1,9 +1,10 @@
 """JSON text of an answer, piece by piece: an answer of a million rows is never held as a whole.
 
-- An iterator stands for a list: its items are made when they are written.
-- The pieces together are what `msgspec.json.format(..., indent=2)` writes or, not `pretty`, what
-  `msgspec.json.encode` writes. As Go does, `<`, `>` and `&` are escaped.
-- A piece is at most `FLAT_AT_ONCE` objects without lists or objects in them, so it is short work.
+- An iterator stands for a list: its items are made only when they are written.
+- If `pretty`, the pieces together are the text of `msgspec.json.format(..., indent=2)`, else that
+  of `msgspec.json.encode`. As in Go, `<`, `>` and `&` are escaped.
+- A piece is at most `FLAT_AT_ONCE` objects without lists or objects in them, so that making a piece
+  takes little time.
 """
 
 from collections.abc import Iterator
@@ -18,13 +19,13 @@ _HTML_SENSITIVE: Final = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u00
 
 
 def pieces(value: Any, *, pretty: bool) -> Iterator[bytes]:
-    """The text of a value."""
+    """Yield the text of the value in pieces."""
     for piece in _value(value, b"\n" if pretty else b""):
         yield html_safe(piece)
 
 
 def html_safe(text: bytes) -> bytes:
-    """JSON text in which no browser sees a tag."""
+    """Return JSON text in which `<`, `>` and `&` are escaped, so that no browser sees a tag."""
     for character, escape in _HTML_SENSITIVE:
         if character in text:
             text = text.replace(character, escape)
@@ -32,7 +33,10 @@ def html_safe(text: bytes) -> bytes:
 
 
 def _value(value: Any, line: bytes) -> Iterator[bytes]:
-    """The text of a value; `line` begins a line at its depth, and is empty where there are none."""
+    """Yield the text of a value.
+
+    `line` is the line break and indentation at its depth; empty: the text has no line breaks.
+    """
     if isinstance(value, dict):
         yield from _object(value, line)
     elif isinstance(value, _CONTAINERS):
@@ -42,14 +46,14 @@ def _value(value: Any, line: bytes) -> Iterator[bytes]:
 
 
 def _is_flat(value: Any) -> bool:
-    """Whether nothing stands within the value, but for the fields of an object."""
+    """Return whether the value is neither a list nor an object that contains lists or objects."""
     if isinstance(value, dict):
         return not any(isinstance(field, _CONTAINERS) for field in value.values())
     return not isinstance(value, _CONTAINERS)
 
 
 def _flat(value: Any, line: bytes) -> bytes:
-    """The text of a value that is flat, or of a list of such values."""
+    """Return the text of a flat value, or of a list of flat values."""
     text = msgspec.json.encode(value)
     return msgspec.json.format(text, indent=INDENT).replace(b"\n", line) if line else text
 

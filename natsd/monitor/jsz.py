@@ -1,11 +1,11 @@
 """`/jsz`: JetStream in numbers, by account, stream and consumer.
 
-- The totals are those of all accounts, whichever of them the request asks about.
-- It is read in slices: a thousand streams do not hold up the loop. What changes meanwhile may be in
-  the answer or not.
-- Parameters about replicas are read; one server leads everything it has.
+- The totals are those of all accounts, whichever account the request asks for.
+- Streams are read in slices, so that a thousand of them do not block the event loop. A change
+  between two slices may be in the answer or not.
+- Parameters about replicas are read, but change little: a single server leads all its streams.
 
-Source: nats-server 2.14 reference 8.
+Sources: nats-server's `Server.Jsz` and `JSInfo`.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ UINT64: Final = 2**64
 
 @dataclass(frozen=True, slots=True)
 class JszOptions:
-    """What the request asks for."""
+    """The parameters of a `/jsz` request."""
 
     account: str
     accounts: bool
     streams: bool
     consumers: bool
     direct_consumers: bool
-    """Show the consumers that read for mirrors and sources too, where consumers are shown."""
+    """Whether consumers of mirrors and sources are shown too; needs `consumers`."""
     config: bool
     leader_only: bool
     leaders: bool
-    """Count what this server leads."""
+    """Whether the streams and consumers that this server leads are counted."""
     offset: int
     limit: int
 
     @classmethod
     def of(cls, query: Query) -> "JszOptions":
-        """Read the parameters; raises `BadParameter`."""
+        """Read the parameters; raises BadParameter."""
         accounts = query.flag("accounts")
         streams = query.flag("streams")
         consumers = query.flag("consumers")
@@ -84,7 +84,10 @@ class Totals:
     bytes: int = 0
 
     def fields(self, *, leaders: bool) -> dict[str, int]:
-        """As the answer shows them; `leaders`: one server leads all."""
+        """Return the sums as the answer shows them.
+
+        With `leaders` the counts of led streams and consumers are added; a single server leads all.
+        """
         shown = {"streams": self.streams}
         shown |= {"streams_leader": self.streams} if leaders and self.streams else {}
         shown |= {"consumers": self.consumers}
@@ -93,7 +96,7 @@ class Totals:
 
 
 async def jsz(server: ObservedServer, options: JszOptions, clock: Clock) -> dict[str, Any]:
-    """The answer to `/jsz`; raises `BadParameter`."""
+    """Return the answer to `/jsz`; raises BadParameter for `leader-only` without JetStream."""
     engine = server.jetstream
     if engine is None and options.leader_only:
         raise BadParameter("filtered response: not leader")
@@ -131,7 +134,7 @@ async def _count(engine: "JetStream") -> Totals:
 
 
 def _chosen(engine: "JetStream", options: JszOptions) -> list["JetStreamAccount"]:
-    """The accounts to show in detail: the one asked for, else a page of all, if wanted."""
+    """Return the accounts to show in detail: the requested one, else a page of all if requested."""
     if options.account in engine.accounts:
         return [engine.accounts[options.account]]
     if not options.accounts:
@@ -145,13 +148,13 @@ def _chosen(engine: "JetStream", options: JszOptions) -> list["JetStreamAccount"
 async def account_detail(
     account: "JetStreamAccount", options: JszOptions, leader: str
 ) -> dict[str, Any]:
-    """One account; `leader` is the server that leads its streams: this one."""
+    """Return one account's JetStream; `leader` is this server's name, which leads its streams."""
     detail = {
         "name": account.name,
         "id": account.name,
         "memory": account.tiers.memory_used,
         "storage": account.tiers.file_used,
-        # The limits, where nats-server says reservations; no limit is the largest number.
+        # nats-server shows the limits as reservations; no limit (-1) is the largest uint64.
         "reserved_memory": account.tiers.limits.max_memory % UINT64,
         "reserved_storage": account.tiers.limits.max_storage % UINT64,
         "accounts": 0,

@@ -1,4 +1,4 @@
-"""What monitoring reads from the server: these attributes, and nothing else."""
+"""The server as monitoring sees it: it reads these attributes, and no others."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -14,33 +14,60 @@ if TYPE_CHECKING:
 
 
 class ObservedServer(Protocol):
-    """A server, as far as monitoring looks."""
+    """The attributes of a server that monitoring reads."""
 
     @property
-    def options(self) -> Options: ...
+    def options(self) -> Options:
+        """The server's configuration."""
+
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """The server's id, random and new with each start."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The server's name."""
+
     @property
-    def start_time(self) -> datetime: ...
+    def start_time(self) -> datetime:
+        """The time of the server's start."""
+
     @property
-    def client_host(self) -> str: ...
+    def client_host(self) -> str:
+        """The address that clients connect to."""
+
     @property
-    def client_port(self) -> int: ...
+    def client_port(self) -> int:
+        """The port that clients connect to."""
+
     @property
-    def counters(self) -> Counters: ...
+    def counters(self) -> Counters:
+        """The traffic of all connections so far."""
+
     @property
-    def total_connections(self) -> int: ...
+    def total_connections(self) -> int:
+        """The number of connections that were ever accepted."""
+
     @property
-    def clients(self) -> Mapping[int, Client]: ...
+    def clients(self) -> Mapping[int, Client]:
+        """The open client connections, by connection id."""
+
     @property
-    def closed_clients(self) -> Iterable[ClosedClient]: ...
+    def closed_clients(self) -> Iterable[ClosedClient]:
+        """The latest closed client connections."""
+
     @property
-    def is_ready(self) -> bool: ...
+    def is_ready(self) -> bool:
+        """Whether the server accepts connections."""
+
     @property
-    def jetstream(self) -> "JetStream | None": ...
+    def jetstream(self) -> "JetStream | None":
+        """The JetStream of the server; None while it is not served."""
+
     @property
-    def accounts(self) -> Mapping[str, Account]: ...
+    def accounts(self) -> Mapping[str, Account]:
+        """The accounts, by name."""
+
     @property
-    def http_port(self) -> int: ...
+    def http_port(self) -> int:
+        """The monitoring port; 0: there is none."""

@@ -1,6 +1,7 @@
 """`/routez`, `/gatewayz`, `/leafz`: the other servers that this one is connected to.
 
-A lone server has none. Source: nats-server 2.14 reference 8.
+natsd runs as a single server and has none, so the lists are empty. Sources: nats-server's `Routez`,
+`Gatewayz` and `Leafz`.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ from natsd.monitor.values import timestamp
 
 
 def routez(server: ObservedServer, clock: Clock) -> dict[str, Any]:
-    """The answer to `/routez`."""
+    """Return the answer to `/routez`."""
     return {
         "server_id": server.id,
         "server_name": server.name,
@@ -22,7 +23,7 @@ def routez(server: ObservedServer, clock: Clock) -> dict[str, Any]:
 
 
 def gatewayz(server: ObservedServer, clock: Clock) -> dict[str, Any]:
-    """The answer to `/gatewayz`."""
+    """Return the answer to `/gatewayz`."""
     return {
         "server_id": server.id,
         "now": timestamp(clock.wall_ns()),
@@ -32,7 +33,7 @@ def gatewayz(server: ObservedServer, clock: Clock) -> dict[str, Any]:
 
 
 def leafz(server: ObservedServer, clock: Clock) -> dict[str, Any]:
-    """The answer to `/leafz`."""
+    """Return the answer to `/leafz`."""
     return {
         "server_id": server.id,
         "now": timestamp(clock.wall_ns()),

@@ -1,8 +1,8 @@
-"""How much memory and processor time this process uses.
+"""The memory and processor time that this process uses.
 
-- Memory is what is resident now; where the system does not tell (macOS), the most there ever was.
-- Processor use is the share of one core since the previous sample, in percent, with one decimal.
-  Samples less than a second apart would be noise: they repeat the previous answer.
+- Memory is the resident memory now; where the system does not tell it (macOS), its peak.
+- Processor use is the share of one core since the previous sample, in percent with one decimal.
+  Samples less than a second apart would be noise: they repeat the previous value.
 """
 
 import os
@@ -17,7 +17,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessorUse:
-    """The process's share of a core, from one sample to the next."""
+    """The process's share of a core, in percent, from one sample to the next."""
 
     def __init__(self, now_ns: int, used_ns: int) -> None:
         self._sampled_ns = now_ns
@@ -25,7 +25,11 @@ class ProcessorUse:
         self._percent = 0.0
 
     def sample(self, now_ns: int, used_ns: int) -> float:
-        """The share since the last sample, given the clock and the processor time used so far."""
+        """Return the percentage of a core since the last sample.
+
+        `now_ns` is the monotonic time, `used_ns` the processor time used so far. The previous
+        percentage is returned again within SAMPLE_NS_MIN.
+        """
         elapsed_ns = now_ns - self._sampled_ns
         if elapsed_ns >= SAMPLE_NS_MIN:
             self._percent = round(100 * (used_ns - self._used_ns) / elapsed_ns, 1)
@@ -34,12 +38,12 @@ class ProcessorUse:
 
 
 def processor_time_ns() -> int:
-    """User and system time of all threads so far."""
+    """Return the user and system time of all threads so far, in ns."""
     return time.process_time_ns()
 
 
 def resident_bytes() -> int:
-    """Memory the process occupies."""
+    """Return the resident memory of the process in bytes; without /proc its peak."""
     try:
         with open(_STATM, encoding="ascii") as statm:
             return int(statm.read().split()[1]) * _PAGE_BYTES
@@ -49,7 +53,7 @@ def resident_bytes() -> int:
 
 
 def cores() -> int:
-    """Cores the process may run on."""
+    """Return the number of cores that the process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

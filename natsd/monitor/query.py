@@ -1,4 +1,4 @@
-"""The parameters of a monitoring request, and nats-server's words for those it cannot read."""
+"""The parameters of a monitoring request, and nats-server's error texts for unreadable ones."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,21 +11,24 @@ UINT64_MAX: Final = 2**64 - 1
 
 
 class BadParameter(Exception):
-    """Answered with status 400 and this text."""
+    """A request has a parameter that cannot be used; answered with status 400 and this text."""
 
 
 class Query:
-    """Typed access to the parameters of one request."""
+    """The parameters of one request, with typed access."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
         self.parameters = parameters
 
     def text(self, name: str) -> str:
-        """The parameter's text; empty when absent."""
+        """Return the parameter's text; empty if it is absent."""
         return self.parameters.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """A boolean as Go's strconv reads it; false when absent."""
+        """Return a boolean as Go's `strconv.ParseBool` reads it; False if it is absent.
+
+        Raises BadParameter for any other text.
+        """
         text = self.text(name)
         if text in _TRUE:
             return True
@@ -34,11 +37,11 @@ class Query:
         raise _unreadable("boolean", name, "ParseBool", text, "invalid syntax")
 
     def whole(self, name: str) -> int:
-        """A whole number; 0 when absent."""
+        """Return a 64-bit integer; 0 if it is absent. Raises BadParameter for other texts."""
         return self._number(name, "int", "Atoi", -INT64_MAX - 1, INT64_MAX)
 
     def unsigned(self, name: str) -> int:
-        """A whole number from 0; 0 when absent."""
+        """Return an unsigned 64-bit integer; 0 if absent. Raises BadParameter for other texts."""
         return self._number(name, "uint64", "ParseUint", 0, UINT64_MAX)
 
     def _number(self, name: str, kind: str, function: str, low: int, high: int) -> int:

@@ -2,11 +2,13 @@
 
     {"server": {…}, "data": {…}}        or "error": {"code": 500, "description": "…"}
 
-- A request that names other servers than this one, in its body, is not answered.
+- A request whose body selects other servers than this one is not answered.
 - A reply is compressed if the request accepts that (`Accept-Encoding`: snappy or gzip).
-- A reply has at most `REPLY_BYTES_MAX`; what is longer is refused: offset and limit ask for pages.
+- A reply has at most `REPLY_BYTES_MAX`; a longer one is refused, and the client has to ask for
+  pages by offset and limit.
 
-Source: nats-server 2.14 reference 7; nats-server, tried.
+Sources: nats-server's `Server.zReq`, `Server.filterRequest`, `ServerAPIResponse` and `ServerInfo`;
+replies were compared with those of nats-server 2.14.
 """
 
 import asyncio
@@ -49,11 +51,11 @@ Fields = dict[str, Any]
 
 
 class NotAsked(Exception):
-    """The request is for other servers, or about what is not here: it gets no reply."""
+    """The request is for other servers, or about something unknown here: it gets no reply."""
 
 
 class ReplyError(Exception):
-    """What is said in place of data."""
+    """The request failed; the reply has this code and description in place of data."""
 
     def __init__(self, code: int, description: object) -> None:
         super().__init__(str(description))
@@ -61,7 +63,7 @@ class ReplyError(Exception):
 
 
 class Replies:
-    """Those of one server."""
+    """The replies of one server."""
 
     def __init__(self, server: ObservedServer) -> None:
         self._server = server
@@ -88,14 +90,14 @@ class Replies:
         }
 
     async def reply(self, request: Request) -> None:
-        """Carry the request out and send its reply, if it gets one."""
+        """Carry the request out, and send the reply if there is one and the request asks for it."""
         with contextlib.suppress(NotAsked):
             answer = await self._answer(request)
             if request.reply:
                 await self._send(request, answer)
 
     async def _answer(self, request: Request) -> Fields:
-        """The whole reply."""
+        """Return the whole reply, which may be an error."""
         try:
             return await self._answer_well(request)
         except BadParameter as error:
@@ -133,7 +135,7 @@ class Replies:
         return self._with_data(await self._of_server[kind](query))
 
     async def _of_one_account(self, request: Request, kind: str) -> Fields:
-        """What an account is told of itself, and the system account of each."""
+        """Return the reply about one account."""
         server, name = self._server, request.about
         if kind == "INFO":
             return self._with_data(account_detail(server, name))
@@ -168,13 +170,20 @@ class Replies:
         return event | account_stats(account)
 
     def _user_info(self, request: Request) -> Fields:
-        """Who asks; nobody's permissions are restricted, and no login expires."""
+        """Return the user that sent the request.
+
+        natsd restricts no user's permissions, and no login expires, so the reply does not name
+        either.
+        """
         name = request.account.name
         user = request.origin.authorized_user if isinstance(request.origin, Client) else ""
         return {"user": user, "account": name, "account_name": name}
 
     def _count_subscribers(self, request: Request) -> int:
-        """How many subscriptions a message on the subject would reach, in all or of one queue."""
+        """Return how many subscriptions a message on the subject matches.
+
+        With a queue name in the request, only members of that queue group are counted.
+        """
         subject, _, queue = request.data.decode("utf-8", "replace").strip().partition(" ")
         if not subject:
             return 0
@@ -199,7 +208,7 @@ class Replies:
             client.announce_lame_duck()
 
     def _options(self, request: Request, kind: str) -> Model:
-        """The body; raises `NotAsked` if it is for other servers."""
+        """Return the parsed body; raises NotAsked if it selects other servers."""
         options = self._read(EVENT_OPTIONS[kind], request)
         if request.account.name == SYSTEM_ACCOUNT and not self._is_meant(options):
             raise NotAsked
@@ -212,7 +221,7 @@ class Replies:
             raise ReplyError(BAD_BODY, error) from None
 
     def _is_meant(self, options: Any) -> bool:
-        """Whether the body's filter names this server."""
+        """Return whether the body's filter selects this server."""
         ours = {
             "server_name": self._server.name,
             "host": self._server.client_host,
@@ -224,10 +233,10 @@ class Replies:
             exact = options.exact_match or name == "domain"
             if wanted and not (wanted == own if exact else wanted in own):
                 return False
-        return not options.tags  # this server has none
+        return not options.tags  # this server has no tags
 
     def server_info(self) -> Fields:
-        """Who answers."""
+        """Return the description of this server, with the reply's sequence and time."""
         server = self._server
         self._sequence += 1
         info: Fields = {"name": server.name, "host": server.client_host, "id": server.id}
@@ -260,7 +269,10 @@ class Replies:
             request.account.internal_client.publish(request.reply, text, headers=headers)
 
     async def _text(self, answer: Fields) -> bytes:
-        """The answer as JSON; a number alone has no name."""
+        """Return the answer as JSON; an answer with the empty name as its key is the value alone.
+
+        An answer longer than `REPLY_BYTES_MAX` is replaced by an error.
+        """
         value = answer.get("", answer)
         parts, size, is_last = [], 0, False
         text = pieces(value, pretty=False)
@@ -275,6 +287,6 @@ class Replies:
 
 
 def _profile(name: str) -> Fields:
-    """What Go's profiler says of a profile that is not there; this process has none."""
+    """Return what nats-server answers for an unknown profile; this process has no Go profiles."""
     error = f'Profile "{name}" not found' if name else "Profile name not specified"
     return {"profile": None, "error": error}

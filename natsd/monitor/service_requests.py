@@ -1,11 +1,11 @@
-"""The bodies of requests for monitoring over NATS: nats-server's options, and the parameters over
-HTTP that they stand for.
+"""The bodies of requests for monitoring over NATS, and their translation to HTTP parameters.
 
-- Each body may also say which servers are meant (`EventFilterOptions`); others do not answer.
-- Field names are those of nats-server's JSON, class names those of its structs: they stand in the
-  texts about what is wrong with a body.
+- Each body may also select the servers that are to answer (`EventFilterOptions`); others do not.
+- Field names are those of nats-server's JSON, and class names those of its structs, because they
+  appear in the error texts about a bad body.
 
-Source: nats-server 2.14 reference 7; nats-server, tried.
+Sources: nats-server's `EventFilterOptions` and the options of its monitoring endpoints
+(`ConnzOptions`, `JSzOptions` and others); replies were compared with those of nats-server 2.14.
 """
 
 from typing import Final
@@ -27,11 +27,11 @@ _PARAMETERS: Final = {
     "include_unused": "unused",
     "filter": "queues",
 }
-"""Fields whose parameter has another name."""
+"""Fields whose HTTP parameter has another name."""
 
 
 class EventFilterOptions(Model):
-    """Which servers are to answer."""
+    """The filter that selects the servers which answer."""
 
     server_name: str = ""
     cluster: str = ""
@@ -42,7 +42,7 @@ class EventFilterOptions(Model):
 
 
 class ConnzOptions(Model):
-    """Of `CONNZ`."""
+    """Options of `CONNZ`."""
 
     sort: str = ""
     auth: bool = False
@@ -59,7 +59,7 @@ class ConnzOptions(Model):
 
 
 class SubszOptions(Model):
-    """Of `SUBSZ`."""
+    """Options of `SUBSZ`."""
 
     offset: Int = 0
     limit: Int = 0
@@ -69,14 +69,14 @@ class SubszOptions(Model):
 
 
 class RoutezOptions(Model):
-    """Of `ROUTEZ`."""
+    """Options of `ROUTEZ`."""
 
     subscriptions: bool = False
     subscriptions_detail: bool = False
 
 
 class GatewayzOptions(Model):
-    """Of `GATEWAYZ`."""
+    """Options of `GATEWAYZ`."""
 
     name: str = ""
     accounts: bool = False
@@ -86,27 +86,27 @@ class GatewayzOptions(Model):
 
 
 class LeafzOptions(Model):
-    """Of `LEAFZ`."""
+    """Options of `LEAFZ`."""
 
     subscriptions: bool = False
     account: str = ""
 
 
 class AccountzOptions(Model):
-    """Of `ACCOUNTZ`."""
+    """Options of `ACCOUNTZ`."""
 
     account: str = ""
 
 
 class AccountStatzOptions(Model):
-    """Of `STATZ`, of accounts."""
+    """Options of `STATZ` requests about accounts."""
 
     accounts: list[str] = Field(default_factory=list)
     include_unused: bool = False
 
 
 class JSzOptions(Model):
-    """Of `JSZ`."""
+    """Options of `JSZ`."""
 
     account: str = ""
     accounts: bool = False
@@ -135,41 +135,41 @@ HealthzOptions = create_model(
 
 
 class IpqueueszOptions(Model):
-    """Of `IPQUEUESZ`."""
+    """Options of `IPQUEUESZ`."""
 
     all: bool = False
     filter: str = ""
 
 
 class RaftzOptions(Model):
-    """Of `RAFTZ`."""
+    """Options of `RAFTZ`."""
 
     account: str = ""
     group: str = ""
 
 
 class ProfilezOptions(Model):
-    """Of `PROFILEZ`."""
+    """Options of `PROFILEZ`."""
 
     name: str = ""
     debug: Int = 0
 
 
 class ClientID(Model):
-    """Of `KICK` and `LDM`: which client is meant."""
+    """Body of `KICK` and `LDM`: the connection id of the client."""
 
     cid: Uint64 = 0
 
 
 def with_filter(options: type[Model] | None, name: str) -> type[Model]:
-    """The options, if there are any, together with which servers are to answer."""
+    """Return a model that has the fields of `options`, if given, and the server filter."""
     bases = (EventFilterOptions,) if options is None else (options, EventFilterOptions)
     model: type[Model] = create_model(name, __base__=bases)
     return model
 
 
 def query_of(options: Model) -> Query:
-    """The parameters of an HTTP request that asks for the same."""
+    """Return the parameters of the HTTP request that asks for the same as the options."""
     parameters = {
         _PARAMETERS.get(name, name): "true" if value is True else str(value)
         for name in type(options).model_fields
@@ -200,4 +200,4 @@ EVENT_OPTIONS: Final = {
     "IPQUEUESZ": with_filter(IpqueueszOptions, "IpqueueszEventOptions"),
     "RAFTZ": with_filter(RaftzOptions, "RaftzEventOptions"),
 }
-"""What the body of each kind of request is read as."""
+"""The model of the body for each kind of request."""

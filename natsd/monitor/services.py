@@ -1,14 +1,14 @@
-"""Monitoring over NATS: `$SYS.REQ.…` in the system account, and what of it every account may ask.
+"""Monitoring over NATS: `$SYS.REQ.…` in the system account, and some of it in every account.
 
     $SYS.REQ.SERVER.PING.CONNZ ──▶ waiting ──▶ Replies (service_replies.py) ──▶ answer
       in an account: about that account only
 
-- `SERVER_SUBJECTS`, `ACCOUNT_SUBJECTS` and `natsd.monitor.accounts.IMPORTS` are the tables of what
-  is answered. Where nobody answers, the requestor is told so at once.
-- One request is answered at a time, and at most `WAITING_MAX` wait: one more is not answered.
-- What answers is imported with the first request, so that a start does not pay for it.
+- `SERVER_KINDS`, `ACTIONS`, `ACCOUNT_KINDS` and `natsd.monitor.accounts.IMPORTS` are the tables of
+  the served subjects. A request on any other subject is answered "no responders" at once.
+- One request is answered at a time, and at most `WAITING_MAX` wait; a further one is not answered.
+- The modules that answer are imported with the first request, so that they do not slow the start.
 
-Source: nats-server 2.14 reference 7.
+Source: nats-server's `Server.initEventTracking`.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ SERVER_KINDS: Final = (
     *("IDZ", "STATSZ", "VARZ", "SUBSZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "JSZ"),
     *("HEALTHZ", "PROFILEZ", "EXPVARZ", "IPQUEUESZ", "RAFTZ"),
 )
-"""What a server answers to `$SYS.REQ.SERVER.PING.<kind>` and `$SYS.REQ.SERVER.<id>.<kind>`."""
+"""Requests served on `$SYS.REQ.SERVER.PING.<kind>` and `$SYS.REQ.SERVER.<id>.<kind>`."""
 ACTIONS: Final = ("RELOAD", "KICK", "LDM")
-"""What it does for `$SYS.REQ.SERVER.<id>.<action>`."""
+"""Actions served on `$SYS.REQ.SERVER.<id>.<action>`."""
 ACCOUNT_KINDS: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
-"""What it answers to `$SYS.REQ.ACCOUNT.<account>.<kind>`."""
+"""Requests served on `$SYS.REQ.ACCOUNT.<account>.<kind>`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came: `about` is the account that it concerns, empty for the server."""
+    """A received request; `about` is the account that it concerns, empty for the server."""
 
     kind: str
     about: str
@@ -57,7 +57,7 @@ class Request:
 
 
 class Services:
-    """One server's, from `start` to `close`."""
+    """The monitoring services of one server, from `start` to `close`."""
 
     def __init__(self, server: ObservedServer) -> None:
         self._server = server
@@ -67,7 +67,7 @@ class Services:
         self._replies: Replies | None = None
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Subscribe to the requests and answer them."""
         system = self._server.accounts[SYSTEM_ACCOUNT]
         prefix = "$SYS.REQ.SERVER"
         self._serve(system, f"{prefix}.PING", "STATSZ")
@@ -85,7 +85,7 @@ class Services:
                 self._serve_imports(account)
 
     async def close(self) -> None:
-        """Answer no more."""
+        """Unsubscribe, and drop the requests that wait."""
         for account, subscription in self._subscriptions:
             account.internal_client.unsubscribe(subscription)
         self._subscriptions.clear()
@@ -97,7 +97,7 @@ class Services:
         self._replies = None
 
     def _serve_imports(self, account: Account) -> None:
-        """What an account may ask about itself."""
+        """Serve the requests that an account may send about itself."""
         for subject, imported, _ in IMPORTS:
             kind = imported.rpartition(".")[2]
             kind = "USER.INFO" if kind == "INFO" else f"ACCOUNT.{kind}"
@@ -118,7 +118,10 @@ class Services:
         data: bytes,
         origin: Wire | None,
     ) -> None:
-        """Have a request answered; without a reply subject only actions are of use."""
+        """Queue a request; it is dropped if too many wait.
+
+        A request without a reply subject is dropped too, unless it is an action.
+        """
         if reply is None and kind not in ACTIONS:
             return
         if len(self._waiting) >= WAITING_MAX:
@@ -131,7 +134,7 @@ class Services:
             self._working = asyncio.create_task(self._work(), name="natsd-services")
 
     async def _work(self) -> None:
-        """Answer what waits."""
+        """Answer the waiting requests, one by one."""
         try:
             replies = await self._load()
             while self._waiting:

@@ -1,6 +1,6 @@
-"""`STATSZ`: what a server tells others of its load.
+"""`STATSZ`: the load statistics that servers send to each other.
 
-Source: nats-server 2.14 reference 7, its fields and their order.
+Source: nats-server's `ServerStats`: its fields and their order.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ from natsd.monitor.process_usage import cores, resident_bytes
 from natsd.monitor.values import datetime_ns, number, timestamp
 
 PRIVATE = ("store_dir",)
-"""Settings of JetStream that other servers need not know."""
+"""JetStream settings that are not shown to other servers."""
 
 
 def statsz(server: ObservedServer, *, processor_percent: float) -> dict[str, Any]:
-    """The load of the server."""
+    """Return the load of the server; `processor_percent` is its share of one core."""
     counters = server.counters
     sent = {"msgs": counters.out_msgs, "bytes": counters.out_bytes}
     received = {"msgs": counters.in_msgs, "bytes": counters.in_bytes}

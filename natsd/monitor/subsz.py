@@ -1,7 +1,7 @@
-"""`/subsz` and `/subscriptionsz`: the interest of all accounts, in numbers and one by one.
+"""`/subsz` and `/subscriptionsz`: statistics of all accounts' subscriptions, and their list.
 
-The list can be a million long: only the page is looked at, in slices. What comes or goes between
-two slices may move a subscription into the page, or out of it.
+The list can be a million long: only the requested page is read, in slices. A subscription that
+comes or goes between two slices may shift others into the page, or out of it.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ INTERNAL_CID: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class SubszOptions:
-    """What the request asks for."""
+    """The parameters of a `/subsz` request."""
 
     subs: bool
     offset: int
@@ -38,7 +38,7 @@ class SubszOptions:
 
     @classmethod
     def of(cls, query: Query) -> "SubszOptions":
-        """Read the parameters; raises `BadParameter`."""
+        """Read the parameters; raises BadParameter."""
         subs = query.flag("subs")
         offset, limit = max(query.whole("offset"), 0), query.whole("limit")
         test = query.text("test")
@@ -51,7 +51,7 @@ class SubszOptions:
 async def subsz(
     server: ObservedServer, options: SubszOptions, clock: Clock, turns: Turns
 ) -> dict[str, Any]:
-    """The answer to `/subsz`."""
+    """Return the answer to `/subsz`."""
     now_ns = clock.wall_ns()
     accounts = [
         account for account in server.accounts.values() if options.account in ("", account.name)
@@ -67,7 +67,7 @@ async def subsz(
 def _list(
     accounts: Sequence[Account], options: SubszOptions
 ) -> Steps[tuple[list[dict[str, Any]], int]]:
-    """The page's rows, and how many there are in all."""
+    """Return the rows of the page, and the number of subscriptions in all."""
     rows: list[dict[str, Any]] = []
     total = 0
     page = range(options.offset, options.offset + options.limit)
@@ -89,7 +89,7 @@ def _list(
 
 
 def _reached(account: Account, test: str) -> list[Subscription]:
-    """Those that a message to the test subject would reach."""
+    """Return the subscriptions that match the test subject."""
     found = account.sublist.match(test)
     members = chain.from_iterable(found.queues.values())
     return list(dict.fromkeys(chain(found.plain, members)))

@@ -1,8 +1,8 @@
-"""Long answers in short turns: the loop serves clients in between.
+"""Long answers in short turns: the event loop serves clients in between.
 
-- What makes an answer is a generator that yields wherever it may be interrupted. It runs for
-  `TURN_NS` at a time. A turn that does not end an answer lasts until the loop's next round: twenty
-  long answers at once hold up clients no longer than one does.
+- An answer is made by a generator that yields wherever it may be interrupted. It runs for `TURN_NS`
+  at a time. A turn that does not end an answer lasts until the loop's next round: so twenty long
+  answers at once delay clients no longer than one does.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Shared by all answers of a server."""
+    """The turns that all answers of a server share."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def run(self, steps: Steps[T]) -> T:
-        """All steps, and what they return; what they raise is raised."""
+        """Run all steps in turns and return their result; an exception of a step is raised here."""
         while True:
             async with self._turn:
                 ends_ns = time.monotonic_ns() + TURN_NS
@@ -37,7 +37,7 @@ class Turns:
                 await asyncio.sleep(0)
 
     async def chunk(self, pieces: Iterator[bytes]) -> tuple[bytes, bool]:
-        """The next pieces, as many as one turn makes, and whether they were the last."""
+        """Return the pieces that one turn makes, joined, and whether they were the last."""
         async with self._turn:
             chunk, is_last = _next_chunk(pieces)
             if not is_last:

@@ -1,4 +1,4 @@
-"""How nats-server writes values in its answers: times, uptimes, round trips, floats."""
+"""Values as nats-server writes them in its answers: times, uptimes, round trips, floats."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -11,13 +11,13 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def datetime_ns(moment: datetime) -> int:
-    """Nanoseconds since 1970, exactly."""
+    """Return the exact ns since 1970."""
     since = moment - EPOCH
     return (since.days * 86_400 + since.seconds) * SECOND_NS + since.microseconds * 1_000
 
 
 def uptime(span_ns: int) -> str:
-    """`1y2d3h4m5s`, from the largest unit there is."""
+    """Return a span such as `1y2d3h4m5s`, beginning with the largest unit that is not 0."""
     minutes, seconds = divmod(max(span_ns, 0) // SECOND_NS, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -28,12 +28,12 @@ def uptime(span_ns: int) -> str:
 
 
 def round_trip(rtt_ns: int) -> str:
-    """A round trip time; between a microsecond and a millisecond without the nanoseconds."""
+    """Return a round trip time; between 1 µs and 1 ms its nanoseconds are cut off."""
     if 1_000 < rtt_ns < 1_000_000:
         rtt_ns -= rtt_ns % 1_000
     return format_duration_ns(rtt_ns)
 
 
 def number(value: float) -> float:
-    """A float as Go writes it: `2`, not `2.0`."""
+    """Return a float as Go writes it: `2`, not `2.0`."""
     return int(value) if value == int(value) else value

@@ -1,7 +1,7 @@
-"""`/varz`: the server, its settings, and what went through it.
+"""`/varz`: the server, its settings, and its traffic.
 
-Field names and their order are nats-server's. Features that natsd does not have yet show as what
-they are: empty objects and zeros.
+Field names and their order are those of nats-server's `Varz`. Features that natsd does not have yet
+are shown as empty objects and zeros.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from natsd.monitor.values import datetime_ns, number, timestamp, uptime
 from natsd.version import FEATURE_FLAGS, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION, VERSION
 
 TLS_TIMEOUT_S: Final = 2
-"""nats-server's default."""
+"""nats-server's default, in seconds."""
 
 
 def varz(
@@ -27,7 +27,11 @@ def varz(
     processor_percent: float,
     requests: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The answer to `/varz`."""
+    """Return the answer to `/varz`.
+
+    `processor_percent` is the process's share of one core; `requests` are the HTTP requests so far,
+    by endpoint.
+    """
     return (
         _identity(server)
         | _settings(server, http_port)
@@ -92,8 +96,11 @@ def _process(server: ObservedServer, clock: Clock, processor_percent: float) -> 
 
 
 def _traffic(server: ObservedServer) -> dict[str, Any]:
-    """Connections and messages. There are no other servers: all messages come from or go to
-    clients; what goes into JetStream is not sent."""
+    """Return the connections and messages.
+
+    There are no other servers, so all messages come from clients or go to clients; messages that
+    are stored in a stream do not count as sent.
+    """
     counters = server.counters
     return {
         "connections": len(server.clients),

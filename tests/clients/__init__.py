@@ -1,1 +1,1 @@
-"""The behaviour of the client protocol, the same for natsd and nats-server."""
+"""Tests of the client protocol; they hold for natsd and for nats-server."""

@@ -1,4 +1,4 @@
-"""A point in time for nats-py programs: what was sent before has been processed by the server."""
+"""A barrier for nats-py programs: behind it the server has processed everything that was sent."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from nats.aio.client import Client
 
 
 async def processed(client: Client) -> None:
-    """All that `client` sent has been processed, and all the server sent it before has arrived.
+    """Wait until the server has processed everything that `client` sent.
 
-    nats-py's `flush` may send its PING ahead of what it still buffers: the first flush empties the
-    buffer, the second is the barrier.
+    Everything that the server sent before has then arrived. nats-py's `flush` may send its PING
+    ahead of data in its buffer: the first flush empties the buffer, the second is the barrier.
     """
     await client.flush()
     await client.flush()

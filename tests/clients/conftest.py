@@ -1,4 +1,4 @@
-"""Servers and clients for the behaviour tests; `target` says which server is tested."""
+"""Servers and clients for the behaviour tests; target.py decides which server is tested."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def serving(request: pytest.FixtureRequest) -> Iterator[Serving]:
-    """How the servers of this test serve their sockets."""
+    """Return how the servers of this test serve their sockets."""
     way: Serving = request.param
     with way.chosen():
         yield way
@@ -60,7 +60,10 @@ def serving(request: pytest.FixtureRequest) -> Iterator[Serving]:
 
 @pytest.fixture
 async def start_server(serving: Serving) -> AsyncIterator[StartServer]:
-    """`server = await start_server(max_payload=1024)`: stopped when the test ends."""
+    """Yield a function that starts servers, which are stopped when the test ends.
+
+    It is used as `server = await start_server(max_payload=1024)`.
+    """
     started = []
 
     async def start(**options: Any) -> AnyTarget:
@@ -74,13 +77,16 @@ async def start_server(serving: Serving) -> AsyncIterator[StartServer]:
 
 @pytest.fixture
 async def server(start_server: StartServer) -> AnyTarget:
-    """A server with default options."""
+    """Return a server with default options."""
     return await start_server()
 
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """`nc = await connect(server, name="x")`: a nats-py client, closed when the test ends."""
+    """Yield a function that connects nats-py clients, which are closed when the test ends.
+
+    It is used as `nc = await connect(server, name="x")`.
+    """
     connected = []
 
     async def connect(target: AnyTarget, **options: Any) -> Client:
@@ -94,7 +100,10 @@ async def connect() -> AsyncIterator[Connect]:
 
 @pytest.fixture
 def start_threaded_server(serving: Serving) -> Iterator[StartThreadedServer]:
-    """`server = start_threaded_server(max_connections=1)`, for a synchronous test."""
+    """Yield a function that starts servers in threads, for synchronous tests.
+
+    It is used as `server = start_threaded_server(max_connections=1)`.
+    """
     started = []
 
     def start(**options: Any) -> AnyTarget:
@@ -108,7 +117,10 @@ def start_threaded_server(serving: Serving) -> Iterator[StartThreadedServer]:
 
 @pytest.fixture
 def start_server_process(serving: Serving) -> Iterator[StartServerProcess]:
-    """`server = start_server_process()`: a server in a process of its own, with a `pid`."""
+    """Yield a function that starts servers in their own processes, each with a `pid`.
+
+    It is used as `server = start_server_process()`.
+    """
     started = []
 
     def start(**options: Any) -> ProcessTarget:
@@ -122,7 +134,7 @@ def start_server_process(serving: Serving) -> Iterator[StartServerProcess]:
 
 @pytest.fixture(scope="session")
 def shared_servers() -> Iterator[dict[str, AnyTarget]]:
-    """The servers of `shared_server`, stopped at the very end."""
+    """Yield the servers of `shared_server`; they are stopped after the last test."""
     started: dict[str, AnyTarget] = {}
     yield started
     for target in started.values():
@@ -131,7 +143,7 @@ def shared_servers() -> Iterator[dict[str, AnyTarget]]:
 
 @pytest.fixture
 def shared_server(shared_servers: dict[str, AnyTarget], serving: Serving) -> StartThreadedServer:
-    """Like `start_threaded_server`, but servers with the same options are the same server."""
+    """Return a function that starts a server, or returns the running one with the same options."""
 
     def start(**options: Any) -> AnyTarget:
         key = repr((serving, sorted(options.items())))
@@ -144,7 +156,10 @@ def shared_server(shared_servers: dict[str, AnyTarget], serving: Serving) -> Sta
 
 @pytest.fixture
 def open_wire() -> Iterator[Callable[..., Wire]]:
-    """`alice = open_wire(server)`: a raw connection, closed when the test ends."""
+    """Yield a function that opens raw connections, which are closed when the test ends.
+
+    It is used as `alice = open_wire(server)`.
+    """
     opened = []
 
     def open_wire(target: AnyTarget, connect: str = "", **options: Any) -> Wire:

@@ -1,4 +1,4 @@
-"""What the tests measure of a server process, and how they sum it up."""
+"""Measurements of a server process, and their summary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory of a process that is in RAM."""
+    """Return the resident memory of a process in bytes."""
     status = Path(f"/proc/{pid}/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -21,11 +21,11 @@ def resident_bytes(pid: int) -> int:
 
 
 def percentile(values: list[float], percent: float) -> float:
-    """The smallest value that `percent` of the values do not exceed."""
+    """Return the smallest value that `percent` % of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 def report(line: str) -> None:
-    """Say a number that was measured; `pytest -rP` shows it."""
+    """Print a measured number; `pytest -rP` shows it."""
     sys.stdout.write(f"{line}\n")

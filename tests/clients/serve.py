@@ -1,4 +1,4 @@
-"""Serve natsd with options given as JSON until terminated, for tests that measure the process."""
+"""A process that serves natsd with options given as JSON, for tests that measure the process."""
 
 from __future__ import annotations
 

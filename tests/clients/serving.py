@@ -1,8 +1,8 @@
-"""How natsd serves its sockets in a test.
+"""The ways in which natsd can serve its sockets in a test.
 
-By default as on this system; a test or module marked `served_every_way` runs three times: from the
-poller, and from the transports of uvloop and of asyncio, as where there is no poller. Only the
-start of a server looks at it.
+By default it serves as it does on this system. A test or module marked `served_every_way` runs
+three times: with the poller, and with the transports of uvloop and of asyncio, as on systems
+without the poller. Only the start of a server depends on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VARIABLE = "NATSD_TEST_SERVING"
 
 
 class Serving(Enum):
-    """The ways."""
+    """A way to serve sockets."""
 
     DEFAULT = "default"
     UVLOOP_TRANSPORTS = "uvloop-transports"
@@ -25,7 +25,10 @@ class Serving(Enum):
 
     @contextlib.contextmanager
     def chosen(self) -> Iterator[None]:
-        """Servers that start meanwhile, here or in a process of `tests.clients.serve`, do so."""
+        """Serve in this way in all servers that start during the `with`.
+
+        This includes servers in a process of `tests.clients.serve`.
+        """
         with contextlib.ExitStack() as patches:
             if self is not Serving.DEFAULT:
                 patches.enter_context(mock.patch.dict(os.environ, {VARIABLE: self.value}))
@@ -38,7 +41,7 @@ class Serving(Enum):
 
 
 def inherited() -> Serving:
-    """What the process that started this one chose."""
+    """Return the way that the process which started this one has chosen."""
     return Serving(os.environ.get(VARIABLE, Serving.DEFAULT.value))
 
 

@@ -1,9 +1,9 @@
 """The server under test: natsd, or the nats-server binary that NATSD_TEST_SERVER names.
 
-Every behaviour test runs against either. natsd runs inside the test's process, on the test's own
-event loop (`natsd.server.Server(...)`) or on a loop in a thread (`thread=True`), or, where the test
-measures the server's memory, in a process of its own. The Go server always runs in a process of its
-own, with a generated config file. Options carry the config file's names; durations are seconds.
+Every behaviour test runs against either. natsd runs inside the test's process: on the test's event
+loop (`natsd.server.Server(...)`), or on a loop in a thread (`thread=True`). Where the test measures
+the server's memory, natsd runs in its own process. The Go server always runs in its own process,
+with a generated config file. Options have the config file's names; durations are in seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Options = Mapping[str, Any]
 
 
 class Target(Protocol):
-    """A running server, as far as a client can see it."""
+    """A running server, as a client sees it."""
 
     host: str
     port: int
@@ -55,7 +55,7 @@ class _Address:
 
 
 class ProcessTarget(_Address):
-    """A server in a process of its own: its log lines are collected, its pid can be measured."""
+    """A server in its own process: its log lines are collected, its pid can be measured."""
 
     READY = "Server is ready"
     LISTENING = re.compile(r"Listening for client connections on \S+:(\d+)")
@@ -82,7 +82,7 @@ class ProcessTarget(_Address):
         return self.process.pid
 
     def stop(self) -> None:
-        """End the process and wait for it; safe to call twice."""
+        """End the process and wait for it; a second call does nothing."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -110,7 +110,7 @@ class ProcessTarget(_Address):
 
 
 def start_go(options: Options) -> ProcessTarget:
-    """The nats-server binary of NATSD_TEST_SERVER with these options."""
+    """Start the nats-server binary of NATSD_TEST_SERVER with these options."""
     directory = tempfile.TemporaryDirectory(prefix="nats-server-")
     config = Path(directory.name, "server.conf")
     config.write_text(go_config({"host": "127.0.0.1", "port": -1, **options}))
@@ -118,7 +118,7 @@ def start_go(options: Options) -> ProcessTarget:
 
 
 def start_natsd_process(options: Options) -> ProcessTarget:
-    """natsd in its own process, for tests that measure it."""
+    """Start natsd in its own process, for tests that measure it."""
     settings = json.dumps({"host": "127.0.0.1", "port": -1, **options})
     return ProcessTarget([sys.executable, "-m", "tests.clients.serve", settings], options)
 
@@ -133,7 +133,7 @@ DURATIONS = {"ping_interval", "write_deadline"}
 
 
 def go_config(options: Options) -> str:
-    """The options as a nats-server config file."""
+    """Return the options as a nats-server config file."""
     lines = []
     authorization = []
     for name, value in options.items():
@@ -149,7 +149,7 @@ def go_config(options: Options) -> str:
 
 
 class NatsdTarget(_Address):
-    """natsd inside this process, on the running event loop or in a thread of its own."""
+    """natsd inside this process, on the running event loop or in its own thread."""
 
     def __init__(self, options: Options, *, thread: bool = False) -> None:
         from natsd.server import Server
@@ -163,7 +163,7 @@ class NatsdTarget(_Address):
 
 
 def start_threaded(options: Options) -> ProcessTarget | NatsdTarget:
-    """The server under test, for a synchronous test; `stop_threaded` ends it."""
+    """Start the server under test for a synchronous test; `stop_threaded` ends it."""
     if GO_SERVER:
         return start_go(options)
     target = NatsdTarget(options, thread=True)
@@ -179,12 +179,12 @@ def stop_threaded(target: ProcessTarget | NatsdTarget) -> None:
 
 
 def start_process(options: Options) -> ProcessTarget:
-    """The server under test in a process of its own."""
+    """Start the server under test in its own process."""
     return start_go(options) if GO_SERVER else start_natsd_process(options)
 
 
 async def start_on_loop(options: Options) -> ProcessTarget | NatsdTarget:
-    """The server under test, for an asynchronous test: natsd shares the test's event loop."""
+    """Start the server under test for an asynchronous test: natsd shares the test's loop."""
     if GO_SERVER:
         return await asyncio.to_thread(start_go, options)
     target = NatsdTarget(options)

@@ -1,5 +1,7 @@
-"""Accepting where descriptors run out: none of the last ones for clients, no spinning, one line in
-the log with what helps (issue 13, section 2.4)."""
+"""Accepting when descriptors run out: no spinning, and one log line with advice.
+
+Clients do not get the last descriptors.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tests.waiting import eventually_within
 
 
 class Taken:
-    """What an acceptor hands over."""
+    """A record of the connections that an acceptor hands over."""
 
     def __init__(self) -> None:
         self.accepted: list[int] = []
@@ -33,7 +35,7 @@ class Taken:
 
 
 class Exhausted:
-    """A listener whose system has no descriptor left, until it has."""
+    """A listener whose `accept` fails for lack of descriptors while `error` is set."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -65,11 +67,11 @@ async def test_the_last_descriptors_are_not_given_to_clients(
 ) -> None:
     taken = Taken()
     probe = os.dup(listener.fileno())
-    os.close(probe)  # the next one that is free
+    os.close(probe)  # its number is the next free descriptor
     acceptor = Acceptor(
         asyncio.get_running_loop(), listener, taken.accept, taken.refuse, descriptors_max=probe + 4
     )
-    clients = [connect(listener) for _ in range(9)]  # which take descriptors of this process too
+    clients = [connect(listener) for _ in range(9)]  # they take descriptors of this process too
     await eventually_within(lambda: len(taken.accepted) + len(taken.refused) == 9)
 
     assert taken.refused
@@ -95,7 +97,7 @@ async def test_without_descriptors_it_pauses_and_begins_again(
     exhausted.error = number
     acceptor = Acceptor(
         asyncio.get_running_loop(),
-        exhausted,  # type: ignore[arg-type]  # a double
+        exhausted,  # type: ignore[arg-type]  # a test double
         taken.accept,
         taken.refuse,
     )

@@ -1,4 +1,4 @@
-"""§3.4, §12 Who does not authenticate in time is told so and closed."""
+"""A client that does not authenticate in time is told so and closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""§3.5 Why a connection was closed, as monitoring tells it."""
+"""The reason why a connection was closed, as monitoring shows it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_slow_consumers(shared_server: Callable[..., Target]) -> None:
 
 
 def closed_reason(server: Target, wire: Wire, deadline_s: float = 5.0) -> str:
-    """Why the server closed this connection; a moment may pass until it has written it down."""
+    """Return why the server closed this connection; wait until monitoring shows it."""
     client_id = wire.info["client_id"]
     deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""§3.4, §12 max_connections."""
+"""The limit `max_connections`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.clients.wire import Wire
 
 
 def test_one_connection_too_many(start_threaded_server: StartThreadedServer) -> None:
-    """It gets INFO, the reason, and is closed; the others do not notice."""
+    """The third connection gets INFO and the reason, and is closed; the others do not notice."""
     server = start_threaded_server(max_connections=2)
     with Wire(server.address) as first, Wire(server.address) as second:
         first.sync()

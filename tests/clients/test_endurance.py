@@ -1,4 +1,4 @@
-"""The daemon under what wears servers out: signals, no descriptors, endless comings and goings."""
+"""The daemon under hard use: signals, no descriptors, many connections that come and go."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ StartDaemon = Callable[..., ProcessTarget]
 
 @pytest.fixture
 def start_daemon() -> Iterator[StartDaemon]:
-    """`daemon = start_daemon(port=4222, files=64)`: `natsd`, ended when the test ends."""
+    """Yield a function that starts `natsd` daemons, which end with the test.
+
+    It is used as `daemon = start_daemon(port=4222, files=64)`; `files` limits its open files.
+    """
     started = []
 
     def start(*, port: int = -1, files: int | None = None) -> ProcessTarget:
@@ -99,7 +102,7 @@ def test_without_descriptors_for_more_it_refuses_them_and_serves_on(
 
 
 def test_a_client_that_has_said_all_gets_all_that_is_pending(start_daemon: StartDaemon) -> None:
-    """§3.1 Half-open, with more on its way than the socket takes."""
+    """A half-open client gets all pending data, even more than its socket takes at once."""
     daemon = start_daemon()
     message = b"foo 65536\r\n%b\r\n" % bytes(65_536)
     with Wire(daemon.address) as subscriber, Wire(daemon.address) as publisher:
@@ -126,7 +129,7 @@ def test_comings_and_goings_cost_no_memory(
 
 
 def come_and_go(server: ProcessTarget, times: int) -> None:
-    """Some leave in order, some in the middle of a frame."""
+    """Connect and close, some clients in the middle of a frame."""
     for number in range(times):
         with Wire(server.address) as wire:
             wire.send(QUIET + b"SUB foo.%d 1\r\nSUB foo q 2\r\nPING\r\n" % number)
@@ -151,7 +154,10 @@ def test_subscribing_and_unsubscribing_cost_no_memory(
 
 
 def subscribe_and_unsubscribe(wire: Wire, numbers: range) -> None:
-    """Unique subjects, a tenth of them with wildcards, each published to once."""
+    """Subscribe to unique subjects, publish to each once, and unsubscribe.
+
+    A tenth of the subjects have wildcards.
+    """
     for start in range(numbers.start, numbers.stop, 1000):
         batch = range(start, start + 1000)
         wire.send(
@@ -188,7 +194,7 @@ def test_many_subscriptions_that_end_at_once_stop_nobody(
 
 
 def ping_times_ms(wire: Wire, duration_s: float) -> list[float]:
-    """How long each of many PINGs waited for its PONG."""
+    """Return the milliseconds that each of many PINGs waited for its PONG."""
     times_ms = []
     end = time.perf_counter() + duration_s
     while (started := time.perf_counter()) < end:

@@ -1,4 +1,4 @@
-"""§3.1 Headers travel with a message, byte for byte."""
+"""Headers travel with a message, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""§3.2 INFO: what the server tells of itself when a client connects."""
+"""INFO: the description of itself that the server sends when a client connects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.clients.conftest import AnyTarget, StartThreadedServer
 from tests.clients.target import Target
 from tests.clients.wire import Wire, parse_info
 
-# Those of 2.14 that a server without TLS, cluster, JetStream and the like sends, in their order.
+# The fields that nats-server 2.14 sends without TLS, cluster, JetStream and so on, in its order.
 FIELDS = [
     "server_id",
     "server_name",
@@ -31,7 +31,7 @@ FIELDS = [
     "api_lvl",
     "xkey",
 ]
-# Which of these a server sends is its own affair: how it was built and what else it can do.
+# Fields that a server may leave out, depending on its build and its features.
 OPTIONAL = {"git_commit", "go", "api_lvl", "xkey"}
 
 
@@ -41,7 +41,7 @@ def server(shared_server: Callable[..., Target]) -> Target:
 
 
 def test_the_line(server: AnyTarget) -> None:
-    """One line of compact JSON, then a space and CRLF."""
+    """INFO is one line of compact JSON, then a space and CRLF."""
     with Wire(server.address) as wire:
         assert re.fullmatch(rb'INFO \{"server_id":".*[^ ]\} \r\n', wire.info_line)
         assert b'": ' not in wire.info_line
@@ -63,7 +63,7 @@ def test_the_fields(server: AnyTarget) -> None:
 
 
 def test_the_order_of_fields(server: AnyTarget) -> None:
-    """Clients do not care, people who compare lines do."""
+    """The order of fields is fixed: clients ignore it, people who compare lines do not."""
     with Wire(server.address) as wire:
         known = [name for name in FIELDS if name in wire.info]
         sent = [name for name in wire.info if name in FIELDS]
@@ -79,7 +79,7 @@ def test_every_connection_has_its_own_id(server: AnyTarget) -> None:
 
 
 def test_connect_info_repeats_what_was_said(server: AnyTarget) -> None:
-    """After the first PING: the same INFO, with the account that the client is in."""
+    """After the first PING the same INFO follows, with the account that the client is in."""
     with Wire(server.address) as wire:
         wire.send(b'CONNECT {"verbose":false,"protocol":1}\r\n')
         assert wire.sync() == []

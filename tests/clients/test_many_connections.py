@@ -18,7 +18,7 @@ FILES_NEEDED = CONNECTIONS + 500
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Permission to open enough files, for this process and the servers it starts."""
+    """Raise the limit of open files for this process and the servers it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < FILES_NEEDED:
         pytest.skip(f"the hard limit of open files is {hard}, {FILES_NEEDED} are needed")
@@ -31,7 +31,7 @@ def many_files() -> Iterator[None]:
 def test_ten_thousand_connections(
     start_server_process: StartServerProcess, record_property: Callable[[str, object], None]
 ) -> None:
-    """Each is served, each gets its own and the common messages, and few bytes are spent on it."""
+    """Each client is served, gets its own and the common messages, and costs little memory."""
     server = start_server_process(ping_interval=600)
     before_bytes = resident_bytes(server.pid)
     wires = []

@@ -1,6 +1,6 @@
-"""Message tracing (section 3.7, ADR-41): what is told of a message, and to whom.
+"""Message tracing (ADR-41): the events of a trace, and its recipients.
 
-True of nats-server 2.14.5 as well, but for what is marked.
+The tests hold for nats-server 2.14.5 as well, except for those that are marked.
 """
 
 from __future__ import annotations
@@ -306,7 +306,10 @@ def test_a_trace_is_compressed_as_it_may_be(
 
 
 def test_a_recipient_that_falls_behind(shared_server: StartServer, peers: Any) -> None:
-    """What a client that does not read is not delivered, as its publisher is not to wait."""
+    """A trace tells of a message that is dropped because its recipient is slow.
+
+    It is dropped since its publisher is not to be stalled.
+    """
     server = shared_server(no_fast_producer_stall=True, max_pending=2_000_000)
     tracer, publisher, reader = peers(Tracer(server)), peers(Peer(server)), peers(Peer(server))
     reader.subscribe("foo")
@@ -323,7 +326,7 @@ def test_a_recipient_that_falls_behind(shared_server: StartServer, peers: Any) -
 
 @pytest.mark.natsd_only
 def test_a_recipient_that_is_closed_for_it(shared_server: StartServer, peers: Any) -> None:
-    """nats-server says that the message was delivered."""
+    """The trace reports the closed client; nats-server's says that the message was delivered."""
     server = shared_server(max_payload=100_000, max_pending=100_000)
     tracer, publisher, reader = peers(Tracer(server)), peers(Peer(server)), peers(Peer(server))
     reader.subscribe("foo")

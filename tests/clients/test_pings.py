@@ -1,4 +1,4 @@
-"""§3.6 The server asks quiet clients whether they are there, and closes who does not answer."""
+"""The server pings quiet clients, and closes those that do not answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server(shared_server: Callable[..., Target]) -> Target:
 
 @pytest.mark.parametrize("sent", [QUIET, b""], ids=["connect", "no connect"])
 def test_who_does_not_answer_is_stale(server: Target, sent: bytes) -> None:
-    """ping_max PINGs go out; when the next is due, the connection is closed."""
+    """After ping_max PINGs the connection is closed when the next one is due."""
     started = time.monotonic()
     with Wire(server.address) as wire:
         wire.answer_pings = False
@@ -33,7 +33,7 @@ def test_who_does_not_answer_is_stale(server: Target, sent: bytes) -> None:
 
 
 def test_who_answers_stays(server: Target) -> None:
-    """A connection that answers outlives one that does not by as long as it likes."""
+    """A connection that answers stays open, however long it is quiet otherwise."""
     with Wire(server.address) as answers:
         answers.answer_pings = False
         answers.send(QUIET)
@@ -44,7 +44,7 @@ def test_who_answers_stays(server: Target) -> None:
 
 
 def test_pongs_are_not_counted_ahead(server: Target) -> None:
-    """PONGs that nobody asked for do not buy time."""
+    """PONGs without a PING do not delay the next check."""
     with Wire(server.address) as wire:
         wire.answer_pings = False
         wire.send(QUIET + b"PONG\r\n" * 50)
@@ -52,7 +52,7 @@ def test_pongs_are_not_counted_ahead(server: Target) -> None:
 
 
 def test_the_first_ping_comes_early(shared_server: Callable[..., Target]) -> None:
-    """With the default interval of two minutes, the round trip is measured after about 2 s."""
+    """With the default interval of two minutes, the first PING comes after about 2 s."""
     with Wire(shared_server().address) as wire:
         wire.answer_pings = False
         wire.send(QUIET)

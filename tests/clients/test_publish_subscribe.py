@@ -1,4 +1,4 @@
-"""§3.1, §3.6 Publish and subscribe, as a nats-py program sees it."""
+"""Publish and subscribe, as a nats-py program sees it."""
 
 from __future__ import annotations
 
@@ -144,6 +144,6 @@ async def test_many_subscriptions_on_one_connection(server: AnyTarget, connect: 
 
 
 async def subjects(subscription: Subscription) -> list[str]:
-    """The subjects of all messages that have arrived."""
+    """Return the subjects of all messages that have arrived."""
     pending = subscription.pending_msgs
     return [(await subscription.next_msg()).subject for _ in range(pending)]

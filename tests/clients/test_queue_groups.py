@@ -1,4 +1,4 @@
-"""§3.6 Queue groups: each message to one member, whichever members there are."""
+"""Queue groups: each message goes to one member."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_member_joins_and_leaves(server: AnyTarget, connect: Connect) ->
 def test_a_closed_member_is_passed_over(
     start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
 ) -> None:
-    """The message falls through to the next member as soon as one is seen to be closed."""
+    """A message goes to the next member as soon as a member's connection is known to be closed."""
     server = start_threaded_server()
     publisher, stays = open_wire(server, QUIET), open_wire(server, QUIET)
     stays.send(b"SUB jobs workers 1\r\n")

@@ -1,4 +1,4 @@
-"""A client finds its way back when the server is started again on the same port."""
+"""A client reconnects when the server is started again on the same port."""
 
 from __future__ import annotations
 

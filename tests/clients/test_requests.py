@@ -1,4 +1,4 @@
-"""§3.6 Request and reply, and the server's 503 where nobody would reply."""
+"""Request and reply, and the server's 503 if there are no responders."""
 
 from __future__ import annotations
 

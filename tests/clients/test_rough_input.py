@@ -1,4 +1,4 @@
-"""What no well-behaved client sends: the server answers or closes, and nobody else notices."""
+"""Input that no well-behaved client sends: the server answers or closes, and others go on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def server(shared_server: Callable[..., Target]) -> Target:
 
 @pytest.fixture
 def bystander(server: Target) -> Iterator[Wire]:
-    """A connection that must not notice anything."""
+    """Yield a connection that must not notice anything."""
     with Wire(server.address) as wire:
         wire.send(CONNECT)
         wire.sync()
@@ -66,7 +66,7 @@ def test_garbage(server: Target, bystander: Wire, garbage: bytes) -> None:
 
 @st.composite
 def mangled_sessions(draw: st.DrawFn) -> bytes:
-    """A session in which a few bytes were lost, doubled, swapped or replaced."""
+    """Draw a session in which a few bytes were lost, doubled, swapped or replaced."""
     session = bytearray(SESSION)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(len(CONNECT), max(len(CONNECT), len(session) - 1)))
@@ -109,7 +109,7 @@ def test_mangled_session(server: Target, bystander: Wire, session: bytes) -> Non
 def test_mangled_session_in_pieces(
     server: Target, bystander: Wire, session: bytes, seed: int
 ) -> None:
-    """However a session is cut, the answer is the same."""
+    """The answer does not depend on how a session is cut."""
     pieces = byte_by_byte(session) if seed % 5 == 0 else pieces_of(session, random.Random(seed))
     answers = []
     for sent in ([session], pieces):
@@ -123,7 +123,7 @@ def test_mangled_session_in_pieces(
 
 
 def test_cut_off_at_every_byte(server: Target, bystander: Wire) -> None:
-    """A client may vanish at any byte, politely or not."""
+    """A client may vanish at any byte, with or without closing its connection properly."""
     for end in range(0, len(SESSION), 3):
         for polite in (True, False):
             with Wire(server.address) as wire:
@@ -134,7 +134,7 @@ def test_cut_off_at_every_byte(server: Target, bystander: Wire) -> None:
 
 
 def test_half_open_connections(server: Target, bystander: Wire) -> None:
-    """Connections that stopped in the middle of everything keep nobody from working."""
+    """Connections that stopped in the middle of a frame do not keep others from working."""
     stuck = []
     for end in range(0, len(SESSION), 2):
         stuck.append(Wire(server.address))
@@ -179,7 +179,7 @@ def test_a_line_that_never_ends(server: Target, line: bytes) -> None:
 def test_payloads_that_are_announced_and_never_sent(
     start_server_process: StartServerProcess,
 ) -> None:
-    """300 connections announce 1 MiB each and send a kilobyte: no 300 MiB are set aside."""
+    """300 connections announce 1 MiB each and send a kilobyte: no 300 MiB are allocated."""
     server = start_server_process()
     before_bytes = resident_bytes(server.pid)
     wires = [Wire(server.address) for _ in range(300)]
@@ -208,7 +208,7 @@ def test_payloads_that_are_announced_and_never_sent(
 def test_answers_that_nobody_reads(
     start_threaded_server: StartThreadedServer, connect: bytes, line: bytes
 ) -> None:
-    """Who asks for ever and never reads is a slow consumer, too."""
+    """A client that sends requests and never reads is a slow consumer, too."""
     server = start_threaded_server(max_pending=MIB, write_deadline=0.3)
     with Wire(server.address) as wire:
         wire.send(connect)
@@ -231,7 +231,7 @@ def test_a_thousand_bad_clients(server: Target, bystander: Wire) -> None:
 
 
 def assert_answered_or_closed(wire: Wire) -> None:
-    """The server's part of the conversation is whole frames, then the end."""
+    """Assert that the server sends whole frames, then closes."""
     while True:
         try:
             frame = wire.read_frame()
@@ -243,8 +243,12 @@ def assert_answered_or_closed(wire: Wire) -> None:
 
 
 def without_choice(answer: bytes) -> tuple[bytes, list[bytes]]:
-    """The answer, and who had its messages: whichever member of a queue group one went to, and
-    whichever of several subscriptions had it first."""
+    """Return the answer without those parts that the server may choose.
+
+    The first value has the messages without subscription ids and subjects; the second has the
+    subjects and ids, sorted, where the two members of a queue group have the same id. So it does
+    not matter which member got a message, or which of several subscriptions got it first.
+    """
     by_any = re.sub(rb"(?m)^(H?MSG \S+) [12] ", rb"\1 sid ", answer)
     header = rb"(?m)^(H?MSG [^ \n]+) ([^ \n]+) "
     return re.sub(header, rb"\1 ", by_any), sorted(b" ".join(m) for m in re.findall(header, by_any))

@@ -1,4 +1,4 @@
-"""§3.6 Who reads too slowly is closed; nobody else suffers, and memory stays bounded."""
+"""A client that reads too slowly is closed; others are not affected, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MESSAGE = b"PUB flood 65536\r\n" + b"x" * 65536 + b"\r\n"
 def test_max_pending_closes_the_subscriber(
     start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
 ) -> None:
-    """It gets what fits the sockets between, no -ERR; everybody else goes on."""
+    """The slow client gets what its socket holds and no -ERR; all other clients go on."""
     server = start_threaded_server(max_pending=MIB)
     lazy, eager, publisher = (open_wire(server, QUIET) for _ in range(3))
     lazy.send(b"SUB flood 1\r\n")
@@ -62,7 +62,7 @@ def test_a_subscriber_that_catches_up_stays(
 def test_write_deadline_closes_the_subscriber(
     start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
 ) -> None:
-    """A write that makes no progress for so long ends the connection, however little is pending."""
+    """A write without progress for `write_deadline` closes even if little is pending."""
     server = start_threaded_server(write_deadline=0.2)
     lazy, publisher = open_wire(server, QUIET), open_wire(server, QUIET)
     lazy.send(b"SUB flood 1\r\n")
@@ -78,7 +78,7 @@ def test_write_deadline_closes_the_subscriber(
 def test_one_subscriber_that_never_reads_does_not_stop_the_others(
     start_server_process: StartServerProcess, record_property: Callable[[str, object], None]
 ) -> None:
-    """Under a flood for it, memory stays near max_pending and a bystander is answered soon."""
+    """Under a flood, memory stays near max_pending and a bystander is answered soon."""
     server = start_server_process(max_pending=16 * MIB)
     before_bytes = resident_bytes(server.pid)
     with Wire(server.address) as lazy, Wire(server.address) as bystander:
@@ -108,7 +108,7 @@ def test_one_subscriber_that_never_reads_does_not_stop_the_others(
 def test_goal_for_a_bystander_under_flood(
     start_server_process: StartServerProcess,
 ) -> None:
-    """natsd's own goal: PING p99 of at most 20 ms, best of three tries on a shared machine."""
+    """The goal of natsd: PING p99 of at most 20 ms, best of three tries on a shared machine."""
     server = start_server_process(max_pending=16 * MIB)
     p99s_ms = []
     for _ in range(3):
@@ -130,7 +130,10 @@ def test_goal_for_a_bystander_under_flood(
 
 
 class Flood(threading.Thread):
-    """Publishes to `flood` as fast as the server takes it, and enough to prove something."""
+    """A thread that publishes to `flood` as fast as the server takes it.
+
+    It goes on until it has published enough for the test.
+    """
 
     def __init__(self, address: Address, duration_s: float) -> None:
         super().__init__(daemon=True)
@@ -150,7 +153,7 @@ class Flood(threading.Thread):
 
 
 def wait_until_reset(wire: Wire) -> None:
-    """Return when the server has given up on a connection whose data nobody reads."""
+    """Wait until the server has closed a connection whose data is never read."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         try:
@@ -164,7 +167,7 @@ def wait_until_reset(wire: Wire) -> None:
 def test_no_fast_producer_stall_drops_instead(
     start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
 ) -> None:
-    """With no_fast_producer_stall, above 75 % of max_pending messages are dropped, nobody waits."""
+    """With this option, messages above 75 % of max_pending are dropped; no publisher waits."""
     server = start_threaded_server(max_pending=MIB, no_fast_producer_stall=True)
     lazy, publisher = open_wire(server, QUIET), open_wire(server, QUIET)
     lazy.send(b"SUB flood 1\r\n")
@@ -201,7 +204,7 @@ def test_stalls_and_slow_consumers_are_counted(
 def test_pending_bytes_of_all_connections_are_bounded(
     start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire], size: int
 ) -> None:
-    """Ten that never read, each within max_pending: the slowest are closed, the others stay."""
+    """Ten clients never read, each within max_pending: the slowest are closed, the others stay."""
     total = 6 * MIB
     target = start_threaded_server(max_pending=3 * MIB, max_pending_total=total)
     assert isinstance(target, NatsdTarget)
@@ -211,7 +214,7 @@ def test_pending_bytes_of_all_connections_are_bounded(
     eager.sync()
     message = b"%d\r\n" % size + b"x" * size + b"\r\n"
     peak = 0
-    for number in range(10):  # each gets payloads of its own
+    for number in range(10):  # each subscribes to its own subject
         lazy = open_wire(target, QUIET)
         lazy.send(b"SUB flood.%d 1\r\n" % number)
         lazy.sync()
@@ -235,7 +238,7 @@ def test_pending_bytes_of_all_connections_are_bounded(
 def test_a_payload_that_many_wait_to_send_counts_once(
     start_threaded_server: StartThreadedServer, open_wire: Callable[..., Wire]
 ) -> None:
-    """Ten that never read share each payload: nobody needs to be closed."""
+    """Ten clients that never read share each payload: none has to be closed."""
     target = start_threaded_server(max_pending=8 * MIB, max_pending_total=12 * MIB)
     assert isinstance(target, NatsdTarget)
     server = target.server
@@ -263,7 +266,7 @@ def test_a_payload_that_many_wait_to_send_counts_once(
 def test_memory_of_subscribers_that_never_read_is_bounded(
     start_server_process: StartServerProcess, record_property: Callable[[str, object], None]
 ) -> None:
-    """Ten pinned 722 MB with the default max_pending before there was a bound for all of them."""
+    """Ten clients held 722 MB with the default max_pending, before the bound for all together."""
     server = start_server_process(max_pending=64 * MIB, max_pending_total=64 * MIB)
     before_bytes = resident_bytes(server.pid)
     lazy = [Wire(server.address) for _ in range(10)]
@@ -288,7 +291,7 @@ def test_memory_of_subscribers_that_never_read_is_bounded(
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    """Wait for what a server in another thread does."""
+    """Wait until the condition holds, for a server in another thread."""
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Served by the poller or by the loop's transports: clients see no difference."""
+"""Sockets served by the poller or by the loop's transports: clients see no difference."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_thousand_connections(server: Target) -> None:
 
 @pytest.mark.parametrize("size", [1, 8190, 8192, 65_536, 300_000, MIB])
 def test_payloads_arrive_whole(server: Target, open_wire: OpenWire, size: int) -> None:
-    """Also when the receivers are slow and the payload comes in pieces."""
+    """Payloads arrive whole even if the receivers are slow and the payload comes in pieces."""
     payload = bytes(number % 251 for number in range(size))
     publisher, *subscribers = [open_wire(server) for _ in range(4)]
     for wire in subscribers:
@@ -64,7 +64,7 @@ def test_payloads_arrive_whole(server: Target, open_wire: OpenWire, size: int) -
 def test_a_client_that_has_said_all_still_gets_its_answers(
     server: Target, open_wire: OpenWire
 ) -> None:
-    """§3.1 Half-open: whole frames before the FIN are processed and answered, then comes ours."""
+    """Whole frames before the client's FIN are processed and answered; then the server closes."""
     wire = open_wire(server)
     wire.send(
         QUIET + b"SUB foo 1\r\n" + b"PUB foo 2\r\nhi\r\n" * 1000 + b"PING\r\nPUB foo 5\r\nhel"
@@ -76,7 +76,7 @@ def test_a_client_that_has_said_all_still_gets_its_answers(
 def test_the_reason_is_read_by_a_client_that_goes_on_sending(
     server: Target, open_wire: OpenWire
 ) -> None:
-    """Input that nobody will read must not cost the client the -ERR."""
+    """Input that the server does not read must not cost the client the -ERR."""
     for _ in range(20):
         wire = open_wire(server)
         wire.send(b"nonsense\r\n" + b"PUB foo 5\r\nhello\r\n" * 10_000)
@@ -113,7 +113,7 @@ def test_one_byte_per_packet(server: Target, open_wire: OpenWire) -> None:
 def test_what_is_pending_is_bounded_and_counted(
     start_threaded_server: StartThreadedServer, open_wire: OpenWire
 ) -> None:
-    """What a transport holds is pending, too."""
+    """Bytes in a transport's buffer count as pending, too."""
     target = start_threaded_server(max_pending=4 * MIB, no_fast_producer_stall=True)
     assert isinstance(target, NatsdTarget)
     lazy, publisher = open_wire(target), open_wire(target)
@@ -150,7 +150,7 @@ def test_stopping_waits_for_no_client_that_never_reads(
 def test_a_slow_reader_that_reads_is_not_cut_off(
     start_threaded_server: StartThreadedServer, open_wire: OpenWire
 ) -> None:
-    """The write deadline is for a socket that takes nothing, not for one that takes its time."""
+    """The write deadline closes a socket that takes nothing, not one that takes data slowly."""
     target = start_threaded_server(write_deadline=1.0)
     slow, publisher = open_wire(target), open_wire(target)
     slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)

@@ -1,4 +1,4 @@
-"""Each transcript holds as it is written, and whichever way TCP cuts what the clients send."""
+"""Each transcript holds as it is written, and however TCP cuts what the clients send."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_cut_anywhere(path: Path, shared_server: Callable[..., Target]) -> None:
 
 
 def credentials(server: Target) -> dict[str, object]:
-    """What a client must say in CONNECT to be let in."""
+    """Return the fields that CONNECT needs so that the client is authenticated."""
     options = server.options
     found = {"auth_token": "token", "user": "user", "pass": "password"}
     return {

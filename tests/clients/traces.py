@@ -14,7 +14,7 @@ ONLY = "Nats-Trace-Only"
 
 
 class Peer(Wire):
-    """A client with headers, named if it is to be."""
+    """A client with headers, and with a name if one is given."""
 
     def __init__(self, server: Target, *, name: str = "", **said: Any) -> None:
         super().__init__(server.address)
@@ -37,7 +37,7 @@ class Peer(Wire):
     def publish(
         self, subject: str, headers: dict[str, str] | bytes, data: bytes = b"hello", reply: str = ""
     ) -> list[bytes]:
-        """What comes back before the next PONG."""
+        """Publish a message and return the frames that arrive before the next PONG."""
         block = headers if isinstance(headers, bytes) else header_block(headers)
         line = f"HPUB {subject} {reply} {len(block)} {len(block) + len(data)}\r\n"
         self.send(line.encode() + block + data + b"\r\n")
@@ -57,12 +57,12 @@ class Tracer(Peer):
         self.subscribe("t.>")
 
     def trace(self) -> dict[str, Any]:
-        """The next one."""
+        """Return the next trace."""
         trace: dict[str, Any] = json.loads(body_of(self.read_message()))
         return trace
 
     def events(self) -> list[dict[str, Any]]:
-        """Of the next one, without times."""
+        """Return the events of the next trace, without their times."""
         events: list[dict[str, Any]] = self.trace()["events"]
         for event in events:
             assert event.pop("ts").endswith("Z")

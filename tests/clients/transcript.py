@@ -11,21 +11,21 @@ r"""Wire transcripts: text files of what clients send and the server answers; an
     A< MSG foo 1 5
     A< hello
 
-- The first line names the section of the reference that the transcript proves. Further `#` lines
-  are comments; blank lines separate.
+- The first line states the rule that the transcript proves, behind a section number (§) of the list
+  of nats-server's features. Further `#` lines are comments; blank lines separate.
 - `A> text` sends text and CRLF on connection A, `A< text` expects exactly that. Connections are
   capital letters, opened in the order in which they first appear; a transcript with one connection
   leaves the letter out. The INFO greeting is read when a connection opens and is not shown.
 - Escapes: `\r \n \t \0 \\ \xHH`; a single `\` at the end of a line leaves the CRLF out;
   `{x*4096}` is x repeated. `A~ regex` expects one frame that matches, without its CRLF.
 - `A! closed` expects the server to close without sending more; `A! half-close` ends A's sending.
-- Every connection still open at the end is asked PING and must answer PONG and nothing else.
+- At the end every open connection gets a PING and must answer PONG and nothing else.
 - `options:` gives server options; `whole: reason` plays the transcript only as it is, never split;
   `go-whole: reason` does so for nats-server only.
 
-All sends up to the next line of another kind go out as one. `play` can cut what is sent in two at a
-byte position, or send it byte by byte; each piece is known to have been read before the next is
-sent, because another connection's PING, sent after it, has been answered.
+All sends up to the next line of another kind are sent in one piece. `play` can cut the sent bytes
+in two at a position, or send them byte by byte. The server has read each piece before the next one
+is sent, because it has answered another connection's PING that was sent after the piece.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ESCAPES = {b"r": b"\r", b"n": b"\n", b"t": b"\t", b"0": b"\0", b"\\": b"\\"}
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens on one connection: `>` send, `<` expect, `~` match, `!` an event."""
+    """One step of a connection: `>` send, `<` expect, `~` match, `!` an event."""
 
     connection: str
     kind: str
@@ -56,7 +56,7 @@ class Step:
 
 @dataclass
 class Transcript:
-    """A transcript file, read."""
+    """The contents of a transcript file."""
 
     title: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -126,17 +126,17 @@ Cut = Callable[[bytes], list[bytes]]
 
 
 def whole(data: bytes) -> list[bytes]:
-    """Every send in one piece."""
+    """Leave each send in one piece."""
     return [data]
 
 
 def byte_by_byte(data: bytes) -> list[bytes]:
-    """Every send a byte at a time."""
+    """Cut each send into single bytes."""
     return [data[i : i + 1] for i in range(len(data))]
 
 
 def cut_at(position: int) -> Cut:
-    """Cut what a transcript sends in two at `position`, counted over all it sends."""
+    """Return a cut of everything that a transcript sends in two at `position`."""
     sent = 0
 
     def cut(data: bytes) -> list[bytes]:
@@ -150,7 +150,10 @@ def cut_at(position: int) -> Cut:
 
 
 def cuts(sent_bytes: int, every_cut_up_to: int = 600) -> Iterator[tuple[str, Cut]]:
-    """The ways to split a transcript: byte by byte and at every position, fewer for a long one."""
+    """Yield the ways to split a transcript: byte by byte, and in two at every position.
+
+    A long transcript is cut at fewer positions.
+    """
     if sent_bytes <= every_cut_up_to:
         yield "byte by byte", byte_by_byte
         positions: Any = range(1, sent_bytes)
@@ -162,7 +165,10 @@ def cuts(sent_bytes: int, every_cut_up_to: int = 600) -> Iterator[tuple[str, Cut
 
 
 class Player:
-    """Plays transcripts against one server; `metronome` tells when what was sent has been read."""
+    """A player of transcripts against one server.
+
+    The `metronome` is a connection that tells when the server has read what was sent.
+    """
 
     def __init__(self, address: Address, metronome: Wire | None = None) -> None:
         self._address = address

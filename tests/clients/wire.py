@@ -1,13 +1,13 @@
-"""One client connection over a raw socket, read frame by frame, every wait with a deadline.
+r"""One client connection over a raw socket, read frame by frame, each wait with a deadline.
 
     with Wire(server.address) as alice:
-        alice.send(b"CONNECT {}\\r\\nSUB foo 1\\r\\n")
+        alice.send(b"CONNECT {}\r\nSUB foo 1\r\n")
         alice.sync()                                   # PING ... PONG: all of it has been processed
-        assert alice.read_frame() == b"MSG foo 1 5\\r\\nhello\\r\\n"
+        assert alice.read_frame() == b"MSG foo 1 5\r\nhello\r\n"
 
 Promises:
-- A frame is a control line, or a MSG/HMSG line with its payload and the CRLF after it; whatever a
-  payload contains, it is never mistaken for a control line.
+- A frame is a control line, or a MSG/HMSG line with its payload and the CRLF after it; the contents
+  of a payload are never mistaken for a control line.
 - The server's own PINGs (it measures the round trip about two seconds after a client connects) are
   answered and left out, unless `answer_pings` is switched off.
 - Nothing here sleeps; a read that takes longer than `deadline_s` fails the test that waits for it.
@@ -27,7 +27,7 @@ Address = tuple[str, int]
 
 
 class Closed(Exception):
-    """The server closed the connection; `rest` is what it had sent of an unfinished frame."""
+    """The server closed the connection; `rest` is the part of an unfinished frame that arrived."""
 
     def __init__(self, rest: bytes = b"") -> None:
         super().__init__(f"connection closed by the server, {rest!r} unread")
@@ -35,7 +35,7 @@ class Closed(Exception):
 
 
 class Wire:
-    """A client's end of one connection, opened at once; its INFO is read and kept in `info`."""
+    """The client's end of one connection, opened at once; its INFO is kept in `info`."""
 
     def __init__(
         self, address: Address, *, deadline_s: float = DEADLINE_S, read_info: bool = True
@@ -48,16 +48,16 @@ class Wire:
 
     @property
     def info(self) -> dict[str, Any]:
-        """The fields of the INFO that the server greeted with, in the order it sent them."""
+        """The fields of the server's first INFO, in the order in which it sent them."""
         return parse_info(self.info_line)
 
     def send(self, data: bytes) -> None:
-        """Send as it is; that the server has closed meanwhile shows when reading."""
+        """Send the bytes unchanged; if the server has closed, the next read reports it."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(data)
 
     def read_frame(self) -> bytes:
-        """The next frame, or `Closed`."""
+        """Return the next frame; raises Closed if the server has closed."""
         while True:
             frame = self._take_line()
             if frame.startswith((b"MSG ", b"HMSG ")):
@@ -68,14 +68,14 @@ class Wire:
             self.send(b"PONG\r\n")
 
     def read_message(self) -> bytes:
-        """The next MSG or HMSG, passing over everything else."""
+        """Return the next MSG or HMSG; other frames are skipped."""
         while True:
             frame = self.read_frame()
             if frame.startswith((b"MSG ", b"HMSG ")):
                 return frame
 
     def sync(self) -> list[bytes]:
-        """Everything the server sent up to the PONG for a PING sent now."""
+        """Send a PING and return the frames that arrive before its PONG."""
         self.send(b"PING\r\n")
         frames = []
         while (frame := self.read_frame()) != b"PONG\r\n":
@@ -83,7 +83,7 @@ class Wire:
         return frames
 
     def read_until_closed(self) -> bytes:
-        """All that is still to come; fails when the server leaves the connection open."""
+        """Return all bytes until the server closes; fails if it leaves the connection open."""
         frames = []
         while True:
             try:
@@ -92,12 +92,12 @@ class Wire:
                 return b"".join(frames) + closed.rest
 
     def half_close(self) -> None:
-        """Send no more; what the server still answers can be read."""
+        """Send no more; answers of the server can still be read."""
         with contextlib.suppress(OSError):  # the server may have closed already
             self.socket.shutdown(socket.SHUT_WR)
 
     def leave(self) -> None:
-        """Close, and wait until the server has noticed: from now on nothing is delivered here."""
+        """Close, and wait until the server has noticed it and delivers nothing here any more."""
         self.half_close()
         self.read_until_closed()
         self.close()
@@ -136,7 +136,7 @@ class Wire:
 
 
 def parse_info(line: bytes) -> dict[str, Any]:
-    """The JSON of an INFO line."""
+    """Return the JSON of an INFO line."""
     assert line.startswith(b"INFO {"), line
     assert line.endswith(b"} \r\n"), line
     fields: dict[str, Any] = json.loads(line[len(b"INFO ") :])

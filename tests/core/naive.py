@@ -1,4 +1,4 @@
-"""The readable model that the compiled routing core is compared with. Slow, and plainly right."""
+"""The readable model that the compiled routing core is compared with: slow and simple."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_literal(subject: str) -> bool:
 
 
 def matches(literal: str, pattern: str) -> bool:
-    """Would a message to `literal` reach a subscription to the valid subject `pattern`?"""
+    """Return whether a message to `literal` reaches a subscription to the valid `pattern`."""
     have, want = tokens(literal), tokens(pattern)
     if "" in have:
         return False
@@ -36,7 +36,7 @@ def matches(literal: str, pattern: str) -> bool:
 
 
 def collide(first: str, second: str) -> bool:
-    """Is there a literal subject that both valid subjects match? One is built and tried."""
+    """Return whether some literal subject matches both valid subjects; one is built and tried."""
     one, other = tokens(first), tokens(second)
     length = max(len(one), len(other))
     witness = [
@@ -52,7 +52,7 @@ def token_at(subject: list[str], place: int) -> str | None:
 
 @dataclass
 class NaiveSubList:
-    """A list of subscriptions, asked one by one."""
+    """A list of subscriptions, each of which is compared with every subject."""
 
     subs: list[Subscription] = field(default_factory=list)
 
@@ -77,7 +77,7 @@ class NaiveSubList:
 
 @dataclass(frozen=True)
 class Answer:
-    """Who receives, in no order; a remote queue subscription counts `weight` times."""
+    """The matching subscriptions, unordered; a remote queue subscription counts `weight` times."""
 
     plain: Counter[Subscription]
     queues: dict[str, Counter[Subscription]]
@@ -92,7 +92,7 @@ def answer_of(subs: list[Subscription]) -> Answer:
 
 
 def seen(result: MatchResult) -> Answer:
-    """A real result in the model's terms."""
+    """Convert a real result into the model's type."""
     return Answer(
         Counter(result.plain), {name: Counter(subs) for name, subs in result.queues.items()}
     )

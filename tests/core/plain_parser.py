@@ -1,12 +1,12 @@
-"""The client protocol byte by byte, as nats-server's state machine: the parser's readable twin.
+"""The client protocol byte by byte: a readable model with which the compiled parser is compared.
 
-Reference §3.1. The name of an operation is checked at every byte; the length of a line from its
-first argument on, without the CR at its end; sizes and the number of arguments when the line
-ends; the CRLF behind a payload at every byte. Two quirks of nats-server are left out, for its own
-answer depends on how the stream is cut into reads: a LF always ends the line, and a CR inside of
-a line is an ordinary byte.
+It follows nats-server's `client.parse`. The name of an operation is checked at every byte; the
+length of a line is counted from its first argument, without the CR at its end; sizes and the number
+of arguments are checked when the line ends; the CRLF behind a payload is checked at every byte. Two
+peculiarities of nats-server are left out, because its own answer depends on how the stream is cut
+into reads: here a LF always ends the line, and a CR inside a line is an ordinary byte.
 
-Operations come out as `natsd.core.parser.OpRecorder` writes them.
+Operations have the form in which `natsd.core.parser.OpRecorder` writes them.
 """
 
 import re
@@ -21,7 +21,7 @@ IDLE = (b"PING", b"PONG", b"+OK")
 
 
 class Violation(Exception):
-    """The stream ends here; the argument says why."""
+    """A protocol violation, which ends the stream; the argument is its name."""
 
 
 class PlainParser:
@@ -42,7 +42,7 @@ class PlainParser:
         self.begin()
 
     def feed(self, data: bytes) -> list[Operation]:
-        """The operations that these bytes complete."""
+        """Return the operations that these bytes complete."""
         try:
             while data and not self.violated:
                 taken = max(1, self.opaque_bytes())
@@ -55,10 +55,10 @@ class PlainParser:
         return operations
 
     def opaque_bytes(self) -> int:
-        """How many bytes of payload are still to come: they need no look, one by one."""
+        """Return how many payload bytes are still missing; these are not checked one by one."""
         return self.size - len(self.payload) if self.state == self.in_payload else 0
 
-    # ---- states: what the next byte is for
+    # ---- states: each takes the next byte
 
     def begin(self) -> None:
         self.name = self.argument = b""
@@ -112,7 +112,7 @@ class PlainParser:
             self.published()
             self.begin()
 
-    # ---- what a whole line means
+    # ---- the meaning of a whole line
 
     def line_ended(self) -> None:
         match self.name:
@@ -154,7 +154,7 @@ class PlainParser:
         if 0 <= self.max_payload < self.size:
             raise Violation("MAX_PAYLOAD")
         if sizes == 2 and not self.header_size:
-            del words[-2]  # it goes out as MSG
+            del words[-2]  # without headers it is delivered as MSG
         self.subject = words[0]
         self.reply = words[1] if len(words) > (3 if self.header_size else 2) else None
         self.line = b" ".join(words[1:]) + b"\r\n"

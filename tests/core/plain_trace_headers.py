@@ -1,4 +1,4 @@
-"""The headers of a trace in plain Python: what `natsd.core.tracing` is compared with."""
+"""The headers of a trace in plain Python: the model that `natsd.core.tracing` is compared with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ VERSION = b"NATS/1.0\r\n"
 
 
 def plain_trace_headers(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Names and values, in their order."""
+    """Return names and values of a header block in their order."""
     found: list[tuple[bytes, bytes]] = []
     if not block.startswith(VERSION):
         return found

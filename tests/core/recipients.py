@@ -1,13 +1,13 @@
-"""Connections of a reactor of their own, and peers that read as slowly as a test likes.
+r"""A reactor with connections, and peers that read as slowly as a test needs.
 
     with Rig() as rig:
         publisher, reader = rig.socket_peer(), rig.transport_peer()
-        reader.send(b"SUB > 1\\r\\n")
-        publisher.send(b"PUB foo 2\\r\\nhi\\r\\n")
-        assert reader.read(100) == b"MSG foo 1 2\\r\\nhi\\r\\n"
+        reader.send(b"SUB > 1\r\n")
+        publisher.send(b"PUB foo 2\r\nhi\r\n")
+        assert reader.read(100) == b"MSG foo 1 2\r\nhi\r\n"
 
-No server and no port: the socket is one of a pair with a small buffer, the transport a fake that is
-full when it is told to be.
+There is neither a server nor a port: the socket is one of a pair with a small buffer, and the
+transport is a fake whose buffer a test can fill.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ def settings(max_pending: int) -> Settings:
 
 
 class Peer(Protocol):
-    """The other side of a connection."""
+    """The client's end of a connection."""
 
     connection: Connection
 
     def send(self, data: bytes) -> None:
-        """Send, and have it served."""
+        """Send the data and let the connection process it."""
 
     def read(self, most: int) -> bytes:
-        """What came so far, at most `most` bytes."""
+        """Return the bytes received so far, at most `most`."""
 
     def vanish(self) -> None:
         """Close without reading."""
 
 
 class Rig:
-    """A reactor on an event loop that runs only where a test has it run."""
+    """A reactor on an event loop that runs only when a test runs it."""
 
     def __init__(self, *, max_pending: int = 64 * 1024 * 1024) -> None:
         self.loop = asyncio.SelectorEventLoop()
@@ -75,7 +75,7 @@ class Rig:
         self.peers.append(peer)
 
     def run(self, seconds: float = 0) -> None:
-        """One turn of the loop; or as many as there are in that time."""
+        """Run one turn of the loop, or for some seconds."""
         if seconds:
             self.loop.call_later(seconds, self.loop.stop)
         else:
@@ -97,7 +97,7 @@ class Rig:
 
 
 class SocketPeer:
-    """At the other end of a pair of sockets."""
+    """A peer at the other end of a socket pair."""
 
     def __init__(self, rig: Rig, buffer_bytes: int, headers: bool) -> None:
         self._rig = rig
@@ -131,7 +131,10 @@ class SocketPeer:
 
 
 class TransportPeer:
-    """The peer and its transport in one: `buffer_bytes` are on their way, the rest waits."""
+    """A peer and its transport in one object.
+
+    `buffer_bytes` bytes are on their way to the peer; further bytes wait in the transport.
+    """
 
     def __init__(self, rig: Rig, buffer_bytes: int, headers: bool) -> None:
         self._rig = rig
@@ -143,7 +146,7 @@ class TransportPeer:
         self.connection = Connection(rig.reactor, rig.limits, cid, -1, self)
         rig.serve(self, headers)
 
-    # ---- as a peer
+    # ---- methods of a peer
 
     def send(self, data: bytes) -> None:
         while data and self.connection.reason is None:
@@ -169,7 +172,7 @@ class TransportPeer:
         self.connection.close(ClosedReason.CLIENT_CLOSED)
         self._rig.run()
 
-    # ---- as a transport
+    # ---- methods of a transport
 
     def write(self, data: bytes) -> None:
         closing = self.connection.reason is not None

@@ -1,4 +1,7 @@
-"""Watching a subject: when the first listener comes, and when the last one goes (§6.9)."""
+"""Watches on a subject: they report the first listener that comes, and the last one that leaves.
+
+They correspond to nats-server's `Sublist.RegisterNotification`.
+"""
 
 import itertools
 
@@ -34,7 +37,7 @@ def test_who_watches_late_is_told_at_once(sublist: SubList) -> None:
 
 
 def test_a_wildcard_subscription_is_no_listener(sublist: SubList) -> None:
-    """As for nats-server: `nats sub '>'` starts no push consumer."""
+    """As on nats-server, `nats sub '>'` starts no push consumer."""
     heard: list[bool] = []
     wild = Subscription("deliver.*")
     sublist.insert(wild)

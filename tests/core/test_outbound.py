@@ -1,7 +1,7 @@
-"""What a slow reader finally reads is what was published: in order, whole, nothing twice.
+"""A slow reader finally reads what was published: in order, whole, nothing twice.
 
-Small frames are packed into chunks, payloads over 8 KiB stand there by reference, those over 32 KiB
-may have an object of their own; sockets take as much as they like.
+Small frames are packed into chunks; payloads over 8 KiB are kept in a chunk by reference, and those
+over 32 KiB may be objects of their own. Sockets accept any number of bytes at a time.
 """
 
 import re
@@ -21,12 +21,12 @@ Step = tuple[str, int, int]
 
 
 def payload(number: int, size: int) -> bytes:
-    """Another one for each number, and nowhere the same for long."""
+    """Return a payload that differs for each number and does not repeat itself."""
     return b"".join(b"%d.%d " % (number, at) for at in range(size // 4 + 1))[:size]
 
 
 def drain(peer: Peer, at_a_time: int = 65_536) -> bytes:
-    """Read to the end of what is pending."""
+    """Read everything that is pending."""
     received = bytearray()
     for _ in range(DRAIN_ROUNDS_MAX):
         data = peer.read(at_a_time)
@@ -49,7 +49,11 @@ def frames(data: bytes) -> Iterator[bytes]:
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[Step]:
-    """Publish messages of a size, all of one size in one write; read so much of one reader."""
+    """Draw a list of steps.
+
+    A step publishes some messages of one size in one write, reads some bytes of one reader, or
+    sends a PING from one reader.
+    """
     publish = st.tuples(st.just("publish"), st.sampled_from(SIZES), st.integers(1, 4))
     read = st.tuples(
         st.just("read"), st.integers(0, 2), st.sampled_from([1, 7, 1000, 9000, 80_000])
@@ -111,7 +115,7 @@ def test_every_reader_gets_all(
 def test_a_slow_consumer_got_a_beginning(
     sizes: list[int], kind: str, max_pending: int, reads: list[int]
 ) -> None:
-    """Whoever is closed for being slow has read the beginning of what was published, unharmed."""
+    """A client that is closed as a slow consumer has read an undamaged prefix of the messages."""
     with Rig(max_pending=max_pending) as rig:
         publisher = rig.socket_peer()
         slow, bystander = getattr(rig, kind)(), rig.socket_peer()
@@ -136,7 +140,7 @@ def test_a_slow_consumer_got_a_beginning(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_payload_for_many_who_are_blocked(kind: str) -> None:
-    """The copy that blocked readers share outlives the read, and those who leave."""
+    """The payload that blocked readers share outlives the read, and readers that leave."""
     with Rig() as rig:
         publisher = rig.socket_peer()
         readers = [getattr(rig, kind)() for _ in range(20)]
@@ -159,7 +163,7 @@ def test_one_payload_for_many_who_are_blocked(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [100, 9000, 40_000])
 def test_without_headers(kind: str, size: int) -> None:
-    """The header block is left out where it is not understood; the others get it."""
+    """A client without headers gets no header block; other clients get it."""
     with Rig() as rig:
         publisher = rig.socket_peer()
         new, old = getattr(rig, kind)(), getattr(rig, kind)(headers=False)

@@ -1,4 +1,4 @@
-"""What an outlet sends is what a client would have been sent: reference 3.1-3.6, 12."""
+"""A message that an outlet sends arrives as one that a client publishes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_a_client_without_headers_gets_the_payload(server: Server, outlet:
 
 
 async def test_nothing_is_dropped_for_who_reads_slowly() -> None:
-    """`no_fast_producer_stall` drops what clients publish, not what the server sends itself."""
+    """`no_fast_producer_stall` drops messages of clients, not the server's own."""
     async with Server(
         host="127.0.0.1", port=-1, no_fast_producer_stall=True, max_pending=1 << 20
     ) as hasty:

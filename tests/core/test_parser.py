@@ -1,4 +1,4 @@
-"""The parser: reference §3.1, example by example, each cut at every byte."""
+"""The client protocol's parser, example by example, each cut at every byte."""
 
 import pytest
 
@@ -181,7 +181,10 @@ def test_headers_must_have_been_negotiated() -> None:
 
 
 class TestControlLine:
-    """From the first argument to the CRLF; blanks before it do not count, those behind it do."""
+    """The limit counts the bytes from the first argument to the CRLF.
+
+    Blanks before the first argument do not count, those behind the arguments do.
+    """
 
     @pytest.mark.parametrize("name", [b"CONNECT ", b"INFO ", b"-ERR ", b"SUB a ", b"UNSUB "])
     @pytest.mark.parametrize("ending", [b"\r\n", b"\n"])
@@ -243,7 +246,7 @@ class TestPayload:
     @pytest.mark.parametrize("size", [0, 1, 32_745, 32_746, 32_747, 32_768, 70_000])
     @pytest.mark.parametrize("head", [b"PUB foo %d\r\n", b"HPUB foo in 2 %d\r\n", b"pub\tfoo %d\n"])
     def test_cut_anywhere(self, head: bytes, size: int) -> None:
-        """The large ones are collected apart from the read buffer: cuts around the seams."""
+        """Large payloads are collected outside the read buffer: the cuts are around its borders."""
         payload = bytes(range(256)) * (size // 256 + 1)
         head %= max(size, 2)
         stream = head + payload[: max(size, 2)] + b"\r\nPING\r\n"
@@ -287,7 +290,7 @@ class TestPayload:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    """Small payloads are presented again until they are whole, and so are lines."""
+    """Small payloads and lines are kept in the read buffer until they are whole, within a bound."""
     parser = OpRecorder()
     stream = b"PUB " + b"s" * 4089 + b" 28650\r\n" + b"x" * 28_650
     most = 0

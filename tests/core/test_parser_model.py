@@ -1,7 +1,7 @@
-"""The parser against its readable twin: random streams, well-formed and damaged, cut anywhere.
+"""The parser against its readable model: random streams, well-formed and damaged, cut anywhere.
 
-Reference §3.1. Whole, cut, byte by byte and suspended behind each operation, a stream must come to
-what `PlainParser` makes of it.
+Whole, cut, byte by byte, and suspended after each operation, a stream must give the same operations
+as `PlainParser`.
 """
 
 from hypothesis import example, given, settings
@@ -11,7 +11,7 @@ from natsd.core.parser import OpRecorder
 from tests.core.plain_parser import Operation, PlainParser
 
 BYTEWISE_MAX = 3000
-TAIL_MAX = 32 * 1024 + 4096  # a small frame, or a line that is not ended
+TAIL_MAX = 32 * 1024 + 4096  # a small frame, or a line without its end
 
 words = st.one_of(
     st.sampled_from([b"foo", b"a.b.c", b"*", b">", b"12", b"0", b"999999999", b"1 1"]),
@@ -30,7 +30,7 @@ def in_any_case(draw: st.DrawFn, name: bytes) -> bytes:
 
 @st.composite
 def publishes(draw: st.DrawFn) -> bytes:
-    """(H)PUB, most of them sound."""
+    """Draw a PUB or HPUB frame; most are well-formed."""
     size = draw(sizes)
     arguments = [draw(words), *draw(st.lists(words, max_size=1))]
     name = draw(st.sampled_from([b"PUB", b"HPUB"]))
@@ -51,7 +51,7 @@ def publishes(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def lines(draw: st.DrawFn) -> bytes:
-    """An operation of one line, with any number of arguments."""
+    """Draw an operation of one line, with any number of arguments."""
     names = [b"SUB", b"UNSUB", b"PING", b"PONG", b"CONNECT", b"INFO", b"+OK", b"-ERR"]
     name = draw(in_any_case(draw(st.sampled_from(names))))
     arguments = draw(st.lists(words, max_size=4))
@@ -66,7 +66,7 @@ def lines(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
-    """Operations in a row, and now and then a few bytes lost, added or exchanged."""
+    """Draw a sequence of operations; in some of them a few bytes are lost, added or exchanged."""
     stream = bytearray(b"".join(draw(st.lists(st.one_of(publishes(), lines()), max_size=6))))
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 3]))):
         at = draw(st.integers(0, len(stream)))

@@ -1,4 +1,4 @@
-"""Long work in steps is the same, whoever runs it, with turns for others or without."""
+"""Work in steps has the same result at once and in turns with other tasks."""
 
 import pytest
 

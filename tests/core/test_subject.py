@@ -1,4 +1,4 @@
-"""Subjects: reference §3.6, and nats-server's behaviour where the text is silent."""
+"""Subjects: the rules of NATS, and nats-server's behaviour where its documentation has none."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from natsd.core import subject
 from tests.core import naive
 
-# Few tokens, so that subjects meet; `**` and `a>` look like wildcards and are none.
+# Few tokens, so that subjects often match; `**` and `a>` look like wildcards but are none.
 TOKENS = st.sampled_from(["a", "b", "*", ">", "**", "a>", "foo"])
 ANY_SUBJECTS = st.lists(TOKENS | st.just(""), min_size=1, max_size=5).map(".".join)
 VALID_SUBJECTS = st.lists(TOKENS, min_size=1, max_size=5).map(".".join).filter(naive.is_valid)
@@ -160,7 +160,7 @@ def test_tokens_are_counted_from_one() -> None:
 
 def test_only_text_and_bytes_are_subjects() -> None:
     with pytest.raises(TypeError):
-        subject.is_valid(7)  # type: ignore[arg-type]  # on purpose
+        subject.is_valid(7)  # type: ignore[arg-type]  # the wrong type is what is tested
 
 
 @given(ANY_SUBJECTS)

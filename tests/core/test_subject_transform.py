@@ -1,4 +1,4 @@
-"""Subjects are mapped as on nats-server: reference 5.6. Expected values: nats-server, tried."""
+"""Subjects are mapped as by nats-server's `subjectTransform`, whose results are expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SubList: the rules of seed 000, and what nats-server's SubList does besides."""
+"""SubList: the rules of the seed "SubList", and what nats-server's `Sublist` does besides."""
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_matching(sublist: SubList, published: str, expected: list[str]) -> None
     listed(sublist, "foo", "*", ">", "foo.bar", "foo.*", "*.bar", "*.*", "foo.>", "foo.bar.>")
     listed(sublist, "foo.*.*", "*.*.baz", "foo.bar.baz.x", "never.*.this.>")
     assert subjects_for(sublist, published) == expected
-    assert subjects_for(sublist, published) == expected  # and again, from the cache
+    assert subjects_for(sublist, published) == expected  # the second time from the cache
 
 
 @pytest.mark.parametrize("published", ["", ".", ".foo", "foo.", "foo..bar", "..foo", "foo..."])
@@ -103,7 +103,7 @@ def test_empty_tokens_match_nothing(sublist: SubList, published: str) -> None:
 
 
 def test_published_wildcards_are_ordinary_tokens(sublist: SubList) -> None:
-    """Tried with nats-server: `PUB foo.*` reaches `foo.*` and `foo.>`, never `foo.bar`."""
+    """As nats-server answers, `PUB foo.*` reaches `foo.*` and `foo.>`, never `foo.bar`."""
     listed(sublist, "foo.*", "foo.>", "foo.bar", "foo.**", "*")
     for published in ("foo.*", "foo.>", "foo.x"):
         assert subjects_for(sublist, published) == ["foo.*", "foo.>"]
@@ -260,7 +260,7 @@ def test_interest(sublist: SubList) -> None:
     listed(sublist, "foo", "foo.*", "bar.>", "*.x.*")
     interesting = ["foo", "foo.bar", "bar.baz.x", "a.x.b"]
     boring = ["foo.bar.baz", "bar", "a.x", "", "foo."]
-    for _ in range(2):  # and again, from the cache
+    for _ in range(2):  # the second time from the cache
         assert all(sublist.has_interest(subject) for subject in interesting)
         assert not any(sublist.has_interest(subject) for subject in boring)
         for subject in interesting + boring:
@@ -313,7 +313,7 @@ def test_all_subscriptions_are_listed(sublist: SubList) -> None:
 
 @pytest.mark.parametrize("most", [1, 3, 7, 1000])
 def test_subscriptions_are_listed_in_pages(sublist: SubList, most: int) -> None:
-    """Each of them once, in the same order as all together, as long as none comes or goes."""
+    """Pages have each subscription once, in the order of the whole list, if none comes or goes."""
     subs = listed(
         sublist, "foo", "foo.bar", "foo.*", ">", "foo.*.>", "*", *(f"x.{n}" for n in "ab")
     )
@@ -334,7 +334,7 @@ def test_subscriptions_are_listed_in_pages(sublist: SubList, most: int) -> None:
 
 @pytest.mark.parametrize("count", [255, 256, 2_000])
 def test_subjects_of_many_tokens(sublist: SubList, count: int) -> None:
-    """nats-server sets no limit but the control line's: 4,096 bytes are 2,000 tokens."""
+    """nats-server limits tokens only by the control line: 4,096 bytes hold 2,000 tokens."""
     long = ".".join(["x"] * count)
     stars = ".".join(["*"] * count)
     subs = listed(sublist, long, stars, stars[:-1] + ">", "x.>", "x.*", long + ".x")

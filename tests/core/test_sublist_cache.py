@@ -1,4 +1,4 @@
-"""The cache of a SubList (seed 000, "Cache Strategy"), and what a result promises its holder."""
+"""The cache of a SubList (seed "SubList", section "Cache Strategy"), and results that are held."""
 
 import pytest
 
@@ -120,7 +120,7 @@ def test_a_held_result_never_changes() -> None:
 
 
 def test_two_successors_of_one_result_do_not_meet() -> None:
-    """Results share arrays with their predecessors; a removal in between starts a new one."""
+    """Results share arrays with their predecessors; after a removal a new array begins."""
     sublist = SubList()
     (first,) = listed(sublist, "foo")
     result = sublist.match("foo")
@@ -135,7 +135,7 @@ def test_two_successors_of_one_result_do_not_meet() -> None:
 
 
 def insist(sublist: SubList, subject: str) -> None:
-    """Ask until it is in the cache: above half, the door opens for one in eight."""
+    """Match until the result is in the cache; above half its size, it takes only one in eight."""
     for _ in range(1_000):
         if sublist.match(subject).live:
             return
@@ -183,7 +183,7 @@ def test_a_subject_asked_for_often_gets_past_the_door() -> None:
 
 
 def test_unique_reply_subjects_do_not_thrash() -> None:
-    """They fill half of the cache once; what is used stays, and nothing is swept."""
+    """Unique subjects fill half of the cache once; entries in use stay, and nothing is swept."""
     sublist = SubList()
     listed(sublist, "_INBOX.abc.*", "orders.*")
     hot = [sublist.match(f"orders.{number}") for number in range(100)]

@@ -1,4 +1,4 @@
-"""A SubList under abuse: floods, threads, re-entrance, and nothing left behind."""
+"""A SubList under abuse: floods, threads, re-entrant calls, and nothing left behind."""
 
 import gc
 import sys
@@ -14,7 +14,7 @@ from natsd.core.subscription import Sink, Subscription, live_counts
 
 
 class Marked(Subscription):
-    """A subscription whose end can be watched."""
+    """A subscription whose end a test can observe."""
 
     at_end: Callable[[], None] | None = None
 
@@ -84,7 +84,7 @@ def test_detaching_breaks_the_cycle_with_the_sink() -> None:
 
 
 def test_destructors_may_use_the_sublist() -> None:
-    """They run when the SubList is in order again, whatever it was that let go."""
+    """Destructors run only when the SubList is consistent again, whatever released the object."""
     sublist = SubList()
     ended = []
 
@@ -211,7 +211,7 @@ def test_wide_and_deep_tries_are_taken_down_in_linear_time() -> None:
 
 
 def test_published_stars_do_not_multiply() -> None:
-    """Every walk is bounded by the trie, not by the number of ways through it."""
+    """Every walk is bounded by the size of the trie, not by the number of paths through it."""
     sublist = SubList(cache=False)
     depth = 60
     for number in range(depth):

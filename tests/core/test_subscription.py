@@ -1,4 +1,4 @@
-"""Subscriptions: texts as they came, small, and closed by their owner."""
+"""Subscriptions: they keep their texts unchanged, are small, and are closed by their owner."""
 
 import pytest
 

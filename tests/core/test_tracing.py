@@ -1,4 +1,4 @@
-"""Which header blocks ask for a trace, and what is read of them (section 3.7)."""
+"""Which header blocks ask for a trace, and how they are read (ADR-41)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The server as a part of someone's program."""
+"""Tests of monitoring."""

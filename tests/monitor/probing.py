@@ -1,4 +1,4 @@
-"""A server whose monitoring endpoints are asked over HTTP."""
+"""A server with monitoring endpoints, and requests to them over HTTP."""
 
 import json
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from natsd.clients import ClosedClient
 
 
 class Probe:
-    """A server, its monitor, and a way to ask it."""
+    """A server, its monitoring endpoints, and an HTTP session."""
 
     def __init__(self, server: Server, port: int, session: ClientSession) -> None:
         self.server = server
@@ -22,7 +22,7 @@ class Probe:
         self._session = session
 
     async def ask(self, path: str) -> tuple[int, Any, dict[str, str]]:
-        """Status, body (decoded if JSON) and headers."""
+        """Return status, body (decoded if it is JSON) and headers."""
         async with self._session.get(self._url + path) as response:
             text = await response.text()
             is_json = response.content_type == "application/json"
@@ -30,21 +30,21 @@ class Probe:
             return response.status, json.loads(text) if is_json else text, headers
 
     async def get(self, path: str) -> dict[str, Any]:
-        """The JSON answer of a request that must succeed."""
+        """Return the JSON answer of a request that must succeed."""
         status, body, _ = await self.ask(path)
         assert status == 200, body
         assert isinstance(body, dict)
         return body
 
     async def connections(self, query: str) -> list[dict[str, Any]]:
-        """The rows of `/connz`."""
+        """Return the rows of `/connz`."""
         rows = (await self.get(f"/connz?{query}"))["connections"]
         assert isinstance(rows, list)
         return rows
 
     @asynccontextmanager
     async def client(self, name: str = "", **options: Any) -> AsyncIterator[NatsClient]:
-        """A connected client."""
+        """Yield a connected client."""
         client = await nats.connect(self.server.client_url, name=name, **options)
         try:
             yield client
@@ -64,13 +64,13 @@ async def probing(**settings: Any) -> AsyncIterator[Probe]:
 
 @asynccontextmanager
 async def probing_own(server: Server) -> AsyncIterator[Probe]:
-    """The endpoints that the server itself has started, or is about to."""
+    """Yield a probe of the endpoints that the server starts itself."""
     async with ClientSession() as session:
         yield Probe(server, server.http_port, session)
 
 
 def closed_client(cid: int, **more: Any) -> ClosedClient:
-    """A remembered connection with everything small, but for what is given."""
+    """Return a closed connection with small values, except for those in `more`."""
     times = dict.fromkeys(("start_ns", "last_activity_ns", "stop_ns"), cid)
     texts = dict.fromkeys(("name", "lang", "version", "authorized_user"), "")
     numbers = dict.fromkeys(

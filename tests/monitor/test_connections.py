@@ -1,4 +1,7 @@
-"""Who connects to the monitoring port and does not go on: bounded in number, time and size."""
+"""Connections to the monitoring port that stop sending or reading are bounded.
+
+The bounds are those on number, time and size.
+"""
 
 import asyncio
 import logging
@@ -28,7 +31,7 @@ class Peer:
         self.writer = writer
 
     async def is_closed(self) -> bool:
-        """Wait until the server closes; what it sends first is thrown away."""
+        """Wait until the server closes, discarding what it sends first."""
         async with asyncio.timeout(DEADLINE_S):
             try:
                 while await self.reader.read(65536):
@@ -38,7 +41,7 @@ class Peer:
         return True
 
     async def healthy(self) -> bool:
-        """Ask for `/healthz` and read the answer."""
+        """Request `/healthz` and read the answer."""
         self.writer.write(WHOLE)
         async with asyncio.timeout(DEADLINE_S):
             head = await self.reader.readuntil(b"\r\n\r\n")
@@ -57,7 +60,7 @@ async def connected(probe: Probe) -> AsyncIterator[Peer]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Peers are waited for a moment only."""
+    """Shorten the time for which the server waits for a peer."""
     monkeypatch.setattr(connections, "PATIENCE_S", 0.2)
     monkeypatch.setattr(connections, "SWEEP_S", 0.05)
 
@@ -135,7 +138,7 @@ async def test_one_connection_too_many_takes_the_place_of_the_one_that_waits_lon
 async def test_who_does_not_read_an_answer_is_closed_and_costs_little(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """Of an answer of 60 MB, no more is made than the system's own buffers take."""
+    """Of an answer of 60 MB no more is made than the system's buffers take."""
     made = 0
 
     def counted(answer: Any, *, pretty: bool) -> Iterator[bytes]:
@@ -154,7 +157,7 @@ async def test_who_does_not_read_an_answer_is_closed_and_costs_little(
         peer.writer.write(b"GET /connz?state=closed&subs=detail HTTP/1.1\r\nHost: x\r\n\r\n")
         await eventually(lambda: made > 1 << 20)
         given_up = 0
-        while made != given_up:  # it is closed, or goes on
+        while made != given_up:  # the answer has stopped growing
             given_up = made
             await asyncio.sleep(0.3)
         peer.writer.transport.resume_reading()  # type: ignore[attr-defined]  # of a socket, it can
@@ -165,7 +168,7 @@ async def test_who_does_not_read_an_answer_is_closed_and_costs_little(
 
 @contextmanager
 def logged_lines() -> Iterator[list[str]]:
-    """The lines that the daemon's log would have."""
+    """Yield the lines that the daemon's log would have."""
     lines: list[str] = []
 
     class Lines(logging.Handler):

@@ -1,4 +1,4 @@
-"""The monitoring endpoints of a real server, asked over HTTP (reference section 8)."""
+"""The monitoring endpoints of a real server, requested over HTTP."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ from natsd.monitor.turns import Turns
 from tests.clients.wire import Wire
 from tests.monitor.probing import Probe, closed_client, probing
 
-# What nats-server 2.14.5 answers, key by key; natsd adds its own version.
+# The keys of nats-server 2.14.5's answers; natsd adds its own version.
 KEYS = {
     "varz": """
         server_id server_name version natsd proto go host port max_connections ping_interval
@@ -49,7 +49,7 @@ KEYS = {
 
 
 def assert_keys(answer: dict[str, Any], kind: str) -> None:
-    """The keys of nats-server, in its order."""
+    """Assert that the answer has nats-server's keys in its order."""
     assert list(answer) == KEYS[kind].split()
 
 
@@ -182,7 +182,7 @@ async def test_connz_by_cid_user_and_account() -> None:
         async with probe.client("a", user="ann", password="secret"):
             (row,) = await probe.connections("auth=1")
             assert row["authorized_user"] == "ann"
-            assert "account" not in row  # the global one goes without saying
+            assert "account" not in row  # the global account is not named
             assert row["name_tag"] == "$G"
             assert "authorized_user" not in (await probe.connections(""))[0]
             assert len(await probe.connections("user=ann")) == 1
@@ -241,7 +241,7 @@ async def test_many_connections_do_not_hold_up_the_loop(probe: Probe) -> None:
         await asyncio.sleep(0)
         turns += 1
     assert len(answered.result()) == 5000
-    assert turns > 20  # the rows are made in slices, with turns of the loop in between
+    assert turns > 20  # the rows are made in slices, and the loop runs in between
 
 
 def rows_with_subscriptions(count: int) -> Iterator[dict[str, Any]]:
@@ -250,7 +250,7 @@ def rows_with_subscriptions(count: int) -> Iterator[dict[str, Any]]:
 
 
 def subscribed(port: int) -> Wire:
-    """A client with a thousand subscriptions."""
+    """Return a client with a thousand subscriptions."""
     wire = Wire(("127.0.0.1", port))
     wire.send(b"CONNECT {}\r\n" + b"".join(b"SUB subject.%d %d\r\n" % (n, n) for n in range(1000)))
     wire.sync()
@@ -258,7 +258,7 @@ def subscribed(port: int) -> Wire:
 
 
 def read_connz(port: int) -> int:
-    """Ask for all subscriptions in detail, and count the bytes of the answer."""
+    """Request all subscriptions in detail, and return the bytes of the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(
             b"GET /connz?subs=detail HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -270,8 +270,11 @@ def read_connz(port: int) -> int:
 
 
 async def test_twenty_long_answers_never_hold_the_loop_for_long(probe: Probe) -> None:
-    """Processor time of a round of the loop, so that a busy machine does not matter. It was 890 ms
-    when answers were written whole."""
+    """A round of the loop takes little processor time.
+
+    Processor time is measured, not wall-clock time, so that a busy machine does not matter. It was
+    890 ms when answers were written whole.
+    """
     clients = [await asyncio.to_thread(subscribed, probe.server.client_port) for _ in range(5)]
     port = int(probe._url.rpartition(":")[2])
     await asyncio.to_thread(read_connz, port)
@@ -286,13 +289,13 @@ async def test_twenty_long_answers_never_hold_the_loop_for_long(probe: Probe) ->
     assert min(answer.result() for answer in answers) > 500_000
     rounds_s.sort()
     assert rounds_s[len(rounds_s) * 99 // 100] < 0.005
-    assert rounds_s[-1] < 0.05  # were garbage collected just then
+    assert rounds_s[-1] < 0.05  # garbage collection may fall into it
     for client in clients:
         client.close()
 
 
 async def test_of_many_long_answers_one_is_made_in_a_round_of_the_loop() -> None:
-    """Twenty at once hold up the loop no longer than one."""
+    """Twenty answers at once block the loop no longer than one."""
     turns = Turns()
     rounds, made = 0, []
 
@@ -311,7 +314,7 @@ async def test_of_many_long_answers_one_is_made_in_a_round_of_the_loop() -> None
         rounds += 1
     assert len({task.result() for task in answers}) == 1
     assert len(made) > 20  # none of them is made in one piece
-    assert max(Counter(made).values()) <= 2  # before and behind this task in a round
+    assert max(Counter(made).values()) <= 2  # one before and one after this task in the same round
 
 
 @pytest.mark.parametrize("pretty", [True, False])
@@ -331,7 +334,7 @@ def test_an_answer_is_written_as_msgspec_writes_it(pretty: bool) -> None:
 
 
 def iter_values(row: object) -> object:
-    """The row with iterators in place of lists."""
+    """Return the row with iterators in place of lists."""
     if not isinstance(row, dict):
         return row
     return {name: iter(value) if isinstance(value, list) else value for name, value in row.items()}
@@ -386,7 +389,7 @@ async def test_subsz_lists(probe: Probe) -> None:
 
 
 async def test_subsz_pages_are_parts_of_the_whole(probe: Probe) -> None:
-    """Also those that a test subject reaches; a limit of any size is a page."""
+    """Pages also add up with a test subject; a limit of any size is a page."""
     async with probe.client() as client:
         for number in range(20):
             await client.subscribe(f"p.{number}", queue="q" if number % 3 else "")
@@ -405,7 +408,7 @@ async def test_subsz_pages_are_parts_of_the_whole(probe: Probe) -> None:
         assert len([row for row in rows if row["subject"].startswith("p.")]) == 40
 
 
-# ---- a lone server's other endpoints
+# ---- other endpoints of a single server
 
 LONE = {
     "routez": "server_id server_name now num_routes routes",
@@ -483,7 +486,7 @@ async def test_messages_into_jetstream_and_acks_are_not_messages_out(tmp_path: P
         await stream.add_stream(name="S", subjects=["s"])
         before = await probe.get("/varz")
         for _ in range(5):
-            await client.publish("s", b"12345")  # nobody waits for an ack
+            await client.publish("s", b"12345")  # without waiting for an ack
         await client.flush()
         consumer = await stream.pull_subscribe("s", "C")
         messages = await consumer.fetch(5, timeout=20)
@@ -493,7 +496,7 @@ async def test_messages_into_jetstream_and_acks_are_not_messages_out(tmp_path: P
         await client.flush()
         after = await probe.get("/varz")
     own = sum(len(message.data) for message in messages)
-    answers = 2  # to the creation of the consumer, and to what nats-py asks before
+    answers = 2  # to the creation of the consumer, and to nats-py's request before it
     assert 5 <= middle["out_msgs"] - before["out_msgs"] <= 5 + answers + 1
     assert middle["out_bytes"] - before["out_bytes"] >= own
     assert (after["out_msgs"], after["out_bytes"]) == (middle["out_msgs"], middle["out_bytes"])
@@ -553,7 +556,7 @@ async def test_json_is_indented_and_open_to_other_origins(probe: Probe) -> None:
                 assert response.headers["Access-Control-Allow-Origin"] == "*"
                 assert "Server" not in response.headers
     assert text.startswith('{\n  "server_id": "')
-    assert '"x.\\u003e"' in text  # nothing that a browser could take for markup
+    assert '"x.\\u003e"' in text  # no browser can take it for markup
     assert "\\u003cb\\u003e" in text
 
 

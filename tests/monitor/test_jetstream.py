@@ -1,4 +1,4 @@
-"""What monitoring tells of JetStream (reference section 8): /varz, /jsz and /healthz."""
+"""JetStream in the monitoring endpoints: /varz, /jsz and /healthz."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from natsd.store.errors import StoreReadOnly
 from tests.monitor.probing import Probe, probing, probing_own
 from tests.waiting import Eventually
 
-# What nats-server 2.14.5 answers, key by key.
+# The keys of nats-server 2.14.5's answers.
 JSZ = """
     memory storage reserved_memory reserved_storage accounts ha_assets api server_id now config
     limits streams consumers messages bytes total"""
@@ -31,7 +31,10 @@ NO_LIMIT = 2**64 - 1
 
 @pytest.fixture
 async def probe(tmp_path: Path) -> AsyncIterator[Probe]:
-    """A server with two streams: FILE with three messages and a consumer, MEMORY with one."""
+    """Yield a server with two streams.
+
+    FILE has three messages and a consumer; MEMORY has one message.
+    """
     settings = {"max_mem": "1M", "max_file": "1G", "limits": {"max_ack_pending": 5}}
     async with probing(jetstream=settings, store_dir=tmp_path) as probe, probe.client() as client:
         stream = client.jetstream()
@@ -71,7 +74,7 @@ async def test_varz_tells_settings_use_and_bounds(probe: Probe, tmp_path: Path) 
     assert stats["api"]["level"] == 4
     assert (
         stats["api"]["total"] > stats["api"]["errors"] == 1
-    )  # C was asked about before it was made
+    )  # the error: nats-py asks for consumer C before it makes it
 
 
 async def test_jsz_counts_everything(probe: Probe) -> None:

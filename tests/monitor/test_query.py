@@ -1,4 +1,4 @@
-"""Parameters that cannot be read are refused in nats-server's words."""
+"""Parameters that cannot be read are refused with nats-server's texts."""
 
 from collections.abc import Callable
 

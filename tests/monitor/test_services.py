@@ -1,6 +1,6 @@
-"""Monitoring over NATS: what every account may ask about itself, and the system account about all.
+"""Monitoring over NATS: each account may ask about itself, the system account about all.
 
-Replies were compared with nats-server 2.14.5, key by key (reference section 7).
+Replies were compared with those of nats-server 2.14.5, key by key.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ async def client(server: Server) -> AsyncIterator[NatsClient]:
 
 
 async def ask(client: NatsClient, subject: str, body: object = None) -> dict[str, Any]:
-    """The reply to a client's request."""
+    """Return the reply to a client's request."""
     payload = b"" if body is None else json.dumps(body).encode()
     reply = await client.request(subject, payload, timeout=20)
     answer = json.loads(reply.data)
@@ -63,7 +63,7 @@ async def ask(client: NatsClient, subject: str, body: object = None) -> dict[str
 
 
 async def ask_as_system(server: Server, subject: str, body: object = None) -> Any:
-    """The reply to a request in the system account."""
+    """Return the reply to a request in the system account."""
     payload = (
         body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     )
@@ -150,7 +150,7 @@ async def test_a_server_answers_the_system_account(server: Server) -> None:
 
 
 def check_reply(server: Server, kind: str, reply: dict[str, Any]) -> None:
-    """What a server answers to a question of that kind, without options."""
+    """Check a server's reply to a request of that kind without options."""
     if kind == "IDZ":
         assert reply == {"name": server.name, "host": "127.0.0.1", "id": server.id}
         return
@@ -180,7 +180,7 @@ async def test_the_system_account_asks_about_an_account(server: Server, client: 
 
 
 def check_account_reply(kind: str, reply: dict[str, Any]) -> None:
-    """What is answered about an account that has one connection, of the name `asker`."""
+    """Check the reply about an account with one connection, which has the name `asker`."""
     if kind == "CONNS":
         assert list(reply) == ["type", "id", "timestamp", "server", *ACCOUNT_STATS]
         assert reply["type"] == "io.nats.server.advisory.v1.account_connections"

@@ -1,4 +1,4 @@
-"""How values are written in answers: as nats-server writes them."""
+"""Values in answers are written as nats-server writes them."""
 
 from datetime import UTC, datetime
 

@@ -1,1 +1,1 @@
-"""The server as a part of someone's program."""
+"""Tests of the server as a part of another program."""

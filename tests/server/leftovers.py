@@ -1,4 +1,4 @@
-"""What a server could leave behind in its process: descriptors, threads, tasks, timers, objects."""
+"""Leftovers of a server in its process: descriptors, threads, tasks, timers, objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
 
 @dataclass(frozen=True)
 class Leftovers:
-    """A snapshot; equal snapshots before and after mean that nothing stayed."""
+    """A snapshot; equal snapshots before and after a server mean that nothing was left behind."""
 
     descriptors: frozenset[str]
     threads: frozenset[str]
@@ -34,7 +34,7 @@ class Leftovers:
 
 
 def leftovers() -> Leftovers:
-    """What there is now; inside a coroutine, its loop's tasks and timers too."""
+    """Return a snapshot of the process; in a coroutine also of its loop's tasks and timers."""
     for _ in range(3):
         gc.collect()
     return Leftovers(
@@ -48,18 +48,18 @@ def leftovers() -> Leftovers:
 
 
 def open_descriptors() -> list[str]:
-    """Number and target of each open descriptor, e.g. `7 socket:[81233]`."""
+    """Return number and target of each open descriptor, such as `7 socket:[81233]`."""
     found = []
     for name in os.listdir(DESCRIPTORS):
         try:
             found.append(f"{name} {os.readlink(DESCRIPTORS / name)}")
-        except OSError:  # the one that lists them
+        except OSError:  # the descriptor that listdir used
             continue
     return found
 
 
 def is_loops_own(thread: threading.Thread) -> bool:
-    """A worker of a loop's executor: it stays until its loop is closed."""
+    """Return whether the thread is a worker of a loop's executor, which ends with the loop."""
     return thread.name.startswith(("asyncio_", "uvloop_"))
 
 
@@ -69,5 +69,5 @@ def loop_leftovers() -> tuple[frozenset[str], int]:
     except RuntimeError:
         return frozenset(), 0
     tasks = frozenset(task.get_name() for task in asyncio.all_tasks(loop))
-    timers = getattr(loop, "_scheduled", ())  # of plain asyncio
+    timers = getattr(loop, "_scheduled", ())  # uvloop has no such attribute
     return tasks, sum(not timer.cancelled() for timer in timers)

@@ -1,4 +1,4 @@
-"""A client of few lines on the running loop, for servers on the same loop."""
+"""A small client on the running loop, for servers on the same loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ QUIET = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 
 
 class Stream:
-    """`stream = await Stream.open(server)`: connected, INFO read, CONNECT sent."""
+    """A connection whose INFO was read and whose CONNECT was sent.
+
+    It is opened by `stream = await Stream.open(server)`.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -33,7 +36,7 @@ class Stream:
             return await self.reader.readline()
 
     async def sync(self) -> list[bytes]:
-        """The lines up to the PONG for a PING sent now."""
+        """Send a PING and return the lines up to its PONG."""
         self.send(b"PING\r\n")
         lines = []
         while (line := await self.line()) != b"PONG\r\n":
@@ -47,5 +50,5 @@ class Stream:
 
     async def close(self) -> None:
         self.writer.close()
-        with contextlib.suppress(OSError):  # the server was first
+        with contextlib.suppress(OSError):  # the server may have closed already
             await self.writer.wait_closed()

@@ -1,4 +1,4 @@
-"""A server inside someone's program: starts, serves, stops, and leaves nothing behind."""
+"""A server inside another program: it starts, serves, stops, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCAL: dict[str, Any] = {"host": "127.0.0.1", "port": -1}
 
 
 def quiet_wire(server: Server) -> Wire:
-    """A raw connection to a server that runs in a thread."""
+    """Return a raw connection to a server that runs in a thread."""
     wire = Wire((server.client_host, server.client_port))
     wire.send(b'CONNECT {"verbose":false,"pedantic":false}\r\n')
     return wire
@@ -126,7 +126,7 @@ async def test_a_port_in_use_is_said_and_nothing_started() -> None:
 
 
 async def test_a_port_can_be_taken_again_at_once() -> None:
-    """Also while connections to it linger in the system."""
+    """The port is free even while the system keeps closed connections to it."""
     async with Server(**LOCAL) as first:
         port = first.client_port
         client = await nats.connect(first.client_url, allow_reconnect=False)
@@ -162,7 +162,10 @@ async def test_nothing_is_left_behind(eventually: Eventually) -> None:
 
 
 async def one_life() -> None:
-    """Serve some clients, one of which is still there at the end, on the loop and in a thread."""
+    """Run a server on the loop and then in a thread, with some clients.
+
+    One client is still connected when the server stops.
+    """
     for thread in (False, True):
         async with Server(thread=thread, **LOCAL) as server:
             stays = await nats.connect(server.client_url, allow_reconnect=False)

@@ -1,4 +1,4 @@
-"""The pid file and the ports file (reference section 9.4)."""
+"""The pid file and the ports file, as nats-server's `Server.logPid` and `logPorts` write them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""JetStream as a part of the server: where its files are, when it starts and ends (section 2.8)."""
+"""JetStream as a part of the server: where its files are, when it starts and when it stops."""
 
 import asyncio
 import importlib
@@ -94,7 +94,7 @@ async def test_without_a_directory_it_is_temporary() -> None:
 
 @pytest.mark.both_loops
 async def test_nothing_stays(tmp_path: Path) -> None:
-    async with local(store_dir=tmp_path) as server:  # what is imported and opened once
+    async with local(store_dir=tmp_path) as server:  # modules and files that are opened once
         await publish(server)
     del server
     before = leftovers()
@@ -121,7 +121,7 @@ async def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
     ],
 )
 async def test_info_tells_of_it(settings: Any, told: dict[str, Any]) -> None:
-    """§3.2, in the greeting and in what follows the first PONG."""
+    """INFO names JetStream in the greeting, and in the INFO after the first PONG."""
     async with local(settings) as server:
         account = server.accounts[GLOBAL_ACCOUNT]
         for line in (server.info(7, "::1"), server.info(7, "::1", account)):
@@ -141,7 +141,7 @@ async def test_the_system_account_has_none() -> None:
 
 
 async def test_who_waits_is_told_that_the_server_ends(tmp_path: Path) -> None:
-    """§6.10: pull requests are answered 409 before the connection is closed."""
+    """Pull requests are answered 409 before the connection is closed."""
     async with local(store_dir=tmp_path) as server:
         await publish(server)
         async with connected(server) as stream:
@@ -202,11 +202,11 @@ def test_the_documentation_names_every_setting() -> None:
         assert f"`{setting.name}`" in text
 
 
-# ---- what keeps it from starting
+# ---- errors that keep JetStream from starting
 
 
 async def refused(**settings: Any) -> str:
-    """Why a server did not start; nothing of it stays."""
+    """Return why a server did not start; assert that nothing of it remains."""
     server = local(**settings)
     with pytest.raises(JetStreamError) as caught:
         await server.start()
@@ -272,7 +272,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
 
 
 class SlowLoading:
-    """Loading JetStream waits, once it has begun, until it may go on."""
+    """A replacement for the import of JetStream that waits until the test lets it continue."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._begun = threading.Event()
@@ -290,7 +290,7 @@ class SlowLoading:
 
 
 async def test_monitoring_answers_once_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has seen it answer finds that clients are greeted without that wait."""
+    """When monitoring answers, clients are greeted without waiting for the import."""
     loading, server = SlowLoading(monkeypatch), local(http_port=-1)
     starting = asyncio.create_task(server.start())
     await loading.begun()
@@ -331,11 +331,11 @@ async def test_a_stop_waits_for_the_start(tmp_path: Path) -> None:
     await server.wait_closed()
 
 
-# ---- what an account may use
+# ---- limits of accounts
 
 
 async def test_an_accounts_limits_are_told_and_kept(tmp_path: Path) -> None:
-    """§2.4, §6.15."""
+    """An account's limits are shown in its info and enforced."""
     accounts = {"$G": {"jetstream": {"max_file": "1M", "streams": 1}}}
     async with local(store_dir=tmp_path, accounts=accounts) as server:
         client = await nats.connect(server.client_url)
@@ -378,7 +378,7 @@ async def test_no_account_may_use_more_than_there_is(tmp_path: Path) -> None:
         pass
 
 
-# ---- what is logged
+# ---- log lines
 
 
 async def test_the_lines_of_a_start_and_of_an_end(

@@ -1,4 +1,7 @@
-"""Lame duck mode (reference section 9.3): who is told what, in which order, and when it is over."""
+"""Lame duck mode: which clients are told, in which order, and when it is over.
+
+It corresponds to nats-server's `Server.lameDuckMode`.
+"""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +21,7 @@ QUIET_OLD = b'CONNECT {"verbose":false,"pedantic":false,"protocol":0}\r\n'
 
 
 async def open_wire(server: Server, connect: bytes) -> Wire:
-    """A client that has said CONNECT and has had its first PONG."""
+    """Return a client that has sent CONNECT and received its first PONG."""
 
     def work() -> Wire:
         wire = Wire(("127.0.0.1", server.client_port))
@@ -30,7 +33,7 @@ async def open_wire(server: Server, connect: bytes) -> Wire:
 
 
 def lame_duck_info(wire: Wire) -> dict[str, Any]:
-    """The INFO that sends the client away, which another one may precede."""
+    """Return the INFO with `ldm`; another INFO may precede it."""
     while not (info := parse_info(wire.read_frame())).get("ldm"):
         pass
     assert info["ldm"] is True
@@ -45,7 +48,7 @@ async def test_clients_are_told_then_closed_and_the_server_stops(tmp_path: Path)
     wires = [await open_wire(server, QUIET) for _ in range(3)]
     old = await open_wire(server, QUIET_OLD)
     server.enter_lame_duck()
-    server.enter_lame_duck()  # once is enough
+    server.enter_lame_duck()  # the second call changes nothing
     assert server.is_lame_duck
     assert not server.is_ready
     with pytest.raises(ConnectionRefusedError):
@@ -56,7 +59,9 @@ async def test_clients_are_told_then_closed_and_the_server_stops(tmp_path: Path)
         assert "connect_info" not in info
     assert server.jetstream is None
     wires[0].send(b"PUB foo 0\r\n\r\n")
-    assert await asyncio.to_thread(wires[0].sync) == []  # it serves during the grace period
+    assert (
+        await asyncio.to_thread(wires[0].sync) == []
+    )  # clients are served during the grace period
     for wire in [*wires, old]:
         assert b"ldm" not in await asyncio.to_thread(wire.read_until_closed)
         wire.close()
@@ -68,7 +73,7 @@ async def test_clients_are_told_then_closed_and_the_server_stops(tmp_path: Path)
 
 
 async def test_a_client_library_moves_on(eventually: Eventually) -> None:
-    """nats-py is told, and is connected to the other server when the first one has stopped."""
+    """nats-py is told, and reconnects to the other server when the first one has stopped."""
     async with Server(host="127.0.0.1", port=-1) as other:
         server = Server(
             host="127.0.0.1", port=-1, lame_duck_duration="1s", lame_duck_grace_period="10ms"
@@ -99,7 +104,7 @@ async def test_without_clients_it_stops_at_once() -> None:
     server.enter_lame_duck()
     async with asyncio.timeout(20):
         await server.wait_closed()
-    server.enter_lame_duck()  # nothing to do
+    server.enter_lame_duck()  # does nothing on a stopped server
     assert not server.is_lame_duck
 
 
@@ -120,7 +125,7 @@ async def test_a_stop_does_not_wait_for_the_lame_duck(eventually: Eventually) ->
 async def test_a_stop_waits_until_jetstream_has_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is closed once, and not given up half way."""
+    """JetStream is closed once, and completely."""
     server = Server(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
     await server.start()
     assert server.jetstream is not None

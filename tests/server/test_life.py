@@ -1,4 +1,4 @@
-"""A server inside an asyncio program: starts, ends, failures, cancellation; nothing stays of it."""
+"""A server inside an asyncio program: starts, stops, failures, cancellation; nothing remains."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def local(**settings: Any) -> Server:
 async def nothing_stays() -> AsyncIterator[None]:
     before = leftovers()
     yield
-    await asyncio.sleep(0)  # a task that has just ended is still in the loop's hands
+    await asyncio.sleep(0)  # the loop still holds a task that has just ended
     assert leftovers() == before
 
 
 @contextlib.asynccontextmanager
 async def in_use(server: Server, clients: int = 1) -> AsyncIterator[list[Stream]]:
-    """Clients that have connected, subscribed to `all` and `own.<number>`, and received."""
+    """Yield clients that have connected, subscribed to `all` and `own.<number>`, and received."""
     async with contextlib.AsyncExitStack() as stack:
         streams = []
         for number in range(clients):
@@ -59,14 +59,14 @@ async def in_use(server: Server, clients: int = 1) -> AsyncIterator[list[Stream]
 
 @pytest.fixture(autouse=True, params=[Serving.DEFAULT, Serving.UVLOOP_TRANSPORTS])
 def serving(request: pytest.FixtureRequest) -> Iterator[None]:
-    """From the poller, and from the loop's transports."""
+    """Serve by the poller, and by the loop's transports."""
     with request.param.chosen():
         yield
 
 
 @pytest.fixture(autouse=True)
 async def warm_loop(serving: None) -> None:
-    """What a loop opens for itself when it is first used is not the server's."""
+    """Open what a loop opens at its first use, so that it is not counted as the server's."""
     async with local() as server:
         stream = await Stream.open(server.client_port)
         await stream.close()
@@ -83,7 +83,7 @@ async def test_nothing_stays() -> None:
 
 
 async def test_nothing_stays_of_connections_open_at_the_end() -> None:
-    """The server says goodbye by closing; the client's own end is the client's."""
+    """The server closes its ends of the connections; the clients' ends belong to the clients."""
     async with nothing_stays():
         async with local() as server:
             streams = [await Stream.open(server.client_port) for _ in range(10)]
@@ -111,7 +111,7 @@ async def test_what_was_published_before_the_end_arrives() -> None:
 
 
 async def test_nothing_stays_of_connections_closed_with_an_error() -> None:
-    """Such a socket lingers, so that the client can read why; not beyond the server's end."""
+    """Such a socket lingers so that the client can read the reason, until the server stops."""
     async with nothing_stays():
         async with local() as server:
             stream = await Stream.open(server.client_port)
@@ -125,7 +125,7 @@ async def test_nothing_stays_of_connections_closed_with_an_error() -> None:
 
 async def test_nothing_stays_with_monitoring_and_files(tmp_path: Path) -> None:
     settings = {"http_port": -1, "pid_file": tmp_path / "pid", "ports_file_dir": tmp_path}
-    async with local(**settings) as server:  # the executor keeps the thread that imported aiohttp
+    async with local(**settings) as server:  # the executor keeps its thread, which imported aiohttp
         await ask_varz(server)
     del server
     async with nothing_stays():
@@ -192,7 +192,7 @@ async def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> N
 
 
 async def test_a_failing_reactor_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For instance because there is no descriptor left."""
+    """A reactor may fail because no descriptor is left, for instance."""
 
     def no_reactor(*_: object) -> None:
         raise OSError("cannot open an epoll descriptor")
@@ -284,7 +284,7 @@ async def test_wait_closed_waits_for_the_end(eventually: Eventually) -> None:
 
 
 async def test_a_cancelled_stop_stops_nevertheless() -> None:
-    importlib.import_module("natsd.monitor.endpoints")  # a first import reads files of its own
+    importlib.import_module("natsd.monitor.endpoints")  # the first import opens files
     async with nothing_stays():
         server = local(http_port=-1)
         await server.start()

@@ -1,4 +1,4 @@
-"""The log: nats-server's lines (reference section 9.4), files that rotate and reopen."""
+"""The log: lines as nats-server writes them, files that are rotated and reopened."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ logger = logging.getLogger("natsd.server")
 
 @pytest.fixture
 def opened() -> Iterator[OpenLog]:
-    """Opens logs that are closed again, and leaves the logger as it was."""
+    """Yield a function that opens logs; close them afterwards and restore the logger."""
     root = logging.getLogger("natsd")
     before = root.level, root.propagate
     handlers = []
@@ -231,7 +231,7 @@ def test_what_an_exception_adds_looks_like_no_line_of_its_own(
 
 
 def test_what_clients_say_of_themselves_stays_one_line(opened: OpenLog, tmp_path: Path) -> None:
-    """The name, the user and the subject of a client that lies about all of them."""
+    """A client's name, user and subject cannot forge a line of the log."""
     opened(log_file=tmp_path / "log", logtime=False, debug=True, trace=True)
     lie = "x\\n[1] [INF] forged\\u001b[2J\\u0085"
     connect = f'CONNECT {{"verbose":false,"name":"{lie}","lang":"{lie}","version":"{lie}"}}'

@@ -1,4 +1,4 @@
-"""What another user has put at the place of a file or directory of the server is not written to.
+"""The server does not write to what another user has put in place of one of its files.
 
 The tests that need another user run as root only, as the attack does.
 """
@@ -49,7 +49,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[Path]:
-    """A file of root's that must stay as it is."""
+    """Yield a file of root's that must stay unchanged."""
     path = tmp_path / "victim"
     path.write_bytes(SECRET)
     yield path
@@ -79,7 +79,7 @@ def test_the_ports_file_is_not_written_through_what_others_planted(
 
 @pytest.fixture
 def logger_as_before() -> Iterator[None]:
-    """What opening a log changes of the logger is undone."""
+    """Restore the logger that opening a log changes."""
     root = logging.getLogger("natsd")
     level, propagate = root.level, root.propagate
     yield
@@ -140,7 +140,11 @@ def test_a_directory_of_another_user_is_not_ones_own(tmp_path: Path) -> None:
 
 
 def planted_store(place: Path, victims: Path) -> None:
-    """The default place as another user prepared it: each file of a store leads to root's."""
+    """Prepare the default store directory as an attacker would.
+
+    The lock file is a symbolic link to a file of root's, and the directories belong to another
+    user.
+    """
     (place / "jetstream").mkdir(parents=True)
     (place / "jetstream" / "natsd.lock").symlink_to(victims)
     for path in (place, place / "jetstream"):

@@ -1,4 +1,4 @@
-"""What an embedded server shows outside while it runs, and that nothing of it stays."""
+"""The files and ports of an embedded server while it runs; none of them remain afterwards."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A server on a thread of its own, used from synchronous and from asynchronous programs."""
+"""A server on its own thread, used from synchronous and asynchronous programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def threaded(**settings: Any) -> Server:
 
 @contextlib.contextmanager
 def nothing_stays() -> Iterator[None]:
-    with threaded():  # whatever is opened once in a process
+    with threaded():  # opens what is opened once in a process
         pass
     before = leftovers()
     yield
@@ -91,7 +91,7 @@ def test_a_failed_start_raises_here_and_leaves_nothing() -> None:
 
 
 def test_a_loop_that_cannot_be_made_raises_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For instance because there is no descriptor left: no endless wait."""
+    """The error is raised, for instance without descriptors; nothing waits endlessly."""
 
     def no_loop() -> asyncio.AbstractEventLoop:
         raise OSError("Too many open files")
@@ -149,7 +149,7 @@ def test_failing_handlers_stop_nothing(caplog: pytest.LogCaptureFixture) -> None
 
 
 async def warm_loop() -> None:
-    """What a loop opens for itself when it is first used is not the server's."""
+    """Open what a loop opens at its first use, so that it is not counted as the server's."""
     async with threaded() as server:
         await (await Stream.open(server.client_port)).close()
 
@@ -169,7 +169,7 @@ async def test_in_an_asynchronous_program() -> None:
 @pytest.mark.both_loops
 async def test_it_serves_while_the_programs_loop_is_busy() -> None:
     async with threaded() as server:
-        with Wire(address(server)) as wire:  # blocks this loop
+        with Wire(address(server)) as wire:  # blocks this loop, not the server's
             wire.sync()
         client = await nats.connect(server.client_url)
         await client.flush()
@@ -194,7 +194,7 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
                 await asyncio.sleep(delay_s)
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
-            if not starting.cancelled():  # it was faster
+            if not starting.cancelled():  # the start was faster than the cancellation
                 await server.stop()
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection(*address(server))
@@ -213,7 +213,7 @@ async def test_stopping_twice_and_waiting() -> None:
 
 @pytest.mark.both_loops
 async def test_its_own_thread_may_stop_it() -> None:
-    """A handler of the server's own subscriptions runs there."""
+    """A handler of the server's own subscriptions runs on that thread."""
     async with threaded() as server:
         loop = server.reactor.loop
         ended = asyncio.run_coroutine_threadsafe(server.stop(), loop)

@@ -1,1 +1,1 @@
-"""`natsd bench --jetstream`: what JetStream costs, side by side with nats-server."""
+"""`natsd bench --jetstream`: the cost of JetStream, side by side with nats-server."""

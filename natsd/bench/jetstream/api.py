@@ -1,6 +1,6 @@
-"""Requests to a server's JetStream API, as many as it takes to set up a run.
+"""Requests to a server's JetStream API, for what a run needs to be set up.
 
-Not for what is measured: a request waits for its answer, which is parsed as JSON.
+They are too slow for measured work: each request waits for its answer, which is parsed as JSON.
 """
 
 import json
@@ -20,14 +20,14 @@ NOT_FOUND: Final = 404
 
 
 class Api:
-    """A connection for requests; raises LoadError for an error answer."""
+    """A connection for API requests; they raise LoadError for an error answer."""
 
     def __init__(self, host: str, port: int) -> None:
         self._sock: socket.socket = wire.connect(host, port, sub(INBOX))
         self._sock.settimeout(ANSWER_SECONDS_MAX)
 
     def request(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The answer to `$JS.API.<subject>`."""
+        """Return the answer to `$JS.API.<subject>`; raises LoadError if the answer is an error."""
         answer = self._ask(subject, body)
         if "error" in answer:
             raise wire.LoadError(f"{subject}: {answer['error'].get('description')}")
@@ -42,7 +42,7 @@ class Api:
             if not piece:
                 raise wire.LoadError("the server closed the connection")
             received = (received + piece).replace(PING, b"")
-            if received.startswith(b"HMSG"):  # a status: nobody listens
+            if received.startswith(b"HMSG"):  # 503: no responders
                 raise wire.LoadError(f"{subject}: JetStream does not answer")
             match = _MESSAGE.match(received)
             if match and len(received) >= match.end() + int(match[1]) + 2:
@@ -50,24 +50,24 @@ class Api:
                 return answer
 
     def remake_stream(self, config: dict[str, Any]) -> None:
-        """An empty stream of this configuration."""
+        """Create an empty stream with this configuration; delete a stream of that name first."""
         self.delete_stream(config["name"])
         self.request(f"STREAM.CREATE.{config['name']}", config)
 
     def delete_stream(self, name: str) -> None:
-        """Delete it if it is there."""
+        """Delete the stream if it exists."""
         answer = self._ask(f"STREAM.DELETE.{name}", None)
         error = answer.get("error")
         if error and error["code"] != NOT_FOUND:
             raise wire.LoadError(f"STREAM.DELETE: {error.get('description')}")
 
     def messages(self, stream: str) -> int:
-        """How many messages the stream holds; 0 if there is none of that name."""
+        """Return the number of messages in the stream; 0 if the stream does not exist."""
         answer = self._ask(f"STREAM.INFO.{stream}", None)
         return 0 if "error" in answer else int(answer["state"]["messages"])
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         wire.close_with_reset(self._sock)
 
     def __enter__(self) -> Self:

@@ -1,13 +1,13 @@
-"""The servers of the JetStream rows: each with a store of its own, and told when to sync.
+"""The servers of the JetStream rows: each has its own store and is told when to sync.
 
-`Sync` is what a row asks for:
+`Sync` is the sync setting of a row:
 
-    DEFAULT   each as it comes: natsd syncs before it acknowledges, nats-server every two minutes
-    ALWAYS    both before they acknowledge
-    INTERVAL  both every two minutes
+    DEFAULT   the defaults: natsd syncs before it acknowledges, nats-server every two minutes
+    ALWAYS    both sync before they acknowledge
+    INTERVAL  both sync every two minutes
 
-nats-server before 2.10 knows no `sync_interval`: it is measured where it does what the row says
-anyway, and void elsewhere.
+nats-server before 2.10 has no `sync_interval`: it is measured in the rows whose setting is its
+default behaviour, and void in the others.
 """
 
 import enum
@@ -30,7 +30,10 @@ SERVED = "natsd.bench.jetstream.served"
 
 
 class Sync(enum.Enum):
-    """When file streams are synced; the value is nats-server's, empty for the default."""
+    """The time at which file streams are synced; values as in nats-server's `sync_interval`.
+
+    The empty value leaves the server's default.
+    """
 
     DEFAULT = ""
     ALWAYS = "always"
@@ -39,7 +42,10 @@ class Sync(enum.Enum):
 
 @dataclass
 class JetStreamServer(Server):
-    """A running server that can be started again on the same store."""
+    """A running server that can be started again on the same store.
+
+    `unsupported` says why the server cannot run the row; empty: it can.
+    """
 
     unsupported: str = ""
     arm: Arm | None = None
@@ -48,26 +54,29 @@ class JetStreamServer(Server):
 
     @classmethod
     def started(cls, arm: Arm, stack: ExitStack, store_dir: Path) -> Self:
-        """Start the arm; the stack ends it."""
+        """Start the arm and return its server; closing the stack stops it."""
         now = stack.enter_context(arm.running())
         return cls(
             now.host, now.port, now.info, now.pid, now.start_seconds, "", arm, stack, store_dir
         )
 
     def restart(self, *, kill: bool) -> float:
-        """End the server and start it again; seconds from its start to its INFO."""
+        """Stop or kill the server and start it again.
+
+        Returns the seconds from the start of the process to its INFO.
+        """
         if kill and self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
         self.stop()
         return self.start()
 
     def stop(self) -> None:
-        """A second call does nothing."""
+        """Stop the server; does nothing if it is stopped already."""
         self.stack.close()
         self.pid = None
 
     def start(self) -> float:
-        """After `stop`; seconds from its start to its INFO."""
+        """Start the server after `stop`; return the seconds from the start to its INFO."""
         assert self.arm is not None
         assert self.pid is None
         now = self.stack.enter_context(self.arm.running())
@@ -78,7 +87,7 @@ class JetStreamServer(Server):
 
 @dataclass(frozen=True)
 class JetStreamArm:
-    """A server with JetStream; `program` is empty for natsd."""
+    """A server with JetStream; `program` is its path, empty for natsd."""
 
     name: str
     program: str
@@ -89,7 +98,7 @@ class JetStreamArm:
 
     @contextmanager
     def running(self) -> Iterator[JetStreamServer]:
-        """Start it on an empty store, which goes afterwards."""
+        """Start the server on an empty store, which is removed after the `with`."""
         place = Path(tempfile.mkdtemp(prefix="natsd-bench-", dir=self.directory))
         try:
             arm = Arm(self.name, self._command(place), cores=self.cores)
@@ -102,7 +111,7 @@ class JetStreamArm:
             shutil.rmtree(place, ignore_errors=True)
 
     def confined(self, cores: frozenset[int]) -> "JetStreamArm":
-        """The same server on these cores."""
+        """Return the same server, limited to these cores."""
         return replace(self, cores=cores)
 
     def _command(self, place: Path) -> tuple[str, ...]:
@@ -118,11 +127,14 @@ class JetStreamArm:
         return (self.program, "-a", HOST, "-p", "{port}", "-c", str(config))
 
     def _says_when(self) -> bool:
-        """Whether it must be told when to sync: two minutes is nats-server's default."""
+        """Return whether the configuration must name a sync interval for nats-server.
+
+        Two minutes is its default and need not be named.
+        """
         return self.sync is Sync.ALWAYS
 
     def _refusal(self, place: Path) -> str:
-        """Why the row cannot be had from this server; empty: it can."""
+        """Return why this server cannot run the row; empty: it can."""
         if not self.program or not self._says_when():
             return ""
         tried = subprocess.run(
@@ -135,7 +147,10 @@ class JetStreamArm:
 
 
 def jetstream_arms(programs: list[str], sync: Sync, directory: Path | None) -> list[JetStreamArm]:
-    """One for each program; `natsd` is this one."""
+    """Return one arm for each program; `natsd` is this natsd.
+
+    Raises ArmError if a program does not exist.
+    """
     return [_arm(program, sync, directory) for program in programs]
 
 

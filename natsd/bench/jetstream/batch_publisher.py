@@ -1,4 +1,4 @@
-"""A load process that publishes in atomic batches, a few of them under way."""
+"""A load process that publishes in atomic batches, with a few batches under way."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,10 @@ BATCHES_UNDER_WAY = 8
 
 @dataclass
 class BatchPublisher(Connected):
-    """Publishes whole batches, `messages` messages in all; only the last of a batch is answered."""
+    """A publisher of whole batches, `messages` messages in all.
+
+    Only the last message of a batch is acknowledged.
+    """
 
     subject: bytes
     messages: int
@@ -23,7 +26,7 @@ class BatchPublisher(Connected):
     _batches: list[bytes] = field(init=False, repr=False, default_factory=list)
 
     def prepare(self) -> None:
-        """Connect, subscribe to acknowledgements, encode a batch for each that is under way."""
+        """Connect, subscribe to acknowledgements, and encode a batch for each one under way."""
         self._connect(INBOX + b".*")
         self._batches = [self._frames(number) for number in range(BATCHES_UNDER_WAY)]
 
@@ -39,7 +42,7 @@ class BatchPublisher(Connected):
         return b"".join(frames)
 
     def run(self) -> RoleResult:
-        """Publish everything; ends with the last acknowledgement."""
+        """Publish everything; the run ends with the last acknowledgement."""
         acks = PubAcks(self._sock.fileno(), BATCHES_UNDER_WAY)
         result = timed("publisher", lambda: self._publish(acks, self.messages // self.batch))
         if not result.problem and acks.last_sequence != self.messages:

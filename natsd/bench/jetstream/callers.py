@@ -1,4 +1,4 @@
-"""A load process with several clients that each wait for an answer before they ask again."""
+"""A load process with several clients that each wait for an answer before the next request."""
 
 import socket
 import time
@@ -18,10 +18,11 @@ WARM_UP_CALLS = 100
 
 @dataclass
 class CallingClients:
-    """`calls` requests in all out of `requests`: frames of equal length with the reply INBOX % 0.
+    """Clients that together send `calls` requests.
 
-    Each client replaces the reply by its own. `data_bytes` is what each answer must carry; -1: a
-    PubAck.
+    `requests` are frames of `request_bytes` each, with the reply subject `INBOX % 0`; each client
+    replaces it by its own. `data_bytes` is the number of payload bytes that each answer must have;
+    -1: each answer must be a PubAck.
     """
 
     host: str
@@ -34,14 +35,14 @@ class CallingClients:
     _socks: list[socket.socket] = field(init=False, repr=False, default_factory=list)
 
     def prepare(self) -> None:
-        """Connect, each client with its own inbox."""
+        """Connect the clients, each with its own inbox."""
         assert self.clients <= CLIENTS_MAX
         assert len(self.requests) % self.request_bytes == 0
         for number in range(self.clients):
             self._socks.append(wire.connect(self.host, self.port, sub(INBOX % number)))
 
     def run(self) -> RoleResult:
-        """Call until all calls are answered."""
+        """Send requests until all calls are answered."""
         requests = [self.requests.replace(INBOX % 0, INBOX % n) for n in range(self.clients)]
         descriptors = [sock.fileno() for sock in self._socks]
         callers = Callers(descriptors, requests, self.request_bytes, self.data_bytes)
@@ -61,6 +62,6 @@ class CallingClients:
         return result
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         for sock in self._socks:
             wire.close_with_reset(sock)

@@ -1,4 +1,4 @@
-"""What load processes with one connection share: how it begins and ends, and how a run is timed."""
+"""The common part of load processes with one connection: its begin and end, and timing a run."""
 
 import socket
 import time
@@ -22,17 +22,20 @@ class Connected:
     _sock: socket.socket = field(init=False, repr=False)
 
     def _connect(self, subject: bytes) -> None:
-        """Subscribe; from now on it is an error if nothing comes for STALL_SECONDS_MAX."""
+        """Connect and subscribe; a later read fails if nothing arrives for STALL_SECONDS_MAX."""
         self._sock = wire.connect(self.host, self.port, sub(subject))
         wire.set_receive_timeout(self._sock, STALL_SECONDS_MAX)
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         wire.close_with_reset(self._sock)
 
 
 def timed(name: str, work: Callable[[], None]) -> RoleResult:
-    """When the work began and ended. OSError and LoadError end it, and are the result's problem."""
+    """Call `work` and return a result with the instants of its begin and end.
+
+    If `work` raises OSError or LoadError, the error becomes the result's problem.
+    """
     started_ns, problem = time.perf_counter_ns(), ""
     try:
         work()

@@ -1,6 +1,6 @@
-"""Load processes that receive from a consumer: batches that are acknowledged, and replays.
+"""Load processes that receive from a consumer: acknowledged batches, and replays.
 
-What arrives must be in the consumer's order, each message once and none left out.
+Messages must arrive in the consumer's order, each once, without a gap.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ ORDERED: dict[str, Any] = {
     "mem_storage": True,
     "inactive_threshold": 300_000_000_000,
 }
-"""How clients make an ordered consumer."""
+"""Configuration of an ordered consumer, as clients create it."""
 
 
 @dataclass
 class Puller(Connected):
-    """Fetches `messages` in batches, acknowledges each message, and asks for the next batch."""
+    """A client that fetches `messages` in batches and acknowledges each message."""
 
     stream: str
     consumer: str
@@ -40,7 +40,7 @@ class Puller(Connected):
     batch: int = 500
 
     def prepare(self) -> None:
-        """Make the consumer."""
+        """Create the consumer and subscribe."""
         config = {
             "durable_name": self.consumer,
             "ack_policy": "explicit",
@@ -54,7 +54,7 @@ class Puller(Connected):
         self._connect(INBOX)
 
     def run(self) -> RoleResult:
-        """Fetch everything; ends when the server has read the last acknowledgement."""
+        """Fetch everything; the run ends when the server has read the last acknowledgement."""
         deliveries = Deliveries(self._sock.fileno(), acknowledges=True)
         result = timed("puller", lambda: self._fetch_all(deliveries))
         result.problem = result.problem or self._unacknowledged()
@@ -78,7 +78,7 @@ class Puller(Connected):
         wire.read_to_pong(self._sock)
 
     def _unacknowledged(self) -> str:
-        """What is wrong with the consumer's state once all is acknowledged."""
+        """Wait until the consumer's state counts all acknowledgements; return a problem or ""."""
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
         with Api(self.host, self.port) as api:
             while True:
@@ -91,7 +91,10 @@ class Puller(Connected):
                 time.sleep(SETTLE_POLL_SECONDS)
 
     def close(self) -> None:
-        """Give up the connection, and the consumer; if that fails, the next run says so."""
+        """Close the connection and delete the consumer.
+
+        If deleting fails, the next run reports it, since its consumer exists already.
+        """
         super().close()
         with contextlib.suppress(OSError, wire.LoadError), Api(self.host, self.port) as api:
             api.request(f"CONSUMER.DELETE.{self.stream}.{self.consumer}")
@@ -99,7 +102,10 @@ class Puller(Connected):
 
 @dataclass
 class Replayer(Connected):
-    """Receives `messages` from an ordered push consumer that it makes; `config` adds to it."""
+    """A client that receives `messages` from an ordered push consumer.
+
+    It creates the consumer; `config` adds to the configuration ORDERED.
+    """
 
     stream: str
     messages: int
@@ -107,12 +113,12 @@ class Replayer(Connected):
     _api: Api = field(init=False, repr=False)
 
     def prepare(self) -> None:
-        """Subscribe."""
+        """Connect and subscribe."""
         self._api = Api(self.host, self.port)
         self._connect(INBOX)
 
     def run(self) -> RoleResult:
-        """From the request for the consumer to the last message."""
+        """Receive everything; measured from the consumer's creation to the last message."""
         deliveries = Deliveries(self._sock.fileno(), acknowledges=False)
         result = timed("replayer", lambda: self._replay(deliveries))
         result.sent, result.received = self.messages, deliveries.received
@@ -135,6 +141,6 @@ class Replayer(Connected):
             raise wire.LoadError(f"{deliveries.pending:,} more messages are pending")
 
     def close(self) -> None:
-        """Give up the connections; the consumer goes with its interest."""
+        """Close the connections; the consumer loses its interest and is deleted."""
         super().close()
         self._api.close()

@@ -20,7 +20,10 @@ EXPIRED_SECONDS_MAX = 60.0
 
 @dataclass
 class ExpiryWitness:
-    """Begins when the first of `messages` messages of a stream has expired, ends with the last."""
+    """A publisher that measures its latency while a stream's `messages` messages expire.
+
+    The run begins when the first of them has expired and ends with the last.
+    """
 
     host: str
     port: int
@@ -31,11 +34,11 @@ class ExpiryWitness:
     _api: Api = field(init=False, repr=False)
 
     def prepare(self) -> None:
-        """Connect."""
+        """Connect to the API."""
         self._api = Api(self.host, self.port)
 
     def run(self) -> RoleResult:
-        """Publish, looking now and then at how many messages are left."""
+        """Publish, and ask now and then how many messages are left."""
         latencies_ns, problem = array("q"), ""
         started_ns = ended_ns = time.perf_counter_ns()
         sock = wire.connect(self.host, self.port, sub(INBOX % 0))
@@ -69,5 +72,5 @@ class ExpiryWitness:
             raise wire.LoadError(f"{left:,} messages are left, they should have expired")
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         self._api.close()

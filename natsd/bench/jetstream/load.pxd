@@ -1,4 +1,4 @@
-"""What reads a load generator's socket: whole frames, without a Python object for any of them."""
+"""Readers of a load generator's socket: whole frames, without a Python object for each of them."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -24,17 +24,17 @@ cdef class FrameReader:
     cdef int _descriptor
     cdef char* _buffer
     cdef Py_ssize_t _capacity
-    cdef Py_ssize_t _start      # of what was not taken yet
+    cdef Py_ssize_t _start      # offset of the first byte that was not taken yet
     cdef Py_ssize_t _end
     cdef readonly uint64_t received_bytes
 
-    cdef Py_ssize_t read(self) except -2            # -1: nothing came
+    cdef Py_ssize_t read(self) except -2            # bytes; -1: nothing came in time
     cdef bint next(self, Frame* frame) except -1
     cdef bint _message(self, Frame* frame, char* line, char* end) except -1
     cdef int _skip_other(self, Frame* frame) except -1
 
 cdef class PubAcks(FrameReader):
-    cdef uint32_t[::1] _taken   # by token
+    cdef uint32_t[::1] _taken   # number of acknowledgements for each token
     cdef readonly uint64_t last_sequence
     cdef int _take(self, Frame* frame) except -1
 
@@ -62,10 +62,10 @@ cdef class Chunks(AnsweringReader):
     cdef readonly uint64_t data_bytes
     cdef readonly bint ended
 
-cdef class Callers:             # several clients, each with one request under way
+cdef class Callers:             # clients with one request under way each
     cdef list _readers
-    cdef list _requests         # frames of each client
+    cdef list _requests         # for each client its frames, all in one bytes object
     cdef Py_ssize_t _request_bytes
-    cdef Py_ssize_t _data_bytes
+    cdef Py_ssize_t _data_bytes     # payload bytes of each answer; negative: it must be a PubAck
     cdef int _send(self, int descriptor, bytes requests, Py_ssize_t number) except -1
     cdef bint _answered(self, FrameReader reader) except -1

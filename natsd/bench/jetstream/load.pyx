@@ -1,13 +1,13 @@
-"""The clients' side of the JetStream rows, compiled: it must cost next to nothing beside a server.
+"""The clients' side of the JetStream rows, compiled so that it uses little CPU beside the server.
 
 Promise
-- Every frame that arrives is parsed. An error where an acknowledgement belongs, a status nobody
-  asked for, a gap or a double in a consumer's sequence ends the run: nothing wrong is counted.
+- Every received frame is parsed. An error in place of an acknowledgement, an unexpected status, a
+  gap or a duplicate in a consumer's sequence ends the run: nothing wrong is counted.
 - No Python object is made per message.
-- A reader's buffer grows to the largest frame and is its own; frames point into it until the next
-  `read`.
+- Each reader has its own buffer, which grows to the largest frame; frames point into the buffer
+  and are valid until the next `read`.
 
-What arrives:
+The received frames:
 
     MSG <subject> <sid> [reply] <bytes>\\r\\n<data>\\r\\n
     HMSG <subject> <sid> [reply] <header bytes> <total bytes>\\r\\n<headers><data>\\r\\n
@@ -16,7 +16,8 @@ What arrives:
     reply to ack     $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.
                          <time>.<pending>
 
-Source: nats-server 2.14 reference 3.1, 6.7, 6.8, 6.10.
+Sources: nats-server's `JSPubAckResponse`, `consumer.ackReply` (ack subjects),
+`consumer.sendFlowControl` and `Server.streamSnapshot`; ADR-31 (direct get).
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -86,7 +87,7 @@ cdef const char* find(const char* data, Py_ssize_t size, Word word) noexcept nog
 
 
 cdef int64_t number_at(const char* digits, const char* end) noexcept nogil:
-    """The number that begins here; -1: none does."""
+    """Return the decimal number that begins at `digits`; -1: there is no digit."""
     cdef int64_t number = 0
     cdef const char* at = digits
     while at < end and c'0' <= at[0] <= c'9':
@@ -102,7 +103,7 @@ cdef int64_t now_ns() noexcept nogil:
 
 
 cdef str shown(const char* data, Py_ssize_t size):
-    """What a complaint quotes of it."""
+    """Return the first SHOWN_BYTES bytes as an error message quotes them."""
     return repr(data[:min(size, SHOWN_BYTES)])
 
 
@@ -113,12 +114,12 @@ cdef const char* after_blanks(const char* at, const char* end) noexcept nogil:
 
 
 cdef str content(Frame* frame):
-    """Headers and data, for a complaint."""
+    """Return the frame's headers and data as an error message quotes them."""
     return shown(frame.headers, frame.headers_bytes + frame.data_bytes)
 
 
 cdef int check_ack(Frame* frame) except -1:
-    """Raise unless it acknowledges a publish."""
+    """Raise LoadError unless the frame acknowledges a publish that is no duplicate."""
     if find(frame.data, frame.data_bytes, SEQ) == NULL:
         raise LoadError(f"no acknowledgement: {content(frame)}")
     if find(frame.data, frame.data_bytes, ERROR) != NULL:
@@ -144,7 +145,7 @@ cdef class FrameReader:
         return max(0, self.read())
 
     cdef Py_ssize_t read(self) except -2:
-        """Receive once behind what is there."""
+        """Receive once, behind the bytes that the buffer holds; bytes, or -1 if nothing came."""
         cdef char* larger
         cdef Py_ssize_t size
         if self._start:
@@ -168,7 +169,7 @@ cdef class FrameReader:
         raise LoadError("the server closed the connection")
 
     cdef bint next(self, Frame* frame) except -1:
-        """Take the next whole frame; False: there is none. It holds until the next `read`."""
+        """Take the next whole frame; False: there is none. It is valid until the next `read`."""
         cdef char* line = self._buffer + self._start
         cdef char* stop = <char*> memchr(line, c'\n', self._end - self._start)
         if stop == NULL:
@@ -227,7 +228,7 @@ cdef class FrameReader:
         return True
 
     cdef int _skip_other(self, Frame* frame) except -1:
-        """What is no message: nothing to see, or an error."""
+        """Skip a frame that is no message; raise LoadError if it is -ERR."""
         if frame.kind == ERR:
             raise LoadError(f"the server says {shown(frame.data, frame.data_bytes)}")
         return 0
@@ -339,7 +340,7 @@ cdef class Deliveries(AnsweringReader):
         return 0
 
     cdef int _status_taken(self, Frame* frame) except -1:
-        """Flow control is answered; any other status is kept."""
+        """Answer flow control; keep any other status in `status`."""
         cdef const char* end = frame.headers + frame.headers_bytes
         cdef const char* stalled
         cdef const char* stop
@@ -359,7 +360,7 @@ cdef class Deliveries(AnsweringReader):
 cdef class StoredMessages(FrameReader):
 
     def take(self):
-        """A frame that is no stored message, nor the end, is an error's status."""
+        """Process the received frames; one that is neither a message nor the end is an error."""
         cdef Frame frame
         cdef const char* found
         cdef const char* end
@@ -473,7 +474,7 @@ cdef class Callers:
         return 0
 
     cdef bint _answered(self, FrameReader reader) except -1:
-        """Whether the answer is there; a wrong one raises."""
+        """Return whether the answer has arrived; raise LoadError if it is wrong."""
         cdef Frame frame
         while reader.next(&frame):
             if frame.kind != MSG and frame.kind != HMSG:

@@ -1,8 +1,8 @@
-"""A load process that publishes to streams and counts acknowledgements, a window ahead of them.
+"""A load process that publishes to streams, with a window of acknowledgements under way.
 
-Each publish under way has a reply subject of its own, `_INBOX.bench.<token>`; tokens are used again
-in turn, more of them than fit in the window. An acknowledgement counts if it names a sequence, and
-at the end every token must have been acknowledged as often as it was used.
+Each publish under way has its own reply subject, `_INBOX.bench.<token>`; tokens are reused in turn,
+and there are more of them than fit in the window. An acknowledgement counts if it contains a
+sequence, and at the end every token must have been acknowledged as often as it was used.
 """
 
 from dataclasses import dataclass, field
@@ -22,26 +22,26 @@ assert TOKENS >= 2 * WINDOW
 
 @dataclass
 class WindowPublisher(Connected):
-    """Publishes `messages` over `subjects` subjects in turn, `subject` with its number."""
+    """A publisher of `messages` messages to `subjects` subjects in turn."""
 
     subject: bytes
-    """Holds a `%d` format if there are several subjects."""
+    """The subject; with several subjects it contains a `%d` format for the subject's number."""
     subjects: int
     messages: int
     payload_bytes: int = 128
     headers: bytes = b""
-    """Whole lines, of each message."""
+    """Whole header lines of each message; empty: no headers."""
     _block: bytes = field(init=False, repr=False, default=b"")
 
     def prepare(self) -> None:
-        """Connect, subscribe to acknowledgements, encode frames."""
+        """Connect, subscribe to acknowledgements, and encode the frames."""
         self._connect(INBOX + b".*")
         if self.subjects <= TOKENS:
             assert TOKENS % self.subjects == 0
             self._block = self._frames(0)
 
     def run(self) -> RoleResult:
-        """Publish everything; ends with the last acknowledgement."""
+        """Publish everything; the run ends with the last acknowledgement."""
         acks = PubAcks(self._sock.fileno(), TOKENS)
         result = timed("publisher", lambda: self._publish(acks))
         counts = acks.counts()
@@ -68,7 +68,7 @@ class WindowPublisher(Connected):
             acked += acks.take()
 
     def _frames(self, first: int) -> bytes:
-        """One frame for each token, beginning with message number `first`."""
+        """Return one frame for each token, beginning with message number `first`."""
         body = payload(self.payload_bytes)
         return b"".join(
             self._frame(self._subject(first + token), body, b"%s.%05d" % (INBOX, token))
@@ -93,7 +93,10 @@ class WindowPublisher(Connected):
 def fill(
     host: str, port: int, subject: bytes, subjects: int, messages: int, headers: bytes = b""
 ) -> None:
-    """Publish from this process, before anything is measured; raises LoadError."""
+    """Publish `messages` messages from this process, before anything is measured.
+
+    Raises LoadError if they are not all acknowledged.
+    """
     publisher = WindowPublisher(host, port, subject, subjects, messages, headers=headers)
     publisher.prepare()
     try:

@@ -1,4 +1,4 @@
-"""Load processes that receive a stream without a consumer: direct gets of batches, a snapshot."""
+"""Load processes that receive a stream without a consumer: batched direct gets, and a snapshot."""
 
 import json
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ INBOX = b"_INBOX.receive"
 
 @dataclass
 class BatchReader(Connected):
-    """Reads all `messages` of a stream, a direct get of a batch after another."""
+    """A client that reads all `messages` of a stream with direct gets of `batch` messages each."""
 
     stream: str
     messages: int
     batch: int
 
     def prepare(self) -> None:
-        """Subscribe."""
+        """Connect and subscribe."""
         self._connect(INBOX)
 
     def run(self) -> RoleResult:
-        """From the first request to the last message."""
+        """Read everything; measured from the first request to the last message."""
         stored = StoredMessages(self._sock.fileno())
         result = timed("reader", lambda: self._read(stored))
         result.sent, result.received = self.messages, stored.received
@@ -46,19 +46,22 @@ class BatchReader(Connected):
 
 @dataclass
 class SnapshotReader(Connected):
-    """Receives a snapshot of a stream, and throws it away."""
+    """A client that receives a snapshot of a stream and discards it.
+
+    `is_checked` asks the server to verify the messages first (`jsck`).
+    """
 
     stream: str
     is_checked: bool
     _api: Api = field(init=False, repr=False)
 
     def prepare(self) -> None:
-        """Subscribe."""
+        """Connect and subscribe."""
         self._api = Api(self.host, self.port)
         self._connect(INBOX)
 
     def run(self) -> RoleResult:
-        """From the request to the end of the last chunk."""
+        """Receive the snapshot; measured from the request to the end of the last chunk."""
         chunks = Chunks(self._sock.fileno())
         result = timed("snapshot", lambda: self._receive(chunks))
         result.values["archive_bytes"] = float(chunks.data_bytes)
@@ -79,6 +82,6 @@ class SnapshotReader(Connected):
                 self._sock.sendall(answers)
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         super().close()
         self._api.close()

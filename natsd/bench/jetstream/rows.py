@@ -30,7 +30,7 @@ TIME = Metric("ms", higher_is_better=False, digits=0)
 
 @dataclass(frozen=True)
 class Scale:
-    """How big the rows of fixed size are."""
+    """The sizes of the rows that have a fixed size."""
 
     pulled: int = 300_000
     replayed: int = 1_000_000
@@ -47,7 +47,7 @@ DEFAULT, ALWAYS, INTERVAL = Sync.DEFAULT, Sync.ALWAYS, Sync.INTERVAL
 
 
 def all_rows(scale: Scale) -> list[Row]:
-    """Every row there is, in the order of the table."""
+    """Return every row, in the order of the table."""
     return [
         *publish_rows(),
         *consumer_rows(scale),
@@ -58,7 +58,7 @@ def all_rows(scale: Scale) -> list[Row]:
 
 
 def publish_rows() -> list[Row]:
-    """With a window of acknowledgements under way, and one by one."""
+    """Return the rows of publishing, with a window of acknowledgements and one by one."""
     memory = WindowPublish("memory", DEFAULT)
     file = WindowPublish("file", DEFAULT)
     always = WindowPublish("file", ALWAYS)
@@ -76,7 +76,7 @@ def publish_rows() -> list[Row]:
 
 
 def consumer_rows(scale: Scale) -> list[Row]:
-    """Reading a stream."""
+    """Return the rows of reading a stream with a consumer."""
     pull, replay = Pull(scale.pulled), Replay(scale.replayed)
     return [
         rate("js-pull", "pull, batches of 500, explicit ack, 128 B", pull, 1.5),
@@ -85,7 +85,7 @@ def consumer_rows(scale: Scale) -> list[Row]:
 
 
 def bucket_rows(scale: Scale) -> list[Row]:
-    """Key-value."""
+    """Return the rows of key-value buckets."""
     clients, many = f"{scale.clients} clients", f"{scale.keys:,}-key KV"
     keys = Keys(scale.keys)
     put = Bucket(scale.clients, True, INTERVAL)
@@ -101,7 +101,7 @@ def bucket_rows(scale: Scale) -> list[Row]:
 
 
 def whole_stream_rows(scale: Scale) -> list[Row]:
-    """Batches, and a stream that is copied, read or expires as a whole."""
+    """Return the rows of batches, and of streams that are copied, read or expire as a whole."""
     count, batch = f"{scale.replayed:,}", scale.batch
     expiring, during = Expiring(scale.replayed), f"sync publish while {count} expire, p99"
     return [
@@ -126,7 +126,7 @@ def whole_stream_rows(scale: Scale) -> list[Row]:
 
 
 def large_rows(scale: Scale) -> list[Row]:
-    """A large stream, and many."""
+    """Return the rows of one large stream, and of many streams."""
     restart = f"restart with a {scale.restarted:,} message stream"
     many = f"round-robin over {scale.streams:,} file streams, as each syncs by default"
     restarts = Restart(scale.restarted)
@@ -138,17 +138,17 @@ def large_rows(scale: Scale) -> list[Row]:
 
 
 def rate(key: str, title: str, scenario: JetStreamScenario, goal: float | None = None) -> Row:
-    """A row of messages per second."""
+    """Return a row that shows messages per second."""
     return Row(key, title, scenario, "rate", RATE, goal)
 
 
 def median(key: str, title: str, scenario: JetStreamScenario) -> Row:
-    """A row of round trips."""
+    """Return a row that shows the median round trip, with the goal 0.8."""
     return Row(key, title, scenario, "p50_us", LATENCY, 0.8)
 
 
 def by_sync(rows: Iterable[Row]) -> list[tuple[Sync, list[Row]]]:
-    """Rows that the same servers can be measured in."""
+    """Return the rows by sync setting; rows of one setting can share their servers."""
     groups: dict[Sync, list[Row]] = {}
     for row in rows:
         assert isinstance(row.scenario, JetStreamScenario)

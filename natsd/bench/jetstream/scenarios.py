@@ -1,7 +1,7 @@
-"""What one run of a JetStream row does.
+"""The runs of the JetStream rows.
 
-A run finds a server with a store of its own; what it needs in streams it makes before the clock
-runs, or finds from the run before.
+Each run gets a server with its own store. Streams that a run needs are made before the clock runs,
+or are left from the run before.
 """
 
 import time
@@ -31,12 +31,12 @@ BUCKET = "KV_bench"
 
 
 def stream_config(name: str, subjects: str, storage: str) -> dict[str, Any]:
-    """A stream that keeps everything."""
+    """Return the configuration of a stream without limits."""
     return {"name": name, "subjects": [subjects], "storage": storage, "num_replicas": 1}
 
 
 def bucket_config() -> dict[str, Any]:
-    """A key-value bucket as clients make it."""
+    """Return the configuration of a key-value bucket, as clients create it."""
     return {
         **stream_config(BUCKET, "$KV.bench.>", "file"),
         "max_msgs_per_subject": 1,
@@ -49,7 +49,7 @@ def bucket_config() -> dict[str, Any]:
 
 
 def measured(server: Server, role: Role, count: int) -> Measurement:
-    """Run one load process; the rate is of `count` things."""
+    """Run one load process and return its measurement; the rate is of `count` things."""
     with Crew([role]) as crew:
         results = crew.run()
     seconds = duration_seconds(results, results)
@@ -62,31 +62,31 @@ def measured(server: Server, role: Role, count: int) -> Measurement:
 
 
 class JetStreamScenario:
-    """A run that first asks whether the server can do what the row says."""
+    """A run that first asks whether the server supports what the row needs."""
 
     fresh: ClassVar[bool] = False
     sync: Sync
 
     @property
     def first_size(self) -> int | None:
-        """None: the size is fixed."""
+        """The size that calibrating begins with; None: the size is fixed."""
         return None
 
     def run(self, server: Server, size: int) -> Measurement:
-        """Run once."""
+        """Run once; a measurement with a problem if the server does not support the row."""
         assert isinstance(server, JetStreamServer)
         if server.unsupported:
             return Measurement(problem=server.unsupported)
         return self.measure(server, size)
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """Run once, on a server that can."""
+        """Run once, on a server that supports the row."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class WindowPublish(JetStreamScenario):
-    """One publisher with a window of acknowledgements under way, over some streams in turn."""
+    """One publisher with a window of acknowledgements, to `streams` streams in turn."""
 
     storage: str
     sync: Sync
@@ -94,11 +94,11 @@ class WindowPublish(JetStreamScenario):
 
     @property
     def first_size(self) -> int:
-        """Few, since nobody knows how slow a sync is."""
+        """The number of messages to begin with; small, since a sync may be slow."""
         return FIRST_MESSAGES
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """Into streams that were emptied."""
+        """Publish `size` messages into newly created streams."""
         with Api(server.host, server.port) as api:
             for number in range(self.streams):
                 name, subject = f"{NAME}{number}", f"bench.{number:04d}"
@@ -111,18 +111,18 @@ class WindowPublish(JetStreamScenario):
 
 @dataclass(frozen=True)
 class WaitingPublish(JetStreamScenario):
-    """One client that waits for each acknowledgement."""
+    """One client that waits for each acknowledgement before the next publish."""
 
     storage: str
     sync: Sync
 
     @property
     def first_size(self) -> int:
-        """Few."""
+        """The number of publishes to begin with; small, since a sync may be slow."""
         return FIRST_CALLS
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """Percentiles of the round trip."""
+        """Measure the round trips of `size` publishes into a newly created stream."""
         with Api(server.host, server.port) as api:
             api.remake_stream(stream_config(NAME, "wait.*", self.storage))
         frame = pub(b"wait.0", payload(PAYLOAD_BYTES), INBOX % 0)
@@ -132,13 +132,13 @@ class WaitingPublish(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Pull(JetStreamScenario):
-    """A durable pull consumer reads a file stream in batches and acknowledges each message."""
+    """A durable pull consumer that reads a file stream in batches and acknowledges each message."""
 
     messages: int
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """All messages, by a consumer of its own."""
+        """Read all messages with a new consumer."""
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
         role = Puller(server.host, server.port, NAME, "bench", self.messages, PULL_BATCH)
         return measured(server, role, self.messages)
@@ -146,13 +146,13 @@ class Pull(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Replay(JetStreamScenario):
-    """An ordered push consumer reads a whole file stream."""
+    """An ordered push consumer that reads a whole file stream."""
 
     messages: int
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """From the consumer's creation to the last message."""
+        """Measure from the consumer's creation to the last message."""
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
         role = Replayer(server.host, server.port, NAME, self.messages, {"deliver_policy": "all"})
         return measured(server, role, self.messages)
@@ -168,11 +168,11 @@ class Bucket(JetStreamScenario):
 
     @property
     def first_size(self) -> int:
-        """Few."""
+        """The number of calls to begin with; small, since a sync may be slow."""
         return FIRST_CALLS
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """Over many keys, all of which are there."""
+        """Put or get `size` keys of a bucket in which all keys exist."""
         filled(server, bucket_config(), b"$KV.bench.%07d", KEYS_IN_USE, KEYS_IN_USE)
         frames = [self._frame(number) for number in range(KEYS_IN_USE)]
         role = CallingClients(
@@ -195,13 +195,13 @@ class Bucket(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Keys(JetStreamScenario):
-    """A client learns all keys of a bucket: without their values (keys), then with them (watch)."""
+    """A client that reads all keys of a bucket: without values (keys), then with them (watch)."""
 
     keys: int
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """From the request to the last key."""
+        """Measure both from the request to the last key."""
         filled(server, bucket_config(), b"$KV.bench.%07d", self.keys, self.keys)
         keys, watch = self._replay(server, values=False), self._replay(server, values=True)
         rates = {"keys": keys.values["rate"], "watch": watch.values["rate"]}
@@ -225,13 +225,13 @@ class Keys(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Restart(JetStreamScenario):
-    """A server with a large stream is stopped, then killed, and started again each time."""
+    """A server with a large stream that is stopped, then killed, and started again each time."""
 
     messages: int
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """From the start of the process until it tells how many messages there are."""
+        """Measure from the start of the process until it answers how many messages there are."""
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
         values = {
             "stopped_ms": 1e3 * self._restart(server, kill=False),
@@ -252,7 +252,10 @@ class Restart(JetStreamScenario):
 def filled(
     server: JetStreamServer, config: dict[str, Any], subject: bytes, subjects: int, messages: int
 ) -> None:
-    """Have the stream hold exactly so many messages, over so many subjects."""
+    """Fill the stream with exactly `messages` messages over `subjects` subjects.
+
+    Does nothing if the stream holds that many. Raises LoadError if the stream cannot be filled.
+    """
     with Api(server.host, server.port) as api:
         if api.messages(config["name"]) == messages:
             return

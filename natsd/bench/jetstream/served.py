@@ -1,6 +1,6 @@
-"""`python -m natsd.bench.jetstream.served {…}`: the daemon with any settings, written in JSON.
+"""`python -m natsd.bench.jetstream.served {…}`: the natsd daemon, with its settings as JSON.
 
-Not all have a flag. nats-server takes them from a configuration file.
+Not all settings have a command-line flag. nats-server gets such settings from a configuration file.
 """
 
 import json

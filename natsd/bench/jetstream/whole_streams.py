@@ -1,8 +1,8 @@
-"""Runs of rows that concern a stream as a whole: copied, read without a consumer, expiring; and
-publishes that are stored together.
+"""The runs of rows that concern a whole stream, and of messages that are stored as a batch.
 
-nats-server before 2.12 knows no atomic batches, before 2.11 neither message TTLs nor batches of
-direct gets: there the rows that need them are void.
+A whole stream is mirrored, read without a consumer, or expires. nats-server before 2.12 has no
+atomic batches; before 2.11 it has neither message TTLs nor direct gets of batches: the rows that
+need them are void there.
 """
 
 import time
@@ -32,18 +32,18 @@ MIRROR = "BENCH_MIRROR"
 LOOK_SECONDS = 0.01
 CAUGHT_UP_SECONDS_MAX = 60.0
 LIFETIME_SECONDS = 10
-"""Longer than it takes to publish all that is to expire."""
+"""TTL of expiring messages: longer than it takes to publish all of them."""
 
 
 @dataclass(frozen=True)
 class MirrorCatchUp(JetStreamScenario):
-    """A mirror of a file stream that was full before it came."""
+    """A mirror that is created after its origin, a file stream, was filled."""
 
     messages: int
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """From the mirror's creation until it has all messages."""
+        """Measure from the mirror's creation until it has all messages."""
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
         config = {"name": MIRROR, "storage": "file", "num_replicas": 1, "mirror": {"name": NAME}}
         with Api(server.host, server.port) as api:
@@ -61,18 +61,18 @@ class MirrorCatchUp(JetStreamScenario):
 
 @dataclass(frozen=True)
 class AtomicBatches(JetStreamScenario):
-    """One publisher whose messages are stored in batches, each as a whole."""
+    """One publisher whose messages are stored in atomic batches."""
 
     batch: int
     sync: Sync = Sync.DEFAULT
 
     @property
     def first_size(self) -> int:
-        """Few."""
+        """The number of messages to begin with."""
         return FIRST_MESSAGES
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """Into a stream that was emptied."""
+        """Publish about `size` messages into a newly created stream."""
         messages = max(size // self.batch, 1) * self.batch
         with Api(server.host, server.port) as api:
             api.remake_stream(stream_config(NAME, "data.*", "file") | {"allow_atomic": True})
@@ -82,14 +82,14 @@ class AtomicBatches(JetStreamScenario):
 
 @dataclass(frozen=True)
 class DirectBatches(JetStreamScenario):
-    """A client reads a file stream with direct gets of batches."""
+    """A client that reads a file stream with direct gets of batches."""
 
     messages: int
     batch: int
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """All messages."""
+        """Read all messages."""
         config = stream_config("DIRECT", "direct.*", "file") | {"allow_direct": True}
         filled(server, config, b"direct.%04d", SUBJECTS, self.messages)
         role = BatchReader(server.host, server.port, "DIRECT", self.messages, self.batch)
@@ -98,15 +98,21 @@ class DirectBatches(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Snapshot(JetStreamScenario):
-    """A client takes a snapshot of a file stream; `is_checked`: all of it is read and verified
-    before the first chunk. natsd verifies what it reads in any case, nats-server only then."""
+    """A client that takes a snapshot of a file stream.
+
+    With `is_checked` the server reads and verifies the whole stream before the first chunk. natsd
+    verifies what it reads in any case, nats-server only with `is_checked`.
+    """
 
     messages: int
     is_checked: bool = False
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """From the request to the end; the rate is of messages, however small the archive is."""
+        """Measure from the request to the end.
+
+        The rate is that of the stream's messages, however small the archive is.
+        """
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
         role = SnapshotReader(server.host, server.port, NAME, self.is_checked)
         return measured(server, role, self.messages)
@@ -114,13 +120,13 @@ class Snapshot(JetStreamScenario):
 
 @dataclass(frozen=True)
 class Expiring(JetStreamScenario):
-    """A client publishes while messages expire that were all published at about the same time."""
+    """A client that publishes while messages expire that were published at about the same time."""
 
     messages: int
     sync: Sync = Sync.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
-        """From the first expiry to the last."""
+        """Measure from the first expiry to the last."""
         config = stream_config("EXPIRING", "expiring.*", "file") | {"allow_msg_ttl": True}
         with Api(server.host, server.port) as api:
             api.remake_stream(config)

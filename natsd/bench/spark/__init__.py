@@ -1,1 +1,1 @@
-"""Rows about Spark: `natsd bench --spark`."""
+"""The Spark rows: `natsd bench --spark`."""

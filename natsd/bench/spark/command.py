@@ -1,4 +1,4 @@
-"""`natsd bench --spark`: what it needs is looked for, the rest is measured and shown."""
+"""`natsd bench --spark`: the command checks for Spark and Java, measures and shows the rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 TASKS_MIN = 4
-"""So many run at once: rows show how four partitions compare with two, however many cores."""
+"""Number of tasks that can run at once, at least: rows compare four partitions with two and one.
+
+It does not depend on the number of cores.
+"""
 SPARK = "pyspark"
 ADVICE = {
     SPARK: "natsd bench: the Spark rows need pyspark and pyarrow: pip install natsd[spark]",
@@ -48,7 +51,10 @@ CONFIGURATION = {
 
 
 def run_spark(options: argparse.Namespace) -> int:
-    """The rows that can be measured here; what is missing is one line and no failure."""
+    """Measure the rows that can be measured here and return the exit status.
+
+    If Spark or Java is missing, that is one line on standard error and no failure.
+    """
     if options.connect or options.cores or options.pin:
         raise ArmError("--spark starts the servers itself, on all cores")
     rows = select(all_rows(QUICK if options.quick else Scale()), options.row)
@@ -65,7 +71,7 @@ def run_spark(options: argparse.Namespace) -> int:
 
 
 def there(package: str) -> bool:
-    """Whether it is installed; says how to get it if not."""
+    """Return whether the package is installed; if not, print how to install it."""
     if importlib.util.find_spec(package) is not None:
         return True
     sys.stderr.write(f"{ADVICE[package]}\n")
@@ -73,7 +79,7 @@ def there(package: str) -> bool:
 
 
 def java_there() -> bool:
-    """The same of Java."""
+    """Return whether Java is installed; if not, print how to install it."""
     from natsd.spark.java import JavaMissing, ensure_java
 
     try:
@@ -85,7 +91,10 @@ def java_there() -> bool:
 
 
 def can_run(row: SparkRow, rows: Sequence[SparkRow]) -> bool:
-    """Whether its package is there; says once what is missing."""
+    """Return whether the package that the row needs is installed.
+
+    A missing package is reported only once, for the first row that needs it.
+    """
     needs = row.scenario.needs
     if not needs or importlib.util.find_spec(needs) is not None:
         return True
@@ -95,7 +104,7 @@ def can_run(row: SparkRow, rows: Sequence[SparkRow]) -> bool:
 def measure(
     options: argparse.Namespace, arms: Sequence[JetStreamArm], rows: Sequence[SparkRow]
 ) -> int:
-    """Measure the rows and show them."""
+    """Measure the rows, show them, and return the exit status."""
     status, machine = report.Status(), Machine.here_and_now()
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     results = new_results(rows, len(arms) + 1)
@@ -121,7 +130,7 @@ def show(
     measuring: Measuring,
     results: Sequence[SparkResult],
 ) -> None:
-    """Header, tables, notes; then the files asked for."""
+    """Print header, tables and notes; then write the JSON and SVG files that the options name."""
     labels, goals = [*measuring.labels, ALONE], options.goals or options.check
     sys.stdout.write(f"{machine}\n{how}\n")
     if rows := table_rows(results, len(labels), goals=goals):
@@ -146,7 +155,10 @@ def show(
 
 @contextlib.contextmanager
 def session(place: Path) -> Iterator[SparkSession]:
-    """As natsd's jobs make it, with files in `place`; its JVM ends with it."""
+    """Start a Spark session like those of natsd's jobs, with its files in `place`.
+
+    The session and its JVM end with the `with`.
+    """
     from natsd.spark.session import end, make_session
 
     configuration = {

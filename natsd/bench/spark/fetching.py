@@ -1,4 +1,4 @@
-"""What Python has without Spark: nats-py's pull subscription, fetched in a loop into a list."""
+"""Reading without Spark: nats-py's pull subscription, fetched in a loop into a list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FETCHED_AT_ONCE = 1_000
 
 @dataclass(frozen=True)
 class Fetch(SparkScenario):
-    """By a consumer that wants no acknowledgements; a thousand at once."""
+    """A nats-py consumer without acknowledgements, which fetches a thousand messages at once."""
 
     needs: ClassVar[str] = "nats"
 
@@ -26,16 +26,21 @@ class Fetch(SparkScenario):
     payload_bytes: int
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
+        """Fill the stream."""
         fill(server, stream_of(self.payload_bytes), self.messages, self.payload_bytes)
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
+        """Fetch all messages and measure the rate, and the CPU time per message."""
         began = time.process_time()
         seconds = asyncio.run(self._fetch(url(server)))
         used = (time.process_time() - began) / self.messages
         return Run({"rate": self.messages / seconds, "cpu": used})
 
     async def _fetch(self, server: str) -> float:
-        """Seconds, from the subscription to the last message."""
+        """Return the seconds from the subscription to the last message.
+
+        Raises LoadError if the fetched bytes are not those that were published.
+        """
         import nats
         from nats.js.api import AckPolicy, ConsumerConfig
 

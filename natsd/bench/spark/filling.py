@@ -1,7 +1,8 @@
-"""Streams for the Spark rows: filled once for each server, and read by many rows.
+"""The streams of the Spark rows: filled once for each server, and read by many rows.
 
 Payloads look like an order in JSON with a text that compresses by half, and repeat after 8,000
-messages: neither Parquet's dictionaries nor its compressed pages (a mebibyte) gain from that.
+messages: neither Parquet's dictionaries nor its compressed pages (a mebibyte) gain from the
+repetition.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SEED = 6
 
 @dataclass
 class OrderPublisher(WindowPublisher):
-    """Publishes orders, each of exactly `payload_bytes`."""
+    """A publisher of orders, each of exactly `payload_bytes`."""
 
     _bodies: list[bytes] = field(init=False, repr=False)
 
@@ -36,12 +37,13 @@ class OrderPublisher(WindowPublisher):
 
 
 def orders(count: int, payload_bytes: int) -> list[bytes]:
-    """The same ones each time."""
+    """Return `count` orders, the same ones in each run."""
     source = random.Random(SEED)
     return [order(source, payload_bytes) for _ in range(count)]
 
 
 def order(source: random.Random, payload_bytes: int) -> bytes:
+    """Return one order of exactly `payload_bytes`."""
     begin = b'{"order":%d,"note":"' % source.randrange(10**7, 10**8)
     end = b'"}'
     left = payload_bytes - len(begin) - len(end)
@@ -50,7 +52,10 @@ def order(source: random.Random, payload_bytes: int) -> bytes:
 
 
 def fill(server: JetStreamServer, stream: str, messages: int, payload_bytes: int) -> None:
-    """The stream holds at least so many messages then. Raises LoadError."""
+    """Fill the stream with `messages` messages, unless it already holds as many.
+
+    Raises LoadError if they are not all stored.
+    """
     subject = f"{stream.lower()}.%04d".encode()
     with Api(server.host, server.port) as api:
         if api.messages(stream) >= messages:
@@ -79,5 +84,5 @@ def fill(server: JetStreamServer, stream: str, messages: int, payload_bytes: int
 
 
 def url(server: JetStreamServer) -> str:
-    """For clients."""
+    """Return the server's URL for clients."""
     return f"nats://{server.host}:{server.port}"

@@ -1,4 +1,4 @@
-"""Runs the Spark rows: each scenario prepared on each server, then round by round in turns."""
+"""The measuring of the Spark rows: each scenario is prepared on each server, then run in turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBLEM_CHARACTERS_MAX = 200
 
 
 class Measuring:
-    """The servers, up all the while, and the session."""
+    """The servers, which run during all rows, and the Spark session."""
 
     def __init__(
         self, stage: Stage, arms: Sequence[JetStreamArm], rounds: int, report: Report
@@ -30,11 +30,11 @@ class Measuring:
 
     @property
     def labels(self) -> list[str]:
-        """Each server's name and version."""
+        """The name and version of each server."""
         return [f"{arm.name} {text}" for arm, text in zip(self.arms, self.versions, strict=True)]
 
     def run(self, results: Sequence[SparkResult]) -> None:
-        """Measure all."""
+        """Measure all rows and add the runs to the results."""
         with ExitStack() as stack:
             servers = [stack.enter_context(arm.running()) for arm in self.arms]
             self.versions = [server.version for server in servers]
@@ -46,7 +46,7 @@ class Measuring:
     def _runs(
         self, scenario: SparkScenario, servers: Sequence[JetStreamServer], title: str
     ) -> Iterator[tuple[int, Run]]:
-        """Which column, and what it gave."""
+        """Yield the column and the result of each run of the scenario."""
         measured = list(enumerate(servers))
         if scenario.alone or scenario.ours_only:
             measured = measured[:1]
@@ -66,24 +66,24 @@ class Measuring:
                     yield column + index, run_once(scenario, self.stage, server)
 
     def _prepare(self, scenario: SparkScenario, server: JetStreamServer) -> str:
-        """Why it cannot be measured; empty: it can."""
+        """Prepare the scenario; return why it cannot be measured, empty if it can."""
         try:
             scenario.prepare(self.stage, server)
-        except Exception as error:  # Spark's and nats-py's own, too: they void the row, not the run
+        except Exception as error:  # errors of Spark and nats-py too: they make only this row void
             return problem_of(error)
         return ""
 
 
 def run_once(scenario: SparkScenario, stage: Stage, server: JetStreamServer) -> Run:
-    """A run that fails is void."""
+    """Run the scenario once; an exception becomes the problem of the run."""
     try:
         return scenario.run(stage, server)
-    except Exception as error:  # as above
+    except Exception as error:  # errors of Spark and nats-py too, as in _prepare
         return Run(problem=problem_of(error))
 
 
 def finished(scenario: SparkScenario, stage: Stage, server: JetStreamServer) -> None:
-    """The server is up again for the next rows, or the whole run ends."""
+    """Finish the scenario; raise ArmError if the server does not run afterwards."""
     with contextlib.suppress(LoadError, OSError):
         scenario.finish(stage, server)
     if server.pid is None:
@@ -91,7 +91,7 @@ def finished(scenario: SparkScenario, stage: Stage, server: JetStreamServer) -> 
 
 
 def problem_of(error: Exception) -> str:
-    """One line: of Spark's long errors the one that Python said."""
+    """Return the error in one line: of Spark's long texts the line that natsd's code raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if line.startswith("natsd.")]
     text = (said or lines or [type(error).__name__])[0]
@@ -101,7 +101,7 @@ def problem_of(error: Exception) -> str:
 def by_scenario(
     results: Sequence[SparkResult],
 ) -> list[tuple[SparkScenario, list[SparkResult]]]:
-    """Rows grouped by the scenario they share."""
+    """Return the results, grouped by the scenario that their rows share."""
     groups: dict[SparkScenario, list[SparkResult]] = {}
     for result in results:
         groups.setdefault(result.row.scenario, []).append(result)

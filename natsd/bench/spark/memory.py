@@ -1,4 +1,4 @@
-"""The most memory that a task's Python process had, by how much it read."""
+"""The peak memory of a task's Python process, by the number of rows that it reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from natsd.bench.wire import LoadError
 
 @dataclass(frozen=True)
 class ReaderMemory(SparkScenario):
-    """One partition, of each of these sizes; its resident set, with what all workers share."""
+    """A read of one partition for each of these counts; the value is the peak resident set.
+
+    The resident set includes the memory that all workers share.
+    """
 
     ours_only: ClassVar[bool] = True
 
@@ -23,9 +26,11 @@ class ReaderMemory(SparkScenario):
     payload_bytes: int
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
+        """Fill the stream."""
         fill(server, LARGE, max(self.counts), self.payload_bytes)
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
+        """Measure the peak memory in bytes for each count of rows."""
         return Run({str(count): float(self._peak(stage, server, count)) for count in self.counts})
 
     def _peak(self, stage: Stage, server: JetStreamServer, count: int) -> int:

@@ -1,8 +1,8 @@
-"""Spark's processes below this one, seen in /proc: CPU time, and the most memory they ever had.
+"""Spark's processes below this one, seen in /proc: their CPU time, and their peak memory.
 
     we ─▶ java ─▶ pyspark.daemon ─▶ workers, forked
 
-Elsewhere than on Linux nothing is known of them: `cpu_seconds` and `peak_bytes` give None.
+Outside Linux they cannot be seen: `cpu_seconds` and `peak_bytes` return None.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _COMMAND_END = ") "
 
 @dataclass(frozen=True)
 class CpuSeconds:
-    """Of the JVM, of its Python workers, of the server."""
+    """The CPU seconds of the JVM, of its Python workers, and of the server."""
 
     java: float
     python: float
     server: float
 
     def since(self, before: CpuSeconds) -> CpuSeconds:
-        """What was used in between; workers that ended meanwhile count no more."""
+        """Return the CPU seconds used since `before`.
+
+        The time of workers that ended in between is lost; no value is below 0.
+        """
         return CpuSeconds(
             max(0.0, self.java - before.java),
             max(0.0, self.python - before.python),
@@ -40,7 +43,7 @@ class CpuSeconds:
         )
 
     def each(self, rows: float) -> CpuSeconds:
-        """For one of so many rows."""
+        """Return the CPU seconds for one of `rows` rows."""
         return CpuSeconds(self.java / rows, self.python / rows, self.server / rows)
 
     def __str__(self) -> str:
@@ -50,7 +53,7 @@ class CpuSeconds:
 
 @dataclass(frozen=True)
 class Process:
-    """One of them."""
+    """One process of the system."""
 
     pid: int
     parent: int
@@ -59,7 +62,10 @@ class Process:
 
 
 def cpu_seconds(server_pid: int | None) -> CpuSeconds | None:
-    """Used until now."""
+    """Return the CPU seconds used until now; None outside Linux.
+
+    `server_pid` None: the server's part is 0.
+    """
     if not PROC.is_dir():
         return None
     java = python = 0.0
@@ -73,7 +79,11 @@ def cpu_seconds(server_pid: int | None) -> CpuSeconds | None:
 
 
 class Meter:
-    """`with Meter(server.pid) as used: …`: wall-clock and CPU time inside the `with`."""
+    """A context manager that measures wall-clock and CPU time.
+
+    It is used as `with Meter(server.pid) as used: …`; afterwards `seconds` and `cpu` hold the
+    times.
+    """
 
     def __init__(self, server_pid: int | None) -> None:
         self._server_pid = server_pid
@@ -97,19 +107,19 @@ class Meter:
             self.cpu = after.since(self._before)
 
     def each(self, rows: int) -> CpuSeconds | None:
-        """CPU time for one of so many rows; None where it is not known."""
+        """Return the CPU time for one of `rows` rows; None if the system does not tell it."""
         return None if self.cpu is None else self.cpu.each(rows)
 
 
 def forget_peaks() -> None:
-    """What workers had before counts no more."""
+    """Reset the peak memory that the system keeps for each worker."""
     for pid in workers():
         with contextlib.suppress(OSError):
             (PROC / str(pid) / "clear_refs").write_text(RESET_PEAK)
 
 
 def peak_bytes() -> int | None:
-    """Of the worker that had most."""
+    """Return the peak memory in bytes of the worker with the largest one; None: unknown."""
     peaks = []
     for pid in workers():
         with contextlib.suppress(OSError):
@@ -119,7 +129,7 @@ def peak_bytes() -> int | None:
 
 
 def workers() -> list[int]:
-    """Spark's Python processes: those below a JVM of ours."""
+    """Return the pids of Spark's Python processes: those below a JVM that this process started."""
     if not PROC.is_dir():
         return []
     every = list(processes())
@@ -129,26 +139,27 @@ def workers() -> list[int]:
 
 
 def processes() -> Iterator[Process]:
-    """All that are there."""
+    """Yield all processes of the system."""
     for path in PROC.iterdir():
         if path.name.isdigit() and (process := read(int(path.name))) is not None:
             yield process
 
 
 def read(pid: int) -> Process | None:
-    """None: it is gone."""
+    """Return the process with this pid; None: it has ended."""
     try:
         text = (PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
     command = text[text.index("(") + 1 : text.rindex(_COMMAND_END)]
     fields = text[text.rindex(_COMMAND_END) + 2 :].split()
-    ticks = sum(map(int, fields[11:15]))  # own user and system time, and that of reaped children
+    # user and system time, of the process and of its reaped children
+    ticks = sum(map(int, fields[11:15]))
     return Process(pid, int(fields[1]), command, ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def below(pid: int, every: list[Process]) -> list[Process]:
-    """Its children, theirs, and so on."""
+    """Return the process's children, their children, and so on."""
     children: dict[int, list[Process]] = {}
     for process in every:
         children.setdefault(process.parent, []).append(process)

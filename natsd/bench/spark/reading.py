@@ -1,9 +1,9 @@
-"""Reads in batch: over the network, from a store directory, and of Parquet with the same rows.
+"""Batch reads: over the network, from a store directory, and from Parquet files with the same rows.
 
-What is measured is one query, from its start to its answer: how many rows, and the sum of the
-lengths of their payloads. The answer is checked. Over the network all columns are read, as a user
-does who chooses none. Of Parquet Spark reads only the column that the query names, `data`; a read
-with storeDir is told the same by its option `columns`, so that the two do the same work.
+A run measures one query, from its start to its answer: the number of rows, and the sum of the
+lengths of their payloads. The answer is checked. Over the network all columns are read, as for a
+user who selects none. From Parquet Spark reads only the column that the query names, `data`; a read
+with `storeDir` is limited to that column by its option `columns`, so that the two do the same work.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ WARMING_RUNS = 5
 
 
 def stream_of(payload_bytes: int) -> str:
-    """The stream of that size's rows."""
+    """Return the name of the stream with payloads of this size."""
     return f"ORDERS_{payload_bytes}"
 
 
 def counted(
     stage: Stage, rows: DataFrame, messages: int, payload_bytes: int, server: JetStreamServer | None
 ) -> Run:
-    """Run the query; raises LoadError if its answer is wrong."""
+    """Run the query and return the rate and CPU time; raises LoadError if the answer is wrong."""
     from pyspark.sql import functions
 
     query = rows.agg(functions.count("*"), functions.sum(functions.length("data")))
@@ -47,7 +47,7 @@ def counted(
 def network(
     stage: Stage, server: JetStreamServer, stream: str, messages: int, **options: object
 ) -> DataFrame:
-    """The first `messages` of the stream."""
+    """Return a network read of the first `messages` messages of the stream."""
     reader = stage.spark.read.format("jetstream").option("servers", url(server))
     reader = reader.option("stream", stream)
     reader = reader.option("endingOffsets", f'{{"{stream}": {messages + 1}}}')
@@ -56,24 +56,26 @@ def network(
 
 @dataclass(frozen=True)
 class NetworkRead(SparkScenario):
-    """Of a stream, in as many partitions as natsd.spark makes of it."""
+    """A network read of a stream, in as many partitions as natsd.spark makes of it."""
 
     messages: int
     payload_bytes: int
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
+        """Fill the stream and warm the read up."""
         fill(server, stream_of(self.payload_bytes), self.messages, self.payload_bytes)
         for _ in range(WARMING_RUNS):
             self.run(stage, server)
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
+        """Read all rows once."""
         rows = network(stage, server, stream_of(self.payload_bytes), self.messages)
         return counted(stage, rows, self.messages, self.payload_bytes, server)
 
 
 @dataclass(frozen=True)
 class ParquetRead(SparkScenario):
-    """The same rows, as Spark writes them by itself: snappy."""
+    """A read of the same rows from Parquet files that Spark wrote (compressed by snappy)."""
 
     alone: ClassVar[bool] = True
 
@@ -81,6 +83,7 @@ class ParquetRead(SparkScenario):
     payload_bytes: int
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
+        """Write the Parquet files and warm the read up."""
         stream = stream_of(self.payload_bytes)
         fill(server, stream, self.messages, self.payload_bytes)
         rows = network(stage, server, stream, self.messages)
@@ -89,6 +92,7 @@ class ParquetRead(SparkScenario):
             self.run(stage, server)
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
+        """Read all rows once."""
         rows = stage.spark.read.parquet(self._path(stage))
         return counted(stage, rows, self.messages, self.payload_bytes, None)
 
@@ -98,7 +102,7 @@ class ParquetRead(SparkScenario):
 
 @dataclass(frozen=True)
 class StoreRead(SparkScenario):
-    """The same rows from the server's own files, while it does not run."""
+    """A read of the same rows from the server's files, while the server is stopped."""
 
     ours_only: ClassVar[bool] = True
 
@@ -106,24 +110,27 @@ class StoreRead(SparkScenario):
     payload_bytes: int
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
+        """Fill the stream, stop the server, and warm the read up."""
         fill(server, stream_of(self.payload_bytes), self.messages, self.payload_bytes)
         server.stop()
         for _ in range(WARMING_RUNS):
             self.run(stage, server)
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
+        """Read all rows once."""
         reader = stage.spark.read.format("jetstream").option("storeDir", str(server.store_dir))
         reader = reader.option("columns", "data")
         rows = reader.option("stream", stream_of(self.payload_bytes)).load()
         return counted(stage, rows, self.messages, self.payload_bytes, None)
 
     def finish(self, stage: Stage, server: JetStreamServer) -> None:
+        """Start the server again."""
         server.start()
 
 
 @dataclass(frozen=True)
 class Growth(SparkScenario):
-    """So many rows in so many partitions, of a stream with `stored` messages."""
+    """A read of `messages` rows in `partitions` partitions, of a stream with `stored` messages."""
 
     ours_only: ClassVar[bool] = True
 
@@ -133,10 +140,12 @@ class Growth(SparkScenario):
     payload_bytes: int
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
+        """Fill the stream and warm the read up."""
         fill(server, LARGE, self.stored, self.payload_bytes)
         self.run(stage, server)
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
+        """Read the rows once."""
         rows = network(
             stage,
             server,

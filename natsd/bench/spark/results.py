@@ -1,7 +1,8 @@
-"""What was measured, by row and column, and how it compares.
+"""The measured values by row and column, and their comparison with the goals.
 
-Columns are the servers, ours first, and Spark alone, for rows no server takes part in. A row is
-judged by our column: its median, divided by that of the row its goal names, or by the goal itself.
+Columns are the servers, ours first, and "Spark alone" for rows in which no server takes part. A row
+is judged by our column: its median is divided by that of the row which its goal names, or by the
+goal itself.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ NOISY = 0.25
 
 @dataclass
 class SparkResult:
-    """A row, and one cell per column; None: not measured there."""
+    """A row, with one cell per column; None: not measured in that column."""
 
     row: SparkRow
     cells: list[Cell | None]
     cpu: list[CpuSeconds] = field(default_factory=list)
-    """Of our column's runs, or of Spark's alone."""
+    """CPU seconds per row of each run in our column, or in the column "Spark alone"."""
     base: SparkResult | None = None
-    """The row it is compared with."""
+    """The result of the row that this row is compared with; None: there is none."""
 
     @property
     def median(self) -> float | None:
-        """Of our column, or of the only one there is."""
+        """The median of our column, or of the only column that was measured; None: void."""
         return next((cell.median for cell in self.cells if cell is not None), None)
 
     @property
     def to_base(self) -> float | None:
-        """Our median, as a multiple of the base's or of the goal itself."""
+        """Our median, as a multiple of the base's median or of the goal itself; None: unknown."""
         goal, ours = self.row.goal, self.median
         if goal is None or ours is None:
             return None
@@ -50,11 +51,11 @@ class SparkResult:
 
     @property
     def misses_goal(self) -> bool:
-        """Whether there is a goal and something to compare with, and it is not met."""
+        """Whether the row has a goal, can be compared, and does not meet the goal."""
         return self.to_base is not None and not self.row.meets_goal(self.to_base)
 
     def add(self, column: int, run: Run) -> None:
-        """Take one run in."""
+        """Add one run to the cell of the column."""
         cell = self.cells[column] or Cell()
         self.cells[column] = cell
         cell.add(Measurement(run.values, problem=run.problem), self.row.value)
@@ -62,29 +63,33 @@ class SparkResult:
         if is_ours and run.cpu is not None and not run.problem:
             self.cpu.append(run.cpu)
 
-    # As a bar of plot.py: how many times the goal
+    # These properties are a bar of plot.py, whose length is the multiple of the goal.
 
     @property
     def title(self) -> str:
+        """The title of the row."""
         return self.row.title
 
     @property
     def ratio(self) -> float | None:
+        """Our value as a multiple of the goal; None: there is no goal or no value."""
         if self.row.goal is None or self.to_base is None:
             return None
         return self.to_base / self.row.goal.bound if self.row.goal.of else self.to_base
 
     @property
     def goal(self) -> float | None:
+        """1.0, since `ratio` is relative to the goal; None: the row has no goal."""
         return None if self.row.goal is None else 1.0
 
     @property
     def higher_is_better(self) -> bool:
+        """Whether a higher ratio is better than a lower one."""
         return self.row.metric.higher_is_better
 
 
 def new_results(rows: Sequence[SparkRow], columns: int) -> list[SparkResult]:
-    """Empty, each with the row it is compared with."""
+    """Return empty results, each with the result of the row it is compared with."""
     results = [SparkResult(row, [None] * columns) for row in rows]
     by_key = {result.row.key: result for result in results}
     for result in results:
@@ -93,7 +98,7 @@ def new_results(rows: Sequence[SparkRow], columns: int) -> list[SparkResult]:
 
 
 def table_rows(results: Sequence[SparkResult], columns: int, *, goals: bool) -> list[list[str]]:
-    """The table's texts, row by row."""
+    """Return the texts of the table, row by row."""
     rows = []
     for result in results:
         if isinstance(result.row.scenario, Growth):
@@ -105,7 +110,10 @@ def table_rows(results: Sequence[SparkResult], columns: int, *, goals: bool) -> 
 
 
 def growth_table(results: Sequence[SparkResult]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows: how many rows are read, in how many partitions; empty: none was."""
+    """Return headings and rows of the table of rows read by number of partitions.
+
+    The rows are empty if none was measured.
+    """
     found = {
         (result.row.scenario.messages, result.row.scenario.partitions): result
         for result in results
@@ -122,11 +130,12 @@ def growth_table(results: Sequence[SparkResult]) -> tuple[list[str], list[list[s
 
 
 def text_of(cell: Cell | None, row: SparkRow) -> str:
+    """Return the cell as the table shows it; empty if it was not measured."""
     return "" if cell is None else cell_text(cell, row.metric)
 
 
 def goal_mark(result: SparkResult) -> str:
-    """What the goals column says."""
+    """Return the text of the goal column: the goal, and whether it was met."""
     text = result.row.goal_text
     if not text or result.to_base is None:
         return text
@@ -134,7 +143,7 @@ def goal_mark(result: SparkResult) -> str:
 
 
 def notes(results: Sequence[SparkResult], labels: Sequence[str]) -> list[str]:
-    """What a reader must know to trust the table."""
+    """Return the lines below the table: problems, CPU time, and noisy rows."""
     lines = [
         f"{result.row.title}, {label}: {cell.problem}"
         for result in results
@@ -151,12 +160,13 @@ def notes(results: Sequence[SparkResult], labels: Sequence[str]) -> list[str]:
 
 
 def is_noisy(result: SparkResult) -> bool:
+    """Return whether the rounds of a cell differ by more than 25 % of their median."""
     cells = [cell for cell in result.cells if cell is not None and len(cell.values) > 1]
     return any(spread(cell.values) > NOISY for cell in cells)
 
 
 def mean(used: Sequence[CpuSeconds]) -> CpuSeconds:
-    """Each one's median."""
+    """Return the median of the JVM's, the workers' and the server's CPU seconds."""
     return CpuSeconds(
         median([each.java for each in used]),
         median([each.python for each in used]),
@@ -165,7 +175,7 @@ def mean(used: Sequence[CpuSeconds]) -> CpuSeconds:
 
 
 def as_json(results: Sequence[SparkResult], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows as plain data."""
+    """Return the rows as data that can be encoded as JSON."""
     return [
         {
             "key": result.row.key,

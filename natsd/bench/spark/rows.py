@@ -1,8 +1,7 @@
 """The Spark rows and their goals: a table.
 
-A goal is a bound on natsd's median: on the number itself, or on its ratio to that of another row,
-which is what the row is compared with. One that no server takes part in stands in a column of its
-own.
+A goal is a bound on natsd's median: on the value itself, or on its ratio to the median of another
+row. A row in which no server takes part has its value in the column "Spark alone".
 """
 
 import fnmatch
@@ -25,7 +24,7 @@ MEMORY = Metric("MB", higher_is_better=False, divisor=1e6, digits=0)
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound: on the ratio to the row `of`, or on the value itself where that is empty."""
+    """A bound: on the ratio to the row `of`, or on the value itself if `of` is empty."""
 
     bound: float
     of: str = ""
@@ -45,7 +44,7 @@ class SparkRow:
 
     @property
     def goal_text(self) -> str:
-        """The goal as the table shows it."""
+        """The goal as the table shows it; empty: there is none."""
         if self.goal is None:
             return ""
         sign = "≥" if self.metric.higher_is_better else "≤"
@@ -54,7 +53,7 @@ class SparkRow:
         return f"{sign} {value_text(self.goal.bound, self.metric)}"
 
     def meets_goal(self, ratio: float) -> bool:
-        """Whether the ratio, to the other row or to the bound itself, is good enough."""
+        """Return whether the ratio, to the other row or to the bound itself, meets the goal."""
         if self.goal is None:
             return True
         bound = self.goal.bound if self.goal.of else 1.0
@@ -63,7 +62,7 @@ class SparkRow:
 
 @dataclass(frozen=True)
 class Scale:
-    """How many messages the rows have."""
+    """The numbers of messages of the rows."""
 
     read: int = 1_000_000
     fetched: int = 50_000
@@ -77,7 +76,7 @@ PARTITIONS = (1, 2, 4)
 
 
 def all_rows(scale: Scale) -> list[SparkRow]:
-    """Every row there is, in the order of the table."""
+    """Return every row, in the order of the table."""
     return [
         *read_rows(scale, "128", "128 B", 128),
         *read_rows(scale, "1k", "1 KiB", 1024),
@@ -88,7 +87,7 @@ def all_rows(scale: Scale) -> list[SparkRow]:
 
 
 def read_rows(scale: Scale, key: str, size: str, payload_bytes: int) -> list[SparkRow]:
-    """A stream as a table, in all the ways there are."""
+    """Return the rows that read a stream as a table in different ways."""
     count = f"{scale.read:,} × {size}"
     network = NetworkRead(scale.read, payload_bytes)
     parquet = ParquetRead(scale.read, payload_bytes)
@@ -105,7 +104,7 @@ def read_rows(scale: Scale, key: str, size: str, payload_bytes: int) -> list[Spa
 
 
 def stream_rows(scale: Scale) -> list[SparkRow]:
-    """Micro-batches, and the way back."""
+    """Return the rows of micro-batches, and of writing to a stream."""
     sustained = StreamRead(scale.streamed, scale.read, 128)
     written = Write(scale.written, 128)
     return [
@@ -127,7 +126,7 @@ def stream_rows(scale: Scale) -> list[SparkRow]:
 
 
 def memory_rows(scale: Scale) -> list[SparkRow]:
-    """Of one task, whatever its range."""
+    """Return the rows of a task's peak memory, which must not grow with its range."""
     scenario = ReaderMemory(scale.grown, 128)
     few, *more = scale.grown
     bounded = Goal(1.25, f"memory-{few}", f"{few:,} rows")
@@ -145,7 +144,7 @@ def memory_rows(scale: Scale) -> list[SparkRow]:
 
 
 def growth_rows(scale: Scale) -> list[SparkRow]:
-    """By partitions and rows."""
+    """Return the rows of network reads, by number of rows and of partitions."""
     return [
         rate(
             f"grow-{parts}-{count}",
@@ -158,12 +157,12 @@ def growth_rows(scale: Scale) -> list[SparkRow]:
 
 
 def rate(key: str, title: str, scenario: SparkScenario, goal: Goal | None = None) -> SparkRow:
-    """A row of rows per second."""
+    """Return a row that shows rows per second."""
     return SparkRow(key, title, scenario, "rate", ROWS, goal)
 
 
 def select(rows: Iterable[SparkRow], patterns: list[str]) -> list[SparkRow]:
-    """All, or those whose key matches, and what these are compared with."""
+    """Return the rows whose key matches, and the rows these are compared with; no pattern: all."""
     every = list(rows)
     if not patterns:
         return every

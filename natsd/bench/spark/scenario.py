@@ -1,4 +1,4 @@
-"""What one run of a Spark row needs and gives: the session, the server, the numbers.
+"""The input and output of one run of a Spark row: the session, the server, the values.
 
 A row's first run on each server is not counted: it starts Python workers, and lets the JVM compile.
 """
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stage:
-    """Where runs take place: one session for all of them, and a directory for their files."""
+    """The environment of all runs: one Spark session, and a directory for files."""
 
     spark: SparkSession
     place: Path
     first_read_seconds: float = 0.0
-    """Of the session's first read, with the start of its Python workers."""
+    """Seconds of the session's first read, which includes the start of its Python workers."""
 
 
 @dataclass
 class Run:
-    """What one run gave; `problem` makes it void."""
+    """The result of one run; a `problem` makes it void."""
 
     values: dict[str, float] = field(default_factory=dict)
     cpu: CpuSeconds | None = None
-    """For each row of it, where the system tells."""
+    """CPU seconds for each row that was read; None: the system does not tell them."""
     problem: str = ""
 
 
 class SparkScenario:
-    """One kind of run. Frozen dataclasses: rows that are equal in it share its runs."""
+    """One kind of run. Scenarios are frozen dataclasses: rows with equal ones share the runs."""
 
     alone: ClassVar[bool] = False
-    """Spark alone: no server takes part in what is measured."""
+    """Whether only Spark is measured, without any server."""
     ours_only: ClassVar[bool] = False
-    """Of natsd: other servers would show nothing else, or have no such thing."""
+    """Whether only natsd is measured: other servers would show the same, or lack the feature."""
     needs: ClassVar[str] = ""
-    """A package without which there is no such row."""
+    """The package that the row needs; empty: none."""
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
-        """Before the first run; raises LoadError."""
+        """Prepare the runs, before the first one; raises LoadError."""
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
-        """Raises LoadError, OSError, and what Spark raises."""
+        """Run once; raises LoadError, OSError, and Spark's exceptions."""
         raise NotImplementedError
 
     def finish(self, stage: Stage, server: JetStreamServer) -> None:
-        """After the last run, whatever happened."""
+        """Clean up after the last run, also if a run failed."""

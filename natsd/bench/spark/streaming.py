@@ -1,4 +1,4 @@
-"""A streaming read, sustained: the micro-batches of a query behind its first ones."""
+"""A sustained streaming read: the micro-batches of a query after its first ones."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ QUERY_SECONDS_MAX = 600
 
 @dataclass(frozen=True)
 class StreamRead(SparkScenario):
-    """All that is there, `batch` messages a trigger, to a sink that throws them away.
+    """A query that reads the whole stream, `batch` messages per trigger, into a no-op sink.
 
-    The rate is that of the triggers, with all that Spark does for one: offsets, logs, commit.
+    The rate is that of whole triggers, with all of Spark's work for each: offsets, logs, commit.
     """
 
     messages: int
@@ -33,9 +33,11 @@ class StreamRead(SparkScenario):
     payload_bytes: int
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
+        """Fill the stream."""
         fill(server, STREAM, self.messages, self.payload_bytes)
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
+        """Run the query over the whole stream; raises LoadError if it does not end in time."""
         checkpoint = stage.place / f"checkpoint-{uuid.uuid4()}"
         try:
             with Meter(server.pid) as used:
@@ -61,7 +63,10 @@ class StreamRead(SparkScenario):
 
 
 def sustained(progress: list[dict[str, Any]]) -> float:
-    """Rows per second of the triggers behind the first ones; raises LoadError if there are none."""
+    """Return the rows per second of the triggers after the first COLD_BATCHES ones.
+
+    Raises LoadError if there are no such triggers.
+    """
     warm = progress[COLD_BATCHES:]
     if not warm:
         raise LoadError("there were too few micro-batches")

@@ -1,4 +1,4 @@
-"""An exactly-once write: a table that Spark makes up, into a file stream."""
+"""An exactly-once write: a table that Spark generates, into a file stream."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ PARTITIONS = 2
 
 @dataclass(frozen=True)
 class Write(SparkScenario):
-    """With `txnAppId` and `txnVersion`, from the first row to the commit."""
+    """A write with `txnAppId` and `txnVersion`, measured from the first row to the commit."""
 
     messages: int
     payload_bytes: int
 
     def prepare(self, stage: Stage, server: JetStreamServer) -> None:
+        """Warm the write up."""
         self.run(stage, server)
 
     def run(self, stage: Stage, server: JetStreamServer) -> Run:
+        """Write the table into an empty stream; raises LoadError if not all rows are stored."""
         from pyspark.sql import functions
 
         with Api(server.host, server.port) as api:
