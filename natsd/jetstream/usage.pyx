@@ -1,11 +1,11 @@
-"""Usage: how much streams hold and have reserved, and how much they may.
+"""Usage: bytes that streams hold and have reserved, and their limits.
 
 Promise
-- What an account uses is part of what the server uses: `add` and `reserve` count in both.
-- Bytes are those of records (natsd.store.record), memory and file apart. A limit of -1 is none.
-- Nothing here refuses anything: who asks decides what a limit means.
+- An account's usage is part of the server's usage: `add` and `reserve` count in both.
+- Bytes are those of records (natsd.store.record), memory and file apart. A limit of -1 means none.
+- Nothing here refuses anything: the caller decides what follows from a limit.
 
-Source: nats-server 2.14 reference 6.15.
+The numbers are those of nats-server's `JetStreamAccountStats`.
 """
 
 from libc.stdint cimport int64_t
@@ -31,11 +31,11 @@ cdef class Usage:
         return 0 <= use.limit < use.used + more
 
     def count(self, *, bint is_memory, int64_t change) -> None:
-        """So many bytes more (or fewer) are stored."""
+        """Count `change` more stored bytes; negative: fewer."""
         self.add(is_memory, change)
 
     def reserve(self, *, bint is_memory, int64_t change) -> None:
-        """So many bytes more (or fewer) are promised to streams."""
+        """Count `change` more bytes reserved by streams; negative: fewer."""
         if is_memory:
             self.memory.reserved += change
         else:
@@ -44,7 +44,7 @@ cdef class Usage:
             self.server.reserve(is_memory=is_memory, change=change)
 
     def is_over(self, *, bint is_memory, int64_t more=0) -> bool:
-        """Would this one's own limit be passed?"""
+        """Return whether `more` bytes would exceed the limit of this object, not of the server."""
         return self.exceeds(is_memory, more)
 
     @property
