@@ -128,8 +128,8 @@ class Origin:
     def stable_name(self) -> str:
         """Name of the consumer, the same after every start.
 
-        The origin's server appends a random suffix, unless it keeps the consumer as a durable (streams
-        with interest or work-queue retention).
+        The origin's server appends a random suffix, unless it keeps the consumer as a durable
+        (streams with interest or work-queue retention).
         """
         seed = self.target.seed
         if self.is_shared:
