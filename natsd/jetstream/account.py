@@ -79,16 +79,16 @@ class JetStreamAccount:
         self.outlet = Outlet(jetstream.reactor, account.sublist)
         self.files = AccountFiles(jetstream.directory / account.name)
         self.streams: dict[str, Stream] = {}
-        self.offline: dict[str, str] = {}
+        self.offline: dict[str, str] = {}  # stream ─▶ reason
         self.half_made: set[str] = set()  # creates that failed and left files that do not count
-        self.offline_consumers: dict[str, dict[str, str]] = {}
+        self.offline_consumers: dict[str, dict[str, str]] = {}  # stream ─▶ consumer ─▶ reason
         self.api = ApiCounters()
         self.claims = SubjectClaims()
-        self._claiming = asyncio.Lock()
+        self._claiming = asyncio.Lock()  # held while subjects are checked and claimed
         self.changing = Changing()
         self.transfers: set[asyncio.Task[None]] = set()  # running snapshots and restores
         self._returning: set[asyncio.Task[None]] = set()  # retries of offline streams
-        self.fills_streams = False
+        self.fills_streams = False  # mirrors and sources have been started
 
     @property
     def name(self) -> str:
@@ -239,7 +239,10 @@ class JetStreamAccount:
             return self.streams[config.name]
 
     async def update_stream(self, config: StreamConfig, *, pedantic: bool = False) -> Stream:
-        """Return the stream, its new configuration on disk and in force. Raises ApiError."""
+        """Reconfigure the stream and return it. Raises ApiError.
+
+        The new configuration is on disk and in force on return.
+        """
         async with self.changing(config.name):
             stream = self.stream(config.name)
             config = await in_turns(check_update(stream, config, pedantic=pedantic))

@@ -6,8 +6,8 @@
 Promise
 - An event is built only if it has a listener, and is queued: it may be published from anywhere,
   from inside a `deliver` too.
-- Members stand in nats-server's order; `domain` stands last, or where the fields keep a place for
-  it, and only if the server has a domain. Members without a value (None) are left out.
+- Members have nats-server's order; `domain` is last, or where the fields have a place for it, and
+  only if the server has a domain. Members without a value (None) are left out.
 - Events about a stream are published in its account; events about the whole server, in the system
   account.
 

@@ -117,7 +117,7 @@ def restore_subject(stream: str, identity: str) -> str:
 def direct_get_subjects(stream: str) -> tuple[str, str]:
     """Return the two subjects of direct gets on a stream.
 
-    Requests on the first have a body; on the second the subject at its end is the one whose last
-    message is wanted.
+    The first takes requests with a body. The second ends with the subject whose last message is
+    requested.
     """
     return f"{API_PREFIX}.DIRECT.GET.{stream}", f"{API_PREFIX}.DIRECT.GET.{stream}.>"

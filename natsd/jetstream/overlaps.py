@@ -110,7 +110,7 @@ class _Listed:
 
     def __init__(self) -> None:
         self.sublist = SubList(cache=False)
-        self.places = dict[Subscription, int]()
+        self.places = dict[Subscription, int]()  # index of each subject
 
     @classmethod
     def of(cls, subjects: Sequence[str]) -> "Steps[_Listed]":

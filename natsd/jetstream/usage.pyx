@@ -12,6 +12,8 @@ from libc.stdint cimport int64_t
 
 
 cdef class Usage:
+    """Bytes used, reserved and allowed, of an account or of the server; -1: no limit."""
+
     def __init__(self, Usage server=None, *, int64_t memory_limit=-1, int64_t file_limit=-1):
         self.server = server
         self.memory.limit = memory_limit
@@ -49,14 +51,17 @@ cdef class Usage:
 
     @property
     def memory_used(self) -> int:
+        """Bytes stored in memory storage."""
         return self.memory.used
 
     @property
     def memory_reserved(self) -> int:
+        """Bytes reserved by streams in memory storage."""
         return self.memory.reserved
 
     @property
     def memory_limit(self) -> int:
+        """Limit of memory storage, in bytes; -1: none."""
         return self.memory.limit
 
     @memory_limit.setter
@@ -65,14 +70,17 @@ cdef class Usage:
 
     @property
     def file_used(self) -> int:
+        """Bytes stored in file storage."""
         return self.file.used
 
     @property
     def file_reserved(self) -> int:
+        """Bytes reserved by streams in file storage."""
         return self.file.reserved
 
     @property
     def file_limit(self) -> int:
+        """Limit of file storage, in bytes; -1: none."""
         return self.file.limit
 
     @file_limit.setter

@@ -186,9 +186,9 @@ class Router:
             self._subscriptions.append((account, subscription))
 
     def _serve_domain(self, account: Account, prefix: str) -> None:
-        """Forward from the domain's prefix what streams, consumers and their clients serve.
+        """Forward requests on the domain's prefix that the router does not answer.
 
-        Clients here are those of key-value and object stores.
+        They go to streams and consumers, and to the subjects of key-value and object stores.
         """
         for route in ROUTES:
             if route.served not in (Served.CHANGE, Served.INFO):

@@ -85,7 +85,7 @@ class Restoring:
         self._queue = deque[tuple[str | None, bytes]]()
         self._queued_bytes = 0
         self._pending_bytes = 0  # of an entry that is not complete yet
-        self._last = b""
+        self._last = b""  # the last chunk, to recognize its repetition
         self._reply: str | None = None  # reply subject of the chunk that is being stored
         self._is_stalled = False
         self._is_flooded = False

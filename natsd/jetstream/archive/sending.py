@@ -81,8 +81,8 @@ class SnapshotSending:
         self._ack_prefix = ack_prefix
         self._share = share
         self._pace = Pace(scheduler.now_ns())
-        self._slots = self._window
-        self._is_wanted = False
+        self._slots = self._window  # chunks that may be sent now
+        self._is_wanted = False  # the deliver subject has a subscriber
         self._is_late = False
         self._changed = asyncio.Event()
         self._alarm = Alarm(scheduler, self._time_is_up)

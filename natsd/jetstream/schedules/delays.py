@@ -85,18 +85,20 @@ class Delays:
         self._usage = usage
         self._is_memory = isinstance(store, MemStore)
         self._alarm = Alarm(core.scheduler, self._due)
-        self._waiting: dict[int, Entry] = {}
-        self._heap: list[Entry] = []
-        self._unsaved: deque[tuple[Entry, bytes]] = deque()  # with their message ids
+        self._waiting: dict[int, Entry] = {}  # by acknowledged sequence
+        self._heap: list[Entry] = []  # durable entries, the earliest first; some may be gone
+        self._unsaved: deque[tuple[Entry, bytes]] = (
+            deque()
+        )  # not yet durable, with their message ids
         self._gone: set[int] = set()  # numbers of entries whose removal must be retried
-        self._known_ids: dict[bytes, tuple[int, int]] = {}
-        self._counted_bytes = 0
-        self._holds = 0
+        self._known_ids: dict[bytes, tuple[int, int]] = {}  # id ─▶ sequence, publish time in ns
+        self._counted_bytes = 0  # part of `usage`
+        self._holds = 0  # snapshots that need all entries kept
         self._unheld = asyncio.Event()
         self._unheld.set()
         self._work: asyncio.Task[None] | None = None
-        self._is_open = False
-        self._is_said = False
+        self._is_open = False  # all entries were found
+        self._is_said = False  # the present error was logged
         store.set_durability_listener(self)
         self._count()
 

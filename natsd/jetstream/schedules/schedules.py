@@ -90,12 +90,12 @@ class Schedules:
         self._core = core
         self._ingest = ingest
         self._alarm = Alarm(core.scheduler, self._due)
-        self._table: dict[bytes, Schedule] = {}
-        self._heap: list[tuple[int, int, bytes]] = []
-        self._noted: deque[tuple[int, bytes, bytes, int]] = deque()
+        self._table: dict[bytes, Schedule] = {}  # by subject
+        self._heap: list[tuple[int, int, bytes]] = []  # (due_ns, sequence, subject)
+        self._noted: deque[tuple[int, bytes, bytes, int]] = deque()  # not durable yet
         self._fired: deque[_Fired] = deque()
         self._work: asyncio.Task[None] | None = None
-        self._is_open = False
+        self._is_open = False  # all schedules were found
 
     def __len__(self) -> int:
         return len(self._table)
@@ -322,7 +322,7 @@ class Schedules:
         assert isinstance(found, StoredMessage)
         return found
 
-    # The start
+    # Recovery
 
     async def _find(self, known: KnownSchedules, upto: int) -> None:
         """Take the schedules of the file, and search the messages after it."""

@@ -73,13 +73,13 @@ class Link:
         self._alarm = Alarm(self._scheduler, self._due)
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
-        self._consumer = ""
-        self._error: ErrorBody | None = None
-        self._fails = 0
-        self._setbacks = 0
-        self._began_at = 0
+        self._consumer = ""  # name at the origin; empty: none
+        self._error: ErrorBody | None = None  # of the last setup, for the stream's info
+        self._fails = 0  # failed setups in a row
+        self._setbacks = 0  # interruptions in a row without progress
+        self._began_at = 0  # sequence of the origin at the last setup
         self._is_placed = False
-        self._is_open = False
+        self._is_open = False  # between `begin` and `end`
 
     # Start and stop
 

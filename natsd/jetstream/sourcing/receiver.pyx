@@ -78,6 +78,8 @@ cdef uint64_t number_in(bytes headers, str name):
 
 
 cdef class Receiver(Actor):
+    """Sink for the messages of one origin's consumer, which it stores in the stream."""
+
     def __init__(self, Ingest ingest not None, told not None, transforms=(), header=None):
         """Create a receiver that accepts nothing before `start`.
 

@@ -57,11 +57,11 @@ class Sourcing:
         self.stream = stream
         self._links: dict[str, Link] = {}
         self._order: Sequence[str] = ()  # the links' names, in the order of the configuration
-        self._found: dict[str, int | None] = {}
+        self._found: dict[str, int | None] = {}  # index name ─▶ position; None: unknown
         self._finding: asyncio.Task[None] | None = None
-        self._kept: Positions | None = None
-        self._was_read = not stream.is_filed
-        self._stood_before: set[str] = set()
+        self._kept: Positions | None = None  # content of `sources.db`
+        self._was_read = not stream.is_filed  # `sources.db` was read
+        self._stood_before: set[str] = set()  # sources configured when the stream was recovered
         self._alarm = Alarm(stream.jetstream.scheduler, self._keep_again)
         self._keeping: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
