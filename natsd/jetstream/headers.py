@@ -2,7 +2,7 @@
 
 The headers of a publish are found by the compiled one-pass scanner, `stream/headers.pyx`.
 
-Source: the header constants of nats-server's stream.go, consumer.go and jetstream_api.go.
+Source: the header constants of nats-server's stream.go and jetstream_api.go.
 """
 
 import re

@@ -53,8 +53,8 @@ RETRY_S: Final = 1.0
 def check_keys(vault: Vault, accounts: Iterable[AccountFiles]) -> bool:
     """Return whether the keys open a stream; raise EncryptionError if they open none.
 
-    False means that there are no streams to try. Nothing is changed. Blocks on the disk. Raises
-    OSError.
+    False means that no stream could prove the keys: there is none, or none is encrypted. Nothing is
+    changed. Blocks on the disk. Raises OSError.
     """
     refusal: EncryptionError | None = None
     for files in accounts:

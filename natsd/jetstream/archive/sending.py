@@ -8,7 +8,7 @@
                                          500 <reason>             the stream cannot be read
 
 Promise
-- At most `window_size` bytes, and one chunk, are unacknowledged; sizes out of bounds are clamped.
+- At most `window_size` bytes, or one larger chunk, are unacknowledged; sizes are clamped to bounds.
 - The receiver decides the pace; a receiver that is gone, is silent for ACK_TIMEOUT_NS, or is slower
   than Pace allows, ends the snapshot. Times are those of the scheduler's clock.
 - The memory that a snapshot may need, `bytes_held`, counts towards the limit of all transfers until

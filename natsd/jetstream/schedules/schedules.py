@@ -141,7 +141,7 @@ class Schedules:
     def settle(self, visible: int) -> bool:
         """Process the noted messages up to `visible`, which are durable.
 
-        Return whether more are noted.
+        Return whether notes or products are left that are not durable.
         """
         while self._noted and self._noted[0][0] <= visible:
             self._take(*self._noted.popleft())
