@@ -1,1 +1,1 @@
-"""JetStream: streams that keep messages, consumers that deliver them. It never touches a socket."""
+"""JetStream: streams keep messages, consumers deliver them. This package opens no socket."""

@@ -1,15 +1,16 @@
-"""JetStream of one account: its streams, and every change of them.
+"""JetStream of one account: its streams, and every change to them.
 
 Promise
-- One change at a time of each stream; different streams change side by side. What two of them could
-  both take is claimed before anybody else can: room in the step in which it was checked,
-  subjects under a lock.
-- A change is check → propose → apply (meta.py): what is refused was refused before anything
-  changed, and what is answered is on disk.
+- Each stream undergoes one change at a time; different streams change concurrently. What two
+  changes could both take is claimed before another change can take it: room is claimed in the
+  same step that checks it, subjects are claimed under a lock.
+- A change is check → propose → apply (meta.py): a refused change has changed nothing, and an
+  answered change is on disk.
 - A stream that cannot be served (damaged, of a later version, unreadable) is `offline`: its files
-  stay as they are, its name is taken, and who asks for it is told why.
+  stay as they are, its name stays taken, and requests for it are answered with the reason.
 
-Source: nats-server 2.14 reference 6.2, 6.15.
+Source: nats-server's `Account.EnableJetStream`, `jsAccountInfoRequest` and the stream functions of
+its jetstream_api.go.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ApiCounters:
-    """Requests so far, how many were answered with an error, and how many are being handled."""
+    """Counts of API requests: handled so far, answered with an error, and being handled now."""
 
     total: int = 0
     errors: int = 0
@@ -63,7 +64,7 @@ class ApiCounters:
 
 
 class JetStreamAccount:
-    """Made by `JetStream.enable`."""
+    """JetStream of one account; created by `JetStream.enable`."""
 
     def __init__(
         self,
@@ -71,39 +72,42 @@ class JetStreamAccount:
         account: Account,
         limits: AccountTiers = UNLIMITED,
     ) -> None:
-        """`limits` by tiers: see tiers.py."""
+        """Create the account without streams; `limits` maps tier names to limits (see tiers.py)."""
         self.jetstream = jetstream
         self.account = account
         self.tiers = Tiers(jetstream.usage, limits)
         self.outlet = Outlet(jetstream.reactor, account.sublist)
         self.files = AccountFiles(jetstream.directory / account.name)
         self.streams: dict[str, Stream] = {}
-        self.offline: dict[str, str] = {}
-        self.half_made: set[str] = set()  # creates that failed, and left files that do not count
-        self.offline_consumers: dict[str, dict[str, str]] = {}
+        self.offline: dict[str, str] = {}  # stream ─▶ reason
+        self.half_made: set[str] = set()  # creates that failed and left files that do not count
+        self.offline_consumers: dict[str, dict[str, str]] = {}  # stream ─▶ consumer ─▶ reason
         self.api = ApiCounters()
         self.claims = SubjectClaims()
-        self._claiming = asyncio.Lock()
+        self._claiming = asyncio.Lock()  # held while subjects are checked and claimed
         self.changing = Changing()
-        self.transfers: set[asyncio.Task[None]] = set()  # snapshots and restores under way
-        self._returning: set[asyncio.Task[None]] = set()  # streams that are tried again
-        self.fills_streams = False
+        self.transfers: set[asyncio.Task[None]] = set()  # running snapshots and restores
+        self._returning: set[asyncio.Task[None]] = set()  # retries of offline streams
+        self.fills_streams = False  # mirrors and sources have been started
 
     @property
     def name(self) -> str:
-        """The account's."""
+        """The name of the account."""
         return self.account.name
 
     async def begin_sourcing(self) -> None:
-        """All streams are there, and requests are answered: mirrors and sources begin."""
+        """Start all mirrors and sources: every stream is recovered and requests are answered."""
         self.fills_streams = True
         for stream in list(self.streams.values()):
             await in_turns(stream.sourcing.begin())
 
-    # What can be asked
+    # Queries
 
     def stream(self, name: str) -> Stream:
-        """The stream of that name. Raises ApiError: 10059, or 10194 for one that is offline."""
+        """Return the stream of that name.
+
+        Raises ApiError 10059 if it does not exist, 10194 if it is offline.
+        """
         if name in self.offline:
             raise api_error(ErrorId.JSStreamOfflineReasonErrF, err=self.offline[name])
         stream = self.streams.get(name)
@@ -112,38 +116,47 @@ class JetStreamAccount:
         return stream
 
     def consumer(self, stream: str, name: str) -> Consumer:
-        """The consumer of that name. Raises ApiError 10059, 10014, 10194; 10195 for one of a later
-        version, for which its stream is offline."""
+        """Return the consumer of that name on that stream.
+
+        Raises ApiError 10059, 10014 or 10194; 10195 if the consumer was written by a later version,
+        which also makes its stream offline.
+        """
         reason = self.offline_consumers.get(stream, {}).get(name)
         if reason is not None:
             raise api_error(ErrorId.JSConsumerOfflineReasonErrF, err=reason)
         return self.stream(stream).consumer(name)
 
     def streams_with(self, subject: str) -> list[Stream]:
-        """Those with a subject that `subject`, wildcards and all, collides with; by name."""
+        """Return the streams with a subject that overlaps `subject`, sorted by name.
+
+        `subject` may contain wildcards.
+        """
         names = sorted(self.claims.owners(subject))
         return [self.streams[name] for name in names if name in self.streams]
 
     def count_usage(self) -> None:
-        """Have `usage` say what there is now: removals do not tell it."""
+        """Bring `usage` up to date: removals of messages do not report to it."""
         for stream in self.streams.values():
             stream.ingest.count_usage()
 
     def keep(self, work: Coroutine[object, object, None]) -> None:
-        """Have this done while the account is served: a stream that was offline comes back."""
+        """Run `work` in the background while the account is served.
+
+        It is used to bring a stream back that was offline.
+        """
         task = asyncio.get_running_loop().create_task(work)
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
 
     async def end_transfers(self) -> None:
-        """No snapshot or restore goes on, and no stream comes back any more."""
+        """Cancel all snapshots, restores and retries of offline streams; wait until they end."""
         tasks = [*self.transfers, *self._returning]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def info(self) -> AccountInfo:
-        """Use, limits and requests: `$JS.API.INFO`."""
+        """Return usage, limits and request counts: the answer to `$JS.API.INFO`."""
         self.count_usage()
         tiers = self.tiers
         return AccountInfo(
@@ -171,14 +184,15 @@ class JetStreamAccount:
             limits=tier.limits,
         )
 
-    # Changes: what may be refused is refused here
+    # Changes, first half: the checks that can refuse a change
 
     async def create_stream(
         self, config: StreamConfig, *, pedantic: bool = False
     ) -> tuple[Stream, bool]:
-        """The stream, and whether it is new; it is there already with this configuration if not.
+        """Create the stream and return it, and whether it is new.
 
-        Raises ApiError; nothing has changed then.
+        False means that the stream exists already with this configuration. Raises ApiError; nothing
+        has changed in that case.
         """
         async with self.changing(config.name):
             existing = self.streams.get(config.name)
@@ -198,11 +212,11 @@ class JetStreamAccount:
             return self.streams[config.name], True
 
     async def check_config(self, config: StreamConfig, *, pedantic: bool = False) -> None:
-        """Raises the ApiError of the first rule that the configuration breaks."""
+        """Check the configuration; raises the ApiError of the first rule that it breaks."""
         await in_turns(check_config(config, rules_of(self, config.num_replicas), pedantic=pedantic))
 
     async def check_restore(self, config: StreamConfig) -> StreamConfig:
-        """The configuration that a restored stream would get. Raises ApiError."""
+        """Return the configuration that a restored stream would get. Raises ApiError."""
         config = await in_turns(check_create(config, self))
         self._check_limits(config, None)
         if config.name in self.streams or config.name in self.offline:
@@ -210,8 +224,11 @@ class JetStreamAccount:
         return config
 
     async def restore_stream(self, asset: StreamAsset, built: Path) -> Stream:
-        """The stream of which all files were built in that directory, itself on disk; it is not
-        there any more on return. Raises ApiError; nothing has changed then."""
+        """Make a stream of the files in the directory `built` and return it.
+
+        The files must be complete and on disk; the directory is gone on return. Raises ApiError;
+        nothing has changed in that case.
+        """
         config = asset.config
         async with self.changing(config.name):
             await self.check_restore(config)
@@ -222,7 +239,10 @@ class JetStreamAccount:
             return self.streams[config.name]
 
     async def update_stream(self, config: StreamConfig, *, pedantic: bool = False) -> Stream:
-        """The stream, with its new configuration on disk and in force. Raises ApiError."""
+        """Reconfigure the stream and return it. Raises ApiError.
+
+        The new configuration is on disk and in force on return.
+        """
         async with self.changing(config.name):
             stream = self.stream(config.name)
             config = await in_turns(check_update(stream, config, pedantic=pedantic))
@@ -233,17 +253,17 @@ class JetStreamAccount:
             return stream
 
     async def delete_stream(self, name: str) -> None:
-        """It is gone, on disk too, with its messages and consumers. Raises ApiError."""
+        """Delete the stream with its messages and consumers, on disk as well. Raises ApiError."""
         async with self.changing(name):
             if name not in self.offline:
                 self.stream(name)
             await self._propose(DeleteStream(self.name, name), ErrorId.JSStreamDeleteErrF)
             stream_deleted(self, name)
 
-    # Changes: what was decided is carried out
+    # Changes, second half: the decided change is carried out
 
     async def apply(self, change: Change) -> None:
-        """See meta.py; one at a time of each stream. Raises StoreError, OSError."""
+        """Carry out a change (meta.py), one at a time per stream. Raises StoreError, OSError."""
         match change:
             case CreateStream():
                 await self._create(change)
@@ -255,7 +275,7 @@ class JetStreamAccount:
                 await self._remove(change.name)
 
     async def _create(self, change: CreateStream) -> None:
-        """A stream that cannot begin is removed again."""
+        """Create the stream; a stream that cannot begin is removed again."""
         name = change.config.name
         stream = await Stream.create(self, change.config, change.created_ns)
         self.streams[name] = stream
@@ -263,7 +283,7 @@ class JetStreamAccount:
             await stream.begin()
         except BaseException:
             del self.streams[name]
-            with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+            with contextlib.suppress(StoreError, OSError):  # the first error is raised
                 await stream.abandon()
                 if stream.is_filed:
                     await self.jetstream.volume.remove_tree(self.files.stream(name))
@@ -279,7 +299,7 @@ class JetStreamAccount:
             stream = await Stream.open(self, change.config, change.created_ns)
             await stream.keep_to_limits()
         except BaseException:
-            with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+            with contextlib.suppress(StoreError, OSError):  # the first error is raised
                 if stream is not None:
                     await stream.abandon()
                 await volume.remove_tree(directory)
@@ -288,8 +308,11 @@ class JetStreamAccount:
         await stream.begin()
 
     async def _remove(self, name: str) -> None:
-        """Once its directory has another name the stream is gone, and what fails behind that waits
-        for the next start. Raises StoreError, OSError: then the stream is there as before."""
+        """Remove the stream by renaming its directory; the rename makes the removal final.
+
+        If removing the files fails after that, the next start removes them. Raises StoreError,
+        OSError if the rename fails: the stream then stays as it was.
+        """
         volume, directory = self.jetstream.volume, self.files.stream(name)
         stream = self.streams.get(name)
         if stream is None:
@@ -308,7 +331,7 @@ class JetStreamAccount:
             await volume.finish_removal(directory, removed_files)
 
     async def _propose(self, change: Change, failure: ErrorId) -> None:
-        """Carry it out; what the disk says against it becomes an ApiError."""
+        """Carry out the change; errors of the disk become an ApiError."""
         try:
             await self.jetstream.meta.propose(change)
         except (StoreError, OSError) as error:
@@ -318,7 +341,7 @@ class JetStreamAccount:
             raise api_error(failure, err=error) from error
 
     def _check_limits(self, config: StreamConfig, existing: Stream | None) -> None:
-        """Before anything else is said of a configuration, as nats-server does."""
+        """Check the limits of the account before anything else, as nats-server does."""
         tier = self.tiers.of(config.num_replicas)
         if tier.limits.max_streams > 0:
             names = [s.name for s in self.streams.values() if tier.counts(s.config.num_replicas)]
@@ -332,7 +355,7 @@ class JetStreamAccount:
     async def _claimed(
         self, config: StreamConfig, before: StreamConfig | None = None
     ) -> AsyncIterator[None]:
-        """Room and subjects are the stream's; what they were before, if this fails."""
+        """Hold room and subjects for the stream; restore the previous claims on failure."""
         tier = self.tiers.of(config.num_replicas)
         check_room(tier, config, before)
         held = before.subjects if before is not None else []
@@ -349,7 +372,7 @@ class JetStreamAccount:
         await in_turns(self.claims.claim(config.name, config.subjects))
 
     async def _claim_subjects(self, config: StreamConfig, held: list[str]) -> None:
-        """Those of the configuration as well. Others claim before or behind."""
+        """Claim the subjects of the configuration in addition to `held`, one claim at a time."""
         async with self._claiming:
             if await in_turns(self.claims.collide(config.subjects, but=config.name)):
                 raise api_error(ErrorId.JSStreamSubjectOverlapErr)

@@ -1,16 +1,18 @@
-"""Advisories and metrics: what JetStream tells those who listen of what happens to its assets.
+"""Advisories and metrics: events that JetStream publishes about its assets.
 
     typed function ──▶ publish_event ──▶ Events.publish ──▶ the account's internal client
-                                            └ nobody listens: nothing is built
+                                            └ without a listener nothing is built
 
 Promise
-- An event is built only if somebody listens, and is queued: it may be told of from anywhere, from
-  inside a deliver too.
-- Members stand in nats-server's order; `domain` stands last, or where the fields keep a place for
-  it, and only where there is one. What has no value (None) is left out.
-- What happens to a stream is told in its account; what concerns the whole server, in the system's.
+- An event is built only if it has a listener, and is queued: it may be published from anywhere,
+  from inside a `deliver` too.
+- Members have nats-server's order; `domain` is last, or where the fields have a place for it, and
+  only if the server has a domain. Members without a value (None) are left out.
+- Events about a stream are published in its account; events about the whole server, in the system
+  account.
 
-Source: reference §6.17; the schemas io.nats.jetstream.advisory.v1.*; nats-server 2.14, tried.
+Source: nats-server's jetstream_events.go and `publishAdvisory`; the schemas
+io.nats.jetstream.advisory.v1.*; order and members were compared with a running nats-server 2.14.
 """
 
 import base64
@@ -30,15 +32,15 @@ if TYPE_CHECKING:
 
 ADVISORY_TYPE: Final = "io.nats.jetstream.advisory.v1"
 AUDIT_SUBJECT: Final = f"{ADVISORY_PREFIX}.API"
-ID_BYTES: Final = 15  # 20 characters
+ID_BYTES: Final = 15  # 20 characters in base64
 
 Fields = Mapping[str, object]
 Client = Mapping[str, object]
-"""Who asked, as `Request.client` has it; `acc`, the account, is always there."""
+"""The requesting client as `Request.client` describes it; `acc`, its account, is always present."""
 
 
 class Events:
-    """One server's."""
+    """Publisher of one server's events."""
 
     def __init__(
         self, *, domain: str, clock: Callable[[], int], random_bytes: Callable[[int], bytes]
@@ -48,9 +50,10 @@ class Events:
         self._random_bytes = random_bytes
 
     def publish(self, account: Account, subject: str, event_type: str, fields: Fields) -> None:
-        """Tell those in the account who listen: the fields and the domain.
+        """Publish an event with these fields and the domain, if anybody in the account listens.
 
-        Fields without a value (None) are left out; such a `domain` says where the domain stands.
+        Fields without a value (None) are left out; a `domain` of None marks the place of the
+        domain.
         """
         if not account.sublist.has_interest(subject):
             return
@@ -68,11 +71,11 @@ class Events:
 def publish_event(
     account: "JetStreamAccount", subject: str, event_type: str, fields: Fields
 ) -> None:
-    """Tell those in the account who listen."""
+    """Publish an event in the account, if anybody there listens."""
     account.jetstream.events.publish(account.account, subject, event_type, fields)
 
 
-# The API, and the server
+# Events of the API and the server
 
 
 def api_audit(
@@ -83,7 +86,10 @@ def api_audit(
     response: bytes,
     origin: Wire | None,
 ) -> None:
-    """A request was answered. Nothing is put together for nobody: answers can be long."""
+    """Publish that a request was answered.
+
+    Without a listener nothing is built, because answers can be long.
+    """
     if not account.sublist.has_interest(AUDIT_SUBJECT):
         return
     fields: Fields = {
@@ -97,14 +103,14 @@ def api_audit(
 
 
 def api_limit_reached(jetstream: "JetStream", dropped: int) -> None:
-    """So many requests that waited were given up."""
+    """Publish that `dropped` waiting requests were dropped."""
     fields: Fields = {"server": jetstream.server_name, "domain": None, "dropped": dropped}
     subject = f"{AUDIT_SUBJECT}.LIMIT_REACHED"
     _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.api_limit_reached", fields)
 
 
 def server_out_of_storage(jetstream: "JetStream", stream: str) -> None:
-    """There is no room on disk for what a stream was to store."""
+    """Publish that a stream found no room on the disk for a message."""
     fields: Fields = {
         "server": jetstream.server_name,
         "server_id": jetstream.server_id,
@@ -122,21 +128,21 @@ def _publish_in_system(
         jetstream.events.publish(jetstream.system_account, subject, event_type, fields)
 
 
-# Streams
+# Events of streams
 
 
 def stream_created(account: "JetStreamAccount", stream: str) -> None:
-    """It is there, on disk."""
+    """Publish that a stream was created; it is on disk."""
     _of_stream(account, "CREATED", stream, "stream_action", {"action": "create"})
 
 
 def stream_updated(account: "JetStreamAccount", stream: str) -> None:
-    """It was given a configuration, the same again perhaps."""
+    """Publish that a stream got a configuration, which may equal the previous one."""
     _of_stream(account, "UPDATED", stream, "stream_action", {"action": "modify"})
 
 
 def stream_deleted(account: "JetStreamAccount", stream: str) -> None:
-    """It is gone."""
+    """Publish that a stream was deleted."""
     _of_stream(account, "DELETED", stream, "stream_action", {"action": "delete"})
 
 
@@ -147,13 +153,14 @@ def _of_stream(
     publish_event(account, subject, f"{ADVISORY_TYPE}.{kind}", {"stream": stream, **fields})
 
 
-# Batches
+# Events of batches
 
 
 def batch_abandoned(account: "JetStreamAccount", stream: str, batch_id: str, reason: str) -> None:
-    """A batch was given up: `timeout`, `large`, `incomplete` or `unsupported`.
+    """Publish that a batch was abandoned.
 
-    The system account is told too, with the name of the account.
+    `reason` is `timeout`, `large`, `incomplete` or `unsupported`. The event is published in the
+    system account too, with the name of the account.
     """
     jetstream = account.jetstream
     subject = f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
@@ -163,26 +170,26 @@ def batch_abandoned(account: "JetStreamAccount", stream: str, batch_id: str, rea
     _publish_in_system(jetstream, subject, event_type, {"account": account.name, **fields})
 
 
-# Snapshots
+# Events of snapshots and restores
 
 
 def snapshot_create(
     account: "JetStreamAccount", stream: str, state: StreamState, client: Client
 ) -> None:
-    """A snapshot begins, of this state."""
+    """Publish that a snapshot of this state begins."""
     _of_snapshot(account, "SNAPSHOT_CREATE", stream, {"state": state.model_dump()}, client)
 
 
 def snapshot_complete(
     account: "JetStreamAccount", stream: str, start_ns: int, end_ns: int, client: Client
 ) -> None:
-    """All of a snapshot was sent."""
+    """Publish that a snapshot was sent completely; times are wall-clock nanoseconds."""
     times = {"start": format_time(start_ns), "end": format_time(end_ns)}
     _of_snapshot(account, "SNAPSHOT_COMPLETE", stream, times, client)
 
 
 def restore_create(account: "JetStreamAccount", stream: str, client: Client) -> None:
-    """A stream is about to be restored."""
+    """Publish that a restore of a stream begins."""
     _of_snapshot(account, "RESTORE_CREATE", stream, {}, client)
 
 
@@ -194,7 +201,7 @@ def restore_complete(
     size_bytes: int,
     client: Client,
 ) -> None:
-    """A stream is restored, from that many bytes of archive."""
+    """Publish that a stream was restored from `size_bytes` bytes of archive."""
     fields = {"start": format_time(start_ns), "end": format_time(end_ns), "bytes": size_bytes}
     _of_snapshot(account, "RESTORE_COMPLETE", stream, fields, client)
 
@@ -205,30 +212,30 @@ def _of_snapshot(
     _of_stream(account, event, stream, event.lower(), {**fields, "client": client})
 
 
-# Consumers
+# Events of consumers
 
 
 def consumer_created(account: "JetStreamAccount", stream: str, consumer: str) -> None:
-    """It is there."""
+    """Publish that a consumer was created."""
     of_consumer(account, "CREATED", stream, consumer, "consumer_action", {"action": "create"})
 
 
 def consumer_deleted(account: "JetStreamAccount", stream: str, consumer: str) -> None:
-    """It is gone: it was deleted, was not used, or its stream went."""
+    """Publish that a consumer is gone: deleted, inactive too long, or its stream was deleted."""
     of_consumer(account, "DELETED", stream, consumer, "consumer_action", {"action": "delete"})
 
 
 def group_pinned(
     account: "JetStreamAccount", stream: str, consumer: str, group: str, pinned_id: str
 ) -> None:
-    """A client has become the one that a priority group serves."""
+    """Publish that a priority group is pinned to a client."""
     _of_group(account, "PINNED", stream, consumer, {"group": group, "pinned_id": pinned_id})
 
 
 def group_unpinned(
     account: "JetStreamAccount", stream: str, consumer: str, group: str, reason: str
 ) -> None:
-    """The client is it no more: `admin` or `timeout`."""
+    """Publish that a priority group is pinned no longer; `reason` is `admin` or `timeout`."""
     _of_group(account, "UNPINNED", stream, consumer, {"group": group, "reason": reason})
 
 
@@ -247,7 +254,7 @@ def _of_group(
 def consumer_paused(
     account: "JetStreamAccount", stream: str, consumer: str, until_ns: int, *, is_paused: bool
 ) -> None:
-    """A consumer is paused until then, or goes on."""
+    """Publish that a consumer is paused until `until_ns` (wall clock), or was resumed."""
     fields = {"paused": is_paused, "pause_until": format_time(until_ns)}
     of_consumer(account, "PAUSE", stream, consumer, "consumer_pause", fields)
 
@@ -260,7 +267,7 @@ def of_consumer(
     kind: str,
     fields: Fields,
 ) -> None:
-    """Tell `fields` of a consumer; `kind` is the last word of the event's type."""
+    """Publish an event about a consumer; `kind` is the last word of the event's type."""
     publish_event(
         account,
         f"{ADVISORY_PREFIX}.CONSUMER.{event}.{stream}.{consumer}",

@@ -1,21 +1,19 @@
-"""What an asset is, on disk: `meta.json` of a stream or a consumer.
+"""The file `meta.json` on disk: configuration and creation time of a stream or a consumer.
 
     <account>/streams/<stream>/meta.json                   {"config": {...}, "created": "..."}
-    <account>/streams/<stream>/obs/<consumer>/meta.json    the same of a consumer
+    <account>/streams/<stream>/obs/<consumer>/meta.json    the same members for a consumer
 
 Promise
-- It is kept as two files, encrypted where there is a key (store/vault.py): one that is damaged or
-  lost costs nothing.
-- `write_asset` leaves the old content or the new one, and returns when the new one is on disk; the
-  old one where it raises.
-- Files that say nothing any more raise AssetDamaged, those that say what this version does not
-  understand AssetUnknown; both are left as they are.
-- `mark_deleted` has removed the second file on disk before anything else of the asset goes, so that
-  no crash brings a deleted asset back. Where it raises, the asset is there.
+- The content is kept in two files, encrypted if there is a key (store/vault.py): the loss or
+  damage of one of them costs nothing.
+- `write_asset` leaves either the old content or the new one, and returns when the new one is on
+  disk. If it raises, the old content stays.
+- If no copy verifies, AssetDamaged is raised; if this version does not understand the content,
+  AssetUnknown is raised. Both leave the files as they are.
 
-Everything here blocks, and raises OSError; what reads raises EncryptionError too.
+Everything here blocks, and raises OSError; functions that read raise EncryptionError too.
 
-Source: nats-server 2.14 reference 11.1 (`meta.inf`).
+The file has the role of nats-server's `meta.inf` (`JetStreamMetaFile`). See docs/store.md.
 """
 
 from pathlib import Path
@@ -34,22 +32,24 @@ M = TypeVar("M", bound=Model)
 
 
 class AssetDamaged(Exception):
-    """No copy verifies; one line that names the file."""
+    """No copy of the file verifies; the message is one line that names the file."""
 
 
 class AssetUnknown(AssetDamaged):
-    """A later version wrote it; one line that names the file."""
+    """A later version wrote the file; the message is one line that names the file."""
 
 
 def write_asset(vault: Vault, directory: Path, asset: Model, *, place: Path | None = None) -> None:
-    """Give the directory this `meta.json`; it is on disk on return. `place`: where the directory
-    will be, if it is built elsewhere."""
+    """Write the directory's `meta.json`; it is on disk on return.
+
+    `place` is the path the directory will have later, if the asset is built elsewhere.
+    """
     path = (place or directory) / ASSET_FILE
     vault.write(directory / ASSET_FILE, MAGIC, encode(asset), place=path)
 
 
 def read_asset(vault: Vault, directory: Path, model: type[M]) -> M:
-    """What the directory's `meta.json` says; a damaged copy is written anew.
+    """Return the content of the directory's `meta.json`; a damaged copy is rewritten.
 
     Raises AssetDamaged, AssetUnknown.
     """
@@ -66,5 +66,5 @@ def read_asset(vault: Vault, directory: Path, model: type[M]) -> M:
 
 
 def has_asset(disk: Disk, directory: Path) -> bool:
-    """Whether the directory has a `meta.json`, or what is left of one."""
+    """Return whether the directory has a `meta.json`, or the remains of one."""
     return twins_exist(disk, directory / ASSET_FILE)

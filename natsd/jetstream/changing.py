@@ -1,4 +1,4 @@
-"""One change at a time of each asset: the others wait, in the order in which they came."""
+"""Locks by name: each asset undergoes one change at a time; the others wait in order of arrival."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,10 @@ from contextlib import asynccontextmanager
 
 
 class Changing:
-    """`async with changing("ORDERS"): …`; a name that nobody changes costs nothing."""
+    """A lock for each name in use: `async with changing("ORDERS"): …`.
+
+    A name without users takes no memory.
+    """
 
     def __init__(self) -> None:
         self._locks: dict[str, asyncio.Lock] = {}
@@ -14,6 +17,7 @@ class Changing:
 
     @asynccontextmanager
     async def __call__(self, name: str) -> AsyncIterator[None]:
+        """Hold the lock of this name inside the `async with` block."""
         lock = self._locks.setdefault(name, asyncio.Lock())
         self._users[name] = self._users.get(name, 0) + 1
         try:

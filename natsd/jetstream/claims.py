@@ -1,7 +1,9 @@
-"""Which stream a subject belongs to: no two streams of an account may want the same message.
+"""The subjects that each stream of an account owns: no message may match two streams.
 
-Asked of a SubList, so neither the number of streams nor that of their subjects matters; in steps,
-since a stream may have very many. Source: nats-server 2.14 reference 6.4 (10065).
+Lookups use a SubList, so their cost depends neither on the number of streams nor on the number of
+their subjects. Changes run in steps, because a stream may have very many subjects.
+
+Source: nats-server's `jsAccount.subjectsOverlap` (error 10065).
 """
 
 from collections.abc import Sequence
@@ -12,22 +14,22 @@ from natsd.jetstream.listening import Listening
 
 
 class SubjectClaims:
-    """The subjects of an account's streams, by owner."""
+    """Subjects of an account's streams, with the owning stream of each."""
 
     def __init__(self) -> None:
         self._sublist = SubList(cache=False)
         self._held: dict[str, Listening] = {}
 
     def owners(self, subject: str) -> set[str]:
-        """The streams that `subject`, wildcards and all, collides with."""
+        """Return the streams whose subjects overlap `subject`, which may have wildcards."""
         return {claim.sid for claim in self._sublist.reverse_match(subject).plain}
 
     def is_owner(self, owner: str, subject: str | bytes) -> bool:
-        """Whether what is published to `subject` is for that stream."""
+        """Return whether a message published to `subject` belongs to the stream `owner`."""
         return any(claim.sid == owner for claim in self._sublist.match(subject).plain)
 
     def collide(self, subjects: Sequence[str], *, but: str = "") -> Steps[bool]:
-        """Whether any of them belongs to a stream other than `but` already."""
+        """Return whether any of the subjects belongs to a stream other than `but` already."""
         for some in slices(subjects):
             if any(self.owners(subject) - {but} for subject in some):
                 return True
@@ -35,7 +37,7 @@ class SubjectClaims:
         return False
 
     def claim(self, owner: str, subjects: Sequence[str]) -> Steps[None]:
-        """These are now `owner`'s, and nothing else is."""
+        """Make these subjects the only ones that `owner` owns; none: it owns nothing."""
         held = self._held.get(owner)
         if held is None:
             held = self._held[owner] = Listening(self._sublist, owner)

@@ -1,11 +1,11 @@
 """Errors of the JetStream API: each code and text in one table.
 
 - A row is `NAME = err_code, HTTP-like code, description`; the names are nats-server's constants.
-- `{placeholders}` of a description are filled when the error is raised: a name ends in `F` on
-  nats-server where the text is free, and a few others carry one too.
-- Codes and texts are the contract with client libraries; a code is never used anew.
+- `{placeholders}` of a description are filled when the error is raised. On nats-server a name that
+  ends in `F` has free text; a few other names have placeholders too.
+- Codes and texts are the contract with client libraries; a code is never reused.
 
-Source: reference §6.3; the 222 errors of 2.14.
+Source: nats-server's server/errors.json; the 222 errors of version 2.14.
 """
 
 from enum import Enum, unique
@@ -470,21 +470,24 @@ class ErrorId(Enum):
 
     @property
     def err_code(self) -> int:
+        """Number of the error, from 10002 to 10223."""
         return self.value[0]
 
     @property
     def code(self) -> int:
+        """HTTP-like status code of the error."""
         return self.value[1]
 
     @property
     def description(self) -> str:
+        """Text of the error; `{placeholders}` are still in it."""
         return self.value[2]
 
 
 class ApiError(Exception):
-    """What a request is refused with: `code` (HTTP-like), `err_code` and `description`.
+    """Refusal of a request: `code` (HTTP-like), `err_code` and `description`.
 
-    `error_id` is None for an error of another server, passed on as it came.
+    `error_id` is None for an error of another server that is passed on unchanged.
     """
 
     def __init__(
@@ -498,7 +501,10 @@ class ApiError(Exception):
 
 
 def api_error(error_id: ErrorId, **values: object) -> ApiError:
-    """The error of that row; `values` fill its placeholders: `api_error(..., err="no such")`."""
+    """Return the error of that row.
+
+    `values` fill its placeholders, for example `api_error(..., err="no such")`.
+    """
     description = error_id.description.format_map(values)
     return ApiError(error_id.code, error_id.err_code, description, error_id)
 

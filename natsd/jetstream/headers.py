@@ -1,8 +1,8 @@
-"""Header names that Python code looks up or writes, and how one is looked up in a header block.
+"""Header names that Python code reads or writes, and lookup of a header in a header block.
 
-What a publish may carry is found by the compiled one-pass scanner, `stream/headers.pyx`.
+The headers of a publish are found by the compiled one-pass scanner, `stream/headers.pyx`.
 
-Source: reference §6.1, §6.7, §6.9.
+Source: the header constants of nats-server's stream.go and jetstream_api.go.
 """
 
 import re
@@ -12,11 +12,11 @@ from natsd.jetstream.names import API_LEVEL
 
 REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 
-# Of a consumer's idle heartbeats.
+# Headers of a consumer's idle heartbeats.
 LAST_CONSUMER: Final = "Nats-Last-Consumer"
 LAST_STREAM: Final = "Nats-Last-Stream"
 
-# Of schedules, and of what they produce.
+# Headers of message schedules, and of the messages that they produce (ADR-51).
 SCHEDULE: Final = "Nats-Schedule"
 SCHEDULE_TIME_ZONE: Final = "Nats-Schedule-Time-Zone"
 SCHEDULE_TARGET: Final = "Nats-Schedule-Target"
@@ -28,7 +28,7 @@ SCHEDULE_NEXT: Final = "Nats-Schedule-Next"
 NEXT_PURGE: Final = b"purge"
 
 DELAY: Final = "Nats-Delay"
-DELAYED: Final = "Nats-Delayed"  # on what has waited: the stream, and the sequence of its ack
+DELAYED: Final = "Nats-Delayed"  # on delayed messages: the stream, and the sequence of the ack
 
 MESSAGE_ID: Final = "Nats-Msg-Id"
 MESSAGE_TTL: Final = "Nats-TTL"
@@ -37,24 +37,24 @@ EMPTY_BLOCK: Final = b"NATS/1.0\r\n\r\n"
 
 
 def with_header(block: bytes, name: str, value: bytes) -> bytes:
-    """The block with one more line at its end; an empty block gets its first."""
+    """Append a header line to the block and return it; an empty block becomes a new one."""
     line = name.encode() + b": " + value + b"\r\n"
     return (block or EMPTY_BLOCK)[:-2] + line + b"\r\n"
 
 
 def without_headers(block: bytes, *prefixes: bytes) -> bytes:
-    """The block without the lines that begin like that; empty if no line is left."""
+    """Return the block without the lines that start with a prefix; empty if no line is left."""
     first, *lines = block.split(b"\r\n")
     kept = [line for line in lines if not line.startswith(prefixes)]
     return b"\r\n".join([first, *kept]) if any(kept) else b""
 
 
-# A level that can be compared: what Go's strconv.Atoi reads, but for the nineteenth digit.
+# A comparable level: everything that Go's strconv.Atoi reads, except a nineteenth digit.
 _LEVEL: Final = re.compile(rb"[+-]?0*[0-9]{1,18}")
 
 
 def demands_too_much(block: bytes) -> bool:
-    """Whether these headers require an API level that this server does not have, or cannot read."""
+    """Return whether the headers require an API level that this server lacks or cannot read."""
     level = header_value(block, REQUIRED_API_LEVEL)
     if not level:
         return False
@@ -62,7 +62,7 @@ def demands_too_much(block: bytes) -> bool:
 
 
 def header_value(block: bytes, name: str) -> bytes | None:
-    """The value of the first header of that name, exactly spelled; None when there is none."""
+    """Return the value of the first header with exactly this name; None if there is none."""
     if not block:
         return None
     start = block.find(b"\r\n" + name.encode() + b":")

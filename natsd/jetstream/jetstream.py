@@ -1,18 +1,18 @@
-"""JetStream of one server: what all accounts share, and its life.
+"""JetStream of one server: what all accounts share, from start to stop.
 
     JetStream ── JetStreamAccount ── Stream ── Consumer
         └ volume, scheduler, meta layer, API, usage of the whole server
 
 Promise
 - `start` returns when everything that was stored is served again; clients are accepted after that.
-- What cannot be served is reported in one line, and keeps nothing else from being served. Only what
-  would lose everything at once stops the start: a directory in use, a key that opens nothing.
-- What streams use is counted again every second, since what is removed tells nobody: a limit that
-  was reached holds no longer than that once there is room. A limit that nobody has set grows with
-  the room on the disk, which is looked at every `ROOM_EVERY_S`.
-- `stop` returns when all that was acknowledged is on disk, and every file is closed.
+- An asset that cannot be served is reported in one line and does not keep others from being served.
+  Only errors that affect everything stop the start: a directory in use, a key that opens nothing.
+- The usage of streams is counted again every second, because removals do not report it: a limit
+  that was reached ends at most a second after there is room again. A storage limit that is not
+  configured grows with the free space of the disk, which is checked every `ROOM_EVERY_S`.
+- `stop` returns when everything acknowledged is on disk, and every file is closed.
 
-Source: nats-server 2.14 reference 2.8, 6.
+Source: nats-server's `EnableJetStream`, `enableJetStreamAccounts` and `JetStreamConfig`.
 """
 
 import asyncio
@@ -54,18 +54,18 @@ from natsd.store.volume import Volume
 _logger = logging.getLogger(__name__)
 
 CLOSED_AT_ONCE: Final = 16
-"""Streams that are closed side by side."""
+"""Streams that are closed concurrently."""
 COUNTED_EVERY_NS: Final = 1_000_000_000
 ROOM_EVERY_S: Final = 10.0
 GROWS_BY_MIN: Final = 1.01
-"""A limit that would grow by less stays as it is."""
+"""Factor: the limit stays as it is if it would grow by less."""
 _CIPHERS: Final = {"chachapoly": Cipher.CHACHA20_POLY1305, "aes": Cipher.AES_256_GCM}
 
 
 class JetStream:
-    """Between `start` and `stop`; used on the server's event loop only.
+    """JetStream of one server, between `start` and `stop`; used on the server's event loop only.
 
-    `limits` are those of accounts by name; no tiers: the account is not served.
+    `limits` maps account names to tiers; an account with empty tiers is not served.
     """
 
     def __init__(
@@ -82,7 +82,11 @@ class JetStream:
         disk: Disk | None = None,
         has_default_room: bool = False,
     ) -> None:
-        """`has_default_room`: nobody has set `max_file_store`, it was chosen by what was free."""
+        """Create JetStream without accounts; `start` opens the store.
+
+        `has_default_room` says that `max_file_store` was not configured but derived from the free
+        space. `clock` returns wall-clock nanoseconds.
+        """
         self.options = options
         self.server_name = server_name
         self.server_id = server_id
@@ -108,7 +112,7 @@ class JetStream:
         self.api_counters = ApiCounters()
         self.transfer_memory = TransferMemory()
         self._counting = Alarm(self.scheduler, self._count_again)
-        self.asking_origins = asyncio.Lock()  # one link makes its request in a turn of the loop
+        self.asking_origins = asyncio.Lock()  # each link makes its request in its own turn
         self.meta = Meta(self._apply)
         self.api = Router(self)
         self.volume: Volume
@@ -118,9 +122,10 @@ class JetStream:
         self._looking_for_room: asyncio.Task[None] | None = None
 
     async def start(self, accounts: Iterable[Account]) -> None:
-        """Serve these accounts, with what is stored.
+        """Serve these accounts, with everything that is stored.
 
-        Raises ApiError when the server has less than what accounts may use, StoreError, OSError.
+        Raises ApiError if the server has less than the accounts may use together; StoreError,
+        OSError.
         """
         check_promised(
             self.usage, (each for tiers in self.limits.values() for each in tiers.values())
@@ -158,7 +163,7 @@ class JetStream:
             raise
 
     async def enable(self, account: Account, limits: AccountTiers = UNLIMITED) -> None:
-        """Serve an account; returns when its streams are. Raises EncryptionError, OSError."""
+        """Serve an account, and return when its streams are. Raises EncryptionError, OSError."""
         served = JetStreamAccount(self, account, limits)
         await self._check_keys([served.files])
         self.accounts[account.name] = served
@@ -167,12 +172,12 @@ class JetStream:
         await served.begin_sourcing()
 
     async def _check_keys(self, accounts: list[AccountFiles]) -> None:
-        """Once they have opened a stream, the keys are right. Raises EncryptionError."""
+        """Check the keys until they have opened one stream. Raises EncryptionError."""
         if not self._keys_are_right:
             self._keys_are_right = await self.volume.read(check_keys, self.vault, accounts)
 
     async def stop(self) -> None:
-        """Answer no more, and close everything. Raises StoreError, OSError."""
+        """Stop answering requests, and close everything. Raises StoreError, OSError."""
         await self.api.close()
         if self._looking_for_room is not None:
             self._looking_for_room.cancel()
@@ -187,11 +192,11 @@ class JetStream:
             await self.volume.close()
 
     def client_info(self, origin: Wire | None, account: str) -> Mapping[str, object]:
-        """Who asks, as advisories tell it; None: the server itself."""
+        """Return the requesting client as advisories describe it; None: the server itself asks."""
         return client_info(origin, account, self.server_name, self._wall_minus_monotonic_ns)
 
     def count_usage(self) -> None:
-        """Have `usage`, the server's and the accounts', say what there is now."""
+        """Bring `usage` up to date for the server and its accounts."""
         for account in self.accounts.values():
             account.count_usage()
 
@@ -200,7 +205,7 @@ class JetStream:
         self._counting.set(now_ns + COUNTED_EVERY_NS)
 
     async def _look_for_room(self) -> None:
-        """Let the limit grow when there is more room than when it was chosen."""
+        """Raise the storage limit if there is more free space than when it was chosen."""
         while True:
             await asyncio.sleep(ROOM_EVERY_S)
             with contextlib.suppress(OSError):
@@ -215,7 +220,7 @@ class JetStream:
 
 
 def operator_keys(options: JetStreamOptions) -> OperatorKeys:
-    """The keys that the settings name, as the store takes them."""
+    """Return the encryption keys of the settings in the form that the store takes."""
     return OperatorKeys(
         options.key.encode() or None, options.prev_key.encode() or None, _CIPHERS[options.cipher]
     )

@@ -1,7 +1,8 @@
-"""The subjects that somebody stands for in a SubList: there may be a hundred thousand of them.
+"""A set of subscriptions with one owner in a SubList; it may hold a hundred thousand subjects.
 
 Promise
-- `change` costs what is new or gone, in steps; a second one takes over from one under way.
+- The cost of `change` is that of the subjects that are new or gone. It runs in steps; a second
+  `change` replaces one that is still running.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Listening:
         return len(self._held)
 
     def change(self, subjects: Sequence[str]) -> Steps[None]:
-        """Have these, and nothing else; what is new comes before anything goes."""
+        """Subscribe to these subjects and no others; new ones are added before old ones go."""
         self._changes += 1
         mine, wanted = self._changes, set[str]()
         for some in slices(subjects):

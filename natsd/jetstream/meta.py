@@ -1,7 +1,7 @@
-"""The meta layer: how streams come, change and go.
+"""The meta layer: how streams are created, changed and deleted.
 
-    check   who was asked: configuration, limits, overlap       account.py
-      │     created time and name are decided here
+    check   on the server that was asked: configuration, limits, overlap    account.py
+      │     creation time and name are decided here
       ▼
     propose one server: applied at once; several: agreed on first
       │
@@ -9,8 +9,8 @@
     apply   on every server: files, store, subscriptions        account.py, stream/stream.py
 
 Promise
-- A change carries everything that was decided: who applies it reads no clock and refuses nothing
-  but for want of files.
+- A change carries everything that was decided: applying it reads no clock, and fails only if files
+  cannot be written.
 - `propose` returns when the change is applied and on disk, and raises what applying it raised.
 """
 
@@ -24,7 +24,7 @@ from natsd.jetstream.models.stream import StreamConfig
 
 @dataclass(frozen=True, slots=True)
 class CreateStream:
-    """`config` is complete: defaults are filled in."""
+    """Creation of a stream; `config` is complete: defaults are filled in."""
 
     account: str
     config: StreamConfig
@@ -33,7 +33,7 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class RestoreStream:
-    """The stream that stands in that directory, `meta.json` and all, which goes to its place."""
+    """Installation of a restored stream: its complete directory `built` moves to its place."""
 
     account: str
     config: StreamConfig
@@ -43,7 +43,7 @@ class RestoreStream:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStream:
-    """The stream of that name gets this configuration."""
+    """A new configuration for the stream of that name."""
 
     account: str
     config: StreamConfig
@@ -51,7 +51,7 @@ class UpdateStream:
 
 @dataclass(frozen=True, slots=True)
 class DeleteStream:
-    """The stream goes, with its messages and consumers."""
+    """Deletion of a stream, with its messages and consumers."""
 
     account: str
     name: str
@@ -61,11 +61,11 @@ Change: TypeAlias = CreateStream | RestoreStream | UpdateStream | DeleteStream
 
 
 class Meta:
-    """One server's: it agrees with itself."""
+    """The meta layer of a single server: every proposed change is applied at once."""
 
     def __init__(self, apply: Callable[[Change], Awaitable[None]]) -> None:
         self._apply = apply
 
     async def propose(self, change: Change) -> None:
-        """Have it carried out."""
+        """Carry out the change, and return when it is applied and on disk."""
         await self._apply(change)

@@ -1,10 +1,11 @@
-"""Names of assets, subjects of the API and the sizes that bound them.
+"""Names of assets, subjects of the API, and limits on sizes.
 
-- `API_LEVEL` is what clients gate features on. Ours is that of 2.14: all settings up to level 4 are
-  understood, and those that are not served yet are refused with their documented errors, never
-  silently ignored.
+- `API_LEVEL` is the level by which clients decide which features they use. This server has the
+  level of 2.14: all settings up to level 4 are understood; settings that are not served yet are
+  refused with their documented errors, never silently ignored.
 
-Source: reference §6.2, §6.4, §6.16, §12.
+Source: nats-server's jetstream_api.go (subjects), jetstream_versioning.go (API level, ADR-44) and
+`checkStreamCfg` (limits).
 """
 
 from collections.abc import Mapping
@@ -27,8 +28,8 @@ NAME_BYTES_MAX: Final = 255
 DESCRIPTION_BYTES_MAX: Final = 4 * 1024
 METADATA_BYTES_MAX: Final = 128 * 1024
 
-# Items of lists in configurations. nats-server has no limits; what is beyond these would hold the
-# loop when it is begun, shown or changed.
+# Largest number of items of lists in configurations. nats-server has no such limits; a longer list
+# would hold the event loop when the asset is started, shown or changed.
 FILTERS_MAX: Final = 20_000
 SOURCES_MAX: Final = 1_024
 TRANSFORMS_MAX: Final = 1_024
@@ -44,22 +45,25 @@ _FORBIDDEN: Final = frozenset(" .*>\\/\x7f") | {chr(code) for code in range(32)}
 
 
 def is_valid_asset_name(name: str) -> bool:
-    """A stream's or consumer's: it is one token of a subject, and a directory."""
+    """Return whether a stream or consumer may have this name.
+
+    A name is one token of a subject, and the name of a directory.
+    """
     return bool(name) and _FORBIDDEN.isdisjoint(name)
 
 
 def byte_length(text: str) -> int:
-    """Limits on texts count bytes."""
+    """Return the length of the text in UTF-8; limits on texts count bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def metadata_length(metadata: Mapping[str, str]) -> int:
-    """Bytes of all keys and values."""
+    """Return the bytes of all keys and values."""
     return sum(byte_length(key) + byte_length(value) for key, value in metadata.items())
 
 
 def why_unsupported(metadata: Mapping[str, str]) -> str:
-    """Why a stream or consumer with this metadata cannot be served here; empty: it can."""
+    """Return why an asset with this metadata cannot be served here; empty: it can."""
     level = metadata.get(REQUIRED_LEVEL_KEY) or "0"
     if level.isdecimal() and len(level) <= _LEVEL_DIGITS_MAX and int(level) <= API_LEVEL:
         return ""
@@ -67,17 +71,20 @@ def why_unsupported(metadata: Mapping[str, str]) -> str:
 
 
 def domain_api_prefix(domain: str) -> str:
-    """What stands for `$JS.API` in requests that name the domain."""
+    """Return the prefix that replaces `$JS.API` in requests that name the domain."""
     return f"$JS.{domain}.API"
 
 
 def pull_subject(stream: str, consumer: str) -> str:
-    """Where pull requests arrive."""
+    """Return the subject on which a consumer receives pull requests."""
     return f"{API_PREFIX}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
 
 
 def ack_subjects(stream: str, consumer: str, domain: str, account_hash: str) -> tuple[str, str]:
-    """Where acknowledgements arrive: the old form and the one with domain and account."""
+    """Return the two subjects on which a consumer receives acknowledgements.
+
+    The first has the old form, the second the form with domain and account hash.
+    """
     return (
         f"{ACK_PREFIX}.{stream}.{consumer}.>",
         f"{ACK_PREFIX}.{domain or '_'}.{account_hash}.{stream}.{consumer}.>",
@@ -87,7 +94,10 @@ def ack_subjects(stream: str, consumer: str, domain: str, account_hash: str) -> 
 def flow_control_subjects(
     stream: str, consumer: str, domain: str, account_hash: str
 ) -> tuple[str, str]:
-    """Where flow control is answered: the old form and the one with domain and account."""
+    """Return the two subjects on which a consumer receives flow-control replies.
+
+    The first has the old form, the second the form with domain and account hash.
+    """
     return (
         f"{FLOW_CONTROL_PREFIX}.{stream}.{consumer}.*",
         f"{FLOW_CONTROL_PREFIX}.{domain or '_'}.{account_hash}.{stream}.{consumer}.>",
@@ -95,15 +105,19 @@ def flow_control_subjects(
 
 
 def snapshot_ack_prefix(stream: str, identity: str) -> str:
-    """What the subjects begin with on which the chunks of one snapshot are acknowledged."""
+    """Return the prefix of the subjects on which the chunks of one snapshot are acknowledged."""
     return f"$JS.SNAPSHOT.ACK.{stream}.{identity}"
 
 
 def restore_subject(stream: str, identity: str) -> str:
-    """Where the chunks of one restore arrive."""
+    """Return the subject on which the chunks of one restore arrive."""
     return f"$JS.SNAPSHOT.RESTORE.{stream}.{identity}"
 
 
 def direct_get_subjects(stream: str) -> tuple[str, str]:
-    """Where direct gets arrive: with a body, and for the last message of the subject behind."""
+    """Return the two subjects of direct gets on a stream.
+
+    The first takes requests with a body. The second ends with the subject whose last message is
+    requested.
+    """
     return f"{API_PREFIX}.DIRECT.GET.{stream}", f"{API_PREFIX}.DIRECT.GET.{stream}.>"

@@ -1,11 +1,11 @@
-"""Which of many subjects overlap: asked of a SubList, so that n subjects cost n questions.
+"""Search for overlaps among many subjects, in a SubList: n subjects cost n lookups.
 
-- `collisions`: two subjects that could receive the same message, as those of streams may not.
-- `coverings`: a subject of which another one receives every message, as filters may not.
+- `collisions`: two subjects that could receive the same message; streams may not have such pairs.
+- `coverings`: a subject that receives every message of another one; filters may not do so.
 
-Both call `tell` for one subject after the other, in steps. Where there are no wildcards it is about
-equal texts only, and there may be a hundred thousand of them. The SubList is emptied in steps too:
-to free a hundred thousand subscriptions takes as long as to list them.
+Both call `tell` for one subject after the other, in steps. Without wildcards only equal texts
+overlap, and there may be a hundred thousand subjects. The SubList is emptied in steps too, because
+freeing a hundred thousand subscriptions takes as long as inserting them.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +19,16 @@ from natsd.core.subscription import Subscription
 T = TypeVar("T")
 
 Tell: TypeAlias = Callable[[int, int | None], None]
-"""Called with a subject's place, and the place of another one that overlaps with it; None: there is
-none. What it raises ends the search."""
+"""Callback that gets the index of a subject, and the index of a subject that overlaps it.
+
+None in the second place: none overlaps it. If the callback raises, the search ends.
+"""
 
 _Find: TypeAlias = Callable[[int], int | None]
 
 
 def collisions(subjects: Sequence[str], tell: Tell) -> Steps[None]:
-    """Tell of each place the first one behind it whose subject could receive the same message."""
+    """Report for each subject the first later one that could receive the same message."""
     if (yield from _are_literal(subjects)):
         yield from _tell_equals(subjects, tell)
         return
@@ -40,7 +42,7 @@ def collisions(subjects: Sequence[str], tell: Tell) -> Steps[None]:
 
 
 def coverings(subjects: Sequence[str], tell: Tell) -> Steps[None]:
-    """Tell of each place another one whose subject receives all that this one's does."""
+    """Report for each subject another one that receives all of its messages."""
     if (yield from _are_literal(subjects)):
         yield from _tell_equals(subjects, tell)
         return
@@ -48,7 +50,8 @@ def coverings(subjects: Sequence[str], tell: Tell) -> Steps[None]:
 
     def find(place: int) -> int | None:
         subject = subjects[place]
-        # A subject's own text leads to whatever includes it, wildcards and all, and to some more.
+        # Matching the subject's own text finds every subject that includes it, with or without
+        # wildcards, and a few that do not include it.
         for each in listed.sublist.match(subject).plain:
             if listed.places[each] != place and is_subset(subject, each.subject):
                 return listed.places[each]
@@ -58,7 +61,7 @@ def coverings(subjects: Sequence[str], tell: Tell) -> Steps[None]:
 
 
 def do_collide(some: Sequence[str], others: Sequence[str]) -> Steps[bool]:
-    """Whether any of the one could receive a message that any of the others could."""
+    """Return whether a message could match a subject of `some` and a subject of `others`."""
     listed = yield from _Listed.of(some)
     return (yield from listed.released_behind(_do_any_collide(listed.sublist, others)))
 
@@ -100,12 +103,14 @@ def _tell_each(subjects: Sequence[str], find: _Find, tell: Tell) -> Steps[None]:
 
 
 class _Listed:
-    """Subjects in a SubList: all up to the first that is no subject, which is refused before
-    anything behind it matters."""
+    """Subjects in a SubList, up to the first invalid one.
+
+    An invalid subject is refused before the subjects that follow it matter.
+    """
 
     def __init__(self) -> None:
         self.sublist = SubList(cache=False)
-        self.places = dict[Subscription, int]()
+        self.places = dict[Subscription, int]()  # index of each subject
 
     @classmethod
     def of(cls, subjects: Sequence[str]) -> "Steps[_Listed]":
@@ -124,7 +129,7 @@ class _Listed:
         return [self.places[each] for each in subscriptions]
 
     def released_behind(self, steps: "Steps[T]") -> "Steps[T]":
-        """The steps, and whatever comes of them; behind them this is emptied."""
+        """Run the steps, then empty the SubList, even if they raise; return their result."""
         try:
             result = yield from steps
         except Exception:

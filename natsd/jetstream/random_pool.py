@@ -1,7 +1,7 @@
-"""Random bytes, drawn from the system many at a time.
+"""Random bytes, drawn from the system in large portions.
 
-A call of the system lets other threads have their turn, and waits for the next one of its own: ten
-thousand consumers that draw four bytes each would spend most of a start on that.
+Each system call releases the GIL and then waits to get it back: ten thousand consumers that draw
+four bytes each would spend most of a start on that.
 """
 
 import threading
@@ -12,7 +12,7 @@ DRAWN_BYTES: Final = 4096
 
 
 class RandomPool:
-    """`pool(n)` gives n bytes of `source`, each once; from any thread."""
+    """Pool of random bytes: `pool(n)` returns n bytes of `source`, each once; from any thread."""
 
     def __init__(self, source: Callable[[int], bytes]) -> None:
         self._source = source
@@ -21,6 +21,7 @@ class RandomPool:
         self._lock = threading.Lock()
 
     def __call__(self, n: int) -> bytes:
+        """Return `n` random bytes."""
         with self._lock:
             if self._at + n > len(self._rest):
                 self._rest, self._at = self._source(max(n, DRAWN_BYTES)), 0

@@ -1,22 +1,26 @@
-"""Bringing back an account's streams and consumers at a start.
+"""Recovery of an account's streams and consumers at a start.
 
     streams/*  ─┬─ *.removed                 removed: the delete is finished
-                ├─ nothing of a stream       removed: the create never happened
-                ├─ meta.json, damaged        offline: it stays, and its name is taken
-                ├─ meta.json, not understood the same
-                ├─ a consumer, not understood the same: what waits for it is not to be lost
+                ├─ no part of a stream       removed: the create never completed
+                ├─ meta.json, damaged        offline: the files stay, the name stays taken
+                ├─ meta.json, not understood offline, as above
+                ├─ a consumer, not understood offline: messages that wait for it must not be lost
                 └─ meta.json ─▶ store ─▶ consumers ─▶ duplicates ─▶ subscribed
-    snapshots.new/             removed: snapshots and restores that were under way
+    snapshots.new/             removed: unfinished snapshots and restores
 
 Promise
-- At most `AT_ONCE` streams are recovered at a time, and the loop has its turns in between.
+- At most `AT_ONCE` streams are recovered at a time, and the event loop goes on in between.
 - A stream that cannot be recovered, whatever its start raises, is offline: it costs one line in the
-  log and no other stream, and its files stay as they are. If what it lacked was space, a descriptor
-  or memory, it is tried again every `RETRY_S` until it is served; its subjects are taken meanwhile.
-- A key that opens no stream at all stops the start (`check_keys`): to go on would hide every one.
-- A stream receives only once all of it is there; until the start is over, nobody publishes.
+  log and affects no other stream, and its files stay as they are. If it lacked disk space, a file
+  descriptor or memory, recovery is retried every `RETRY_S` until it succeeds; its subjects stay
+  claimed in the meantime.
+- A key that opens no stream at all stops the start (`check_keys`): otherwise all streams would be
+  hidden.
+- A stream receives messages only when it is recovered completely; until the start is over, no
+  client can publish.
 
-Source: nats-server 2.14 reference 11.1, and what nats-server does with each of these.
+The order of the steps and the treatment of damage are described in docs/store.md; the cases are
+those of nats-server's `Account.EnableJetStream`.
 """
 
 import asyncio
@@ -47,8 +51,11 @@ RETRY_S: Final = 1.0
 
 
 def check_keys(vault: Vault, accounts: Iterable[AccountFiles]) -> bool:
-    """Return whether the keys open a stream; raise EncryptionError if there are encrypted streams
-    and they open none. Nothing is changed. Blocks. Raises OSError."""
+    """Return whether the keys open a stream; raise EncryptionError if they open none.
+
+    False means that no stream could prove the keys: there is none, or none is encrypted. Nothing is
+    changed. Blocks on the disk. Raises OSError.
+    """
     refusal: EncryptionError | None = None
     for files in accounts:
         for name in files.list_streams(vault.disk):
@@ -65,7 +72,7 @@ def check_keys(vault: Vault, accounts: Iterable[AccountFiles]) -> bool:
 
 
 async def recover_account(account: JetStreamAccount) -> None:
-    """Serve what the account has stored. Raises OSError."""
+    """Recover and serve the account's stored streams. Raises OSError."""
     volume = account.jetstream.volume
     await volume.read(volume.disk.rmtree, account.files.snapshots)
     for directory in await volume.read(account.files.list_removed, volume.disk):
@@ -75,7 +82,7 @@ async def recover_account(account: JetStreamAccount) -> None:
 
 
 async def _remove_rest(account: JetStreamAccount, directory: Path) -> None:
-    """Of a stream that was deleted."""
+    """Remove the remaining files of a deleted stream."""
     volume = account.jetstream.volume
     try:
         await volume.read(volume.disk.rmtree, directory)
@@ -91,7 +98,7 @@ async def _recover_directory(account: JetStreamAccount, name: str) -> None:
 
 
 async def _recover_later(account: JetStreamAccount, name: str) -> None:
-    """Try again until the stream is served, deleted, or cannot be served for another reason."""
+    """Retry until the stream is served, deleted, or cannot be served for another reason."""
     while name in account.offline:
         await asyncio.sleep(RETRY_S)
         async with account.changing(name):
@@ -102,15 +109,17 @@ async def _recover_later(account: JetStreamAccount, name: str) -> None:
 
 
 async def _try_to_recover(account: JetStreamAccount, name: str) -> Exception | None:
-    """Serve the stream of that directory, if it is one. Return what was lacking, if it may come:
-    space, a descriptor or memory."""
+    """Serve the stream of that directory, if it holds one.
+
+    Return the error if it may pass (no disk space, descriptor or memory), otherwise None.
+    """
     try:
         await _recover(account, name)
     except (AssetDamaged, StoreError, OSError) as error:
         if is_passing(error):
             return error
         _take_offline(account, name, str(error))
-    except ApiError as error:  # no limits are there for it
+    except ApiError as error:  # e.g. no limits apply to it
         _take_offline(account, name, error.description)
     except UnsupportedConsumers as error:
         account.offline_consumers[name] = error.reasons
@@ -137,9 +146,9 @@ async def _recover(account: JetStreamAccount, name: str) -> None:
 
 
 def _settle(vault: Vault, directory: Path) -> StreamAsset | None:
-    """Finish or undo what a crash left; what is to be served then. Blocks.
+    """Finish or undo what a crash left, and return the stream to serve; None if there is none.
 
-    Raises AssetDamaged, AssetUnknown, EncryptionError, OSError.
+    Blocks on the disk. Raises AssetDamaged, AssetUnknown, EncryptionError, OSError.
     """
     disk = vault.disk
     found = look_at(disk, directory)

@@ -1,9 +1,9 @@
-"""Whether there is room for a stream: what was promised already, and what may be.
+"""Checks whether there is room for a stream: reserved bytes against limits.
 
-A stream with `max_bytes` reserves that much, of its account's limit and of the server's. What an
-account is allowed is not taken from the server's before a stream reserves it.
+A stream with `max_bytes` reserves that many bytes of its account's limit and of the server's limit.
+An account's limit takes nothing from the server's limit until a stream reserves bytes.
 
-Source: nats-server 2.14 reference 6.15, and what nats-server checks when a stream is created.
+Source: nats-server's `checkBytesLimits`, `sufficientResources` and `reserveStreamResources`.
 """
 
 from collections.abc import Iterable
@@ -16,31 +16,32 @@ from natsd.jetstream.usage import Usage
 
 
 def reservation(config: StreamConfig | None) -> int:
-    """The bytes that this stream reserves."""
+    """Return the bytes that this stream reserves; 0 without `max_bytes`."""
     return max(config.max_bytes, 0) if config is not None else 0
 
 
 def reserve(usage: Usage, config: StreamConfig, before: StreamConfig | None = None) -> None:
-    """The stream reserves what its configuration says, no more what it said `before`."""
+    """Reserve the bytes of the configuration, and release those of the configuration `before`."""
     change = reservation(config) - reservation(before)
     usage.reserve(is_memory=config.storage is Storage.MEMORY, change=change)
 
 
 def release(usage: Usage, config: StreamConfig) -> None:
-    """The stream reserves nothing any more."""
+    """Release the bytes that the stream reserves."""
     usage.reserve(is_memory=config.storage is Storage.MEMORY, change=-reservation(config))
 
 
 def check_room(tier: AccountTier, config: StreamConfig, before: StreamConfig | None = None) -> None:
-    """Whether the account and the server have room for the stream, which was `before` or is new.
+    """Check that the account and the server have room for the stream.
 
-    Raises ApiError 10026, 10028, 10047.
+    `before` is the present configuration; None if the stream is new. Raises ApiError 10026, 10028,
+    10047.
     """
     usage = tier.usage
     assert usage.server is not None
     if 0 < tier.limits.max_consumers < config.max_consumers:
         raise api_error(ErrorId.JSMaximumConsumersLimitErr)
-    # There must be room for something, whatever a new stream without `max_bytes` will take.
+    # A new stream without `max_bytes` reserves nothing, but there must be room for at least a byte.
     least = 1 if before is None and config.max_bytes < 0 else 0
     more = reservation(config) - reservation(before) + least
     of_account = more * max(config.num_replicas, 1) if tier.is_flat else more
@@ -52,7 +53,7 @@ def check_room(tier: AccountTier, config: StreamConfig, before: StreamConfig | N
 
 
 def check_promised(server: Usage, accounts: Iterable[AccountLimits]) -> None:
-    """Whether the server has what its accounts may use together. Raises ApiError 10028, 10047."""
+    """Check that the server has the sum of its accounts' limits. Raises ApiError 10028, 10047."""
     memory = storage = 0
     for limits in accounts:
         memory += max(limits.max_memory, 0)

@@ -8,15 +8,15 @@ from natsd.core.subscription cimport Sink
 
 
 cdef class Actor(Sink):
-    """Something that takes messages, has work to do in slices, and has one deadline at most."""
+    """An object that takes messages, does work in slices, and has at most one deadline."""
 
     cdef bint is_queued        # `run` is going to be called
-    cdef readonly int64_t due_ns  # when `expired` is to be called, wall clock; 0: never
-    cdef Py_ssize_t place      # in the scheduler's heap; -1: not there
+    cdef readonly int64_t due_ns  # deadline, wall-clock ns; 0: none
+    cdef Py_ssize_t place      # index in the scheduler's heap; -1: not in it
 
-    # One slice of work, at most some 200 us; True: there is more to do.
+    # Does one slice of work, about 200 us at most; returns True if there is more to do.
     cdef bint run(self, int64_t now_ns) except? -1
-    # The deadline is over; it was taken out of the heap before.
+    # Called when the deadline has passed; it has been taken out of the heap before.
     cdef int expired(self, int64_t now_ns) except -1
 
 
@@ -32,29 +32,29 @@ cdef class Job(Actor):
 
 cdef class Scheduler:
     cdef readonly Reactor reactor
-    cdef object clock          # None: the system's, read without an object
+    cdef object clock        # returns wall-clock ns; None: the system clock, read without an object
     cdef readonly bint is_closed
 
-    # Who has work: a ring of references, `queued` of them from `head` on.
+    # Actors with work: a ring of references, `queued` of them from index `head` on.
     cdef PyObject** ring
     cdef Py_ssize_t capacity   # a power of two
     cdef Py_ssize_t head
     cdef Py_ssize_t queued
     cdef bint is_summoned      # the reactor is going to call `work`
-    cdef object work           # the bound method, made once
+    cdef object work           # the bound method, created once
 
-    # Who has a deadline: a binary heap of references, the earliest first.
+    # Actors with a deadline: a binary heap of references, the earliest deadline first.
     cdef PyObject** heap
     cdef Py_ssize_t heap_capacity
     cdef Py_ssize_t pending
-    cdef object timer          # one for all deadlines, or None
-    cdef int64_t timer_ns      # what it is set for, wall clock
+    cdef object timer          # one timer for all deadlines; None: not set
+    cdef int64_t timer_ns      # time the timer is set for, wall-clock ns
 
-    # Wall clock.
+    # Returns the wall clock in ns.
     cdef int64_t now(self) except -1
-    # Have `run` called soon, at the end of this turn; once, however often it is asked for.
+    # Has `run` called at the end of this turn; once, however often an actor is submitted.
     cdef int submit(self, Actor actor) except -1
-    # The actor's one deadline from now on, replacing the one before; 0: none.
+    # Sets the actor's only deadline, replacing the previous one; 0: none.
     cdef int set_deadline(self, Actor actor, int64_t due_ns) except -1
 
     cdef int grow_ring(self) except -1

@@ -1,23 +1,25 @@
-"""The scheduler: JetStream's work in slices, and all its deadlines, for one server.
+"""The scheduler: all of a server's JetStream work in slices, and all its deadlines.
 
     deliver ─▶ submit ─▶ ring of actors ─┬─ end of the turn ─▶ run, run, run …   (2 ms at most)
                              ▲           │
                              └─── more ──┘
     set_deadline ─▶ heap of actors ─▶ one timer of the event loop ─▶ expired
 
-An actor is a stream's ingest, a stream, a consumer: it takes messages as a sink, does what follows
-from them in `run`, and has one deadline, the earliest of everything it waits for.
+An actor is a stream's ingest, a stream or a consumer: it takes messages as a sink, does the
+resulting work later, and has one deadline.
 
 Promise
-- An actor runs outside of any `deliver`, so that what it sends never recurses. Who has work runs a
-  slice in turn, all of it together at most WORK_NS, then the sockets have theirs.
-- To submit an actor that waits already, or to move a deadline, makes no object. Actors without a
-  deadline cost nothing, those with one a place in the heap: there is one timer, and none where
-  nothing has a deadline.
+- An actor runs outside of any `deliver`, so that the messages it sends never recurse. Actors with
+  work run one slice each in turn, all of them together for at most WORK_NS; then the sockets are
+  served.
+- Submitting an actor that waits already, or moving a deadline, creates no object. Actors without a
+  deadline cost nothing, actors with a deadline take a place in the heap. There is one timer, and
+  none if there is no deadline.
 - Deadlines are wall-clock nanoseconds, because they survive restarts. The timer is never set more
   than TIMER_NS ahead, so that a clock that is set forward is noticed within a second.
-- What `run` or `expired` raises is logged and ends nothing else; that slice is over.
-- The ring and the heap hold references: who ends takes its deadline back (`set_deadline` 0).
+- If `run` or `expired` raises, the error is logged and only that slice ends.
+- The ring and the heap hold references: an actor that ends removes its deadline (`set_deadline`
+  with 0).
 """
 
 from cpython.object cimport PyObject
@@ -48,7 +50,7 @@ cdef inline bint is_before(PyObject* one, PyObject* other) noexcept:
 
 
 cdef class Actor(Sink):
-    """See scheduler.pxd; this one has nothing to do."""
+    """Actor without work and without deadline (see scheduler.pxd); the base of all actors."""
 
     def __cinit__(self):
         self.place = -1
@@ -61,19 +63,21 @@ cdef class Actor(Sink):
 
 
 cdef class Alarm(Actor):
-    """Calls `callback(now_ns)` at a time of the wall clock."""
+    """Actor that calls `callback(now_ns)` at a time of the wall clock."""
 
     def __init__(self, Scheduler scheduler not None, callback):
         self.scheduler = scheduler
         self.callback = callback
 
     def set(self, due_ns not None) -> None:
-        """Call at `due_ns` instead of any time before; soon, if that is over. A time that 64 bits
-        cannot hold never comes."""
+        """Call at `due_ns` (wall clock) instead of any earlier setting.
+
+        A time that has passed means soon; a time that 64 bits cannot hold is never reached.
+        """
         self.scheduler.set_deadline(self, min(max(due_ns, 1), LATEST_NS))
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
         self.scheduler.set_deadline(self, 0)
 
     cdef int expired(self, int64_t now_ns) except -1:
@@ -82,14 +86,14 @@ cdef class Alarm(Actor):
 
 
 cdef class Job(Actor):
-    """Work in slices, in Python: `work(now_ns)` does one and says whether there is more."""
+    """Actor for work in Python: `work(now_ns)` does one slice and returns whether there is more."""
 
     def __init__(self, Scheduler scheduler not None, work):
         self.scheduler = scheduler
         self.work = work
 
     def submit(self) -> None:
-        """Begin, at the end of this turn; nothing if it waits to go on anyway."""
+        """Start at the end of this turn; does nothing if the job waits already."""
         self.scheduler.submit(self)
 
     cdef bint run(self, int64_t now_ns) except? -1:
@@ -97,7 +101,7 @@ cdef class Job(Actor):
 
 
 cdef class Scheduler:
-    """`clock` gives wall-clock nanoseconds; without one the system's is read."""
+    """Scheduler of one server; `clock` returns wall-clock ns, None: the system clock."""
 
     def __init__(self, Reactor reactor not None, clock=None):
         self.reactor = reactor
@@ -109,7 +113,7 @@ cdef class Scheduler:
         free(self.heap)
 
     def close(self) -> None:
-        """Let go of every actor; from now on nothing runs and nothing expires."""
+        """Release every actor; from now on nothing runs and no deadline expires."""
         cdef Actor actor
         self.is_closed = True
         if self.timer is not None:
@@ -129,7 +133,7 @@ cdef class Scheduler:
         return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
     def now_ns(self) -> int:
-        """The wall clock."""
+        """Return the wall clock in nanoseconds."""
         return self.now()
 
     # ---- work
@@ -166,7 +170,7 @@ cdef class Scheduler:
         return self.reactor.enqueue(self.work, ())
 
     cdef Actor take_next(self):
-        """The first in the ring, taken out of it."""
+        """Take the first actor out of the ring and return it."""
         cdef PyObject* first = self.ring[self.head]
         cdef Actor actor = <Actor>first
         self.head = (self.head + 1) & (self.capacity - 1)
@@ -183,11 +187,11 @@ cdef class Scheduler:
                 self.summon()
 
     cdef int run_some(self) except -1:
-        """Slices in turn, until nobody has work or the time is over."""
+        """Run slices in turn, until no actor has work or WORK_NS have passed."""
         cdef int64_t end_ns = monotonic_ns() + WORK_NS
         cdef int64_t now_ns = self.now()
         cdef Actor actor
-        self.is_summoned = True     # who submits here is served here, or summoned for below
+        self.is_summoned = True     # a submitted actor runs in this loop, or is summoned below
         while self.queued:
             actor = self.take_next()
             actor.is_queued = False
@@ -253,7 +257,7 @@ cdef class Scheduler:
             self.reactor.finish()
 
     cdef int expire_some(self, int64_t now_ns) except -1:
-        """Those that are due, as far as WORK_NS reaches."""
+        """Expire the actors that are due, for at most WORK_NS."""
         cdef int64_t end_ns = monotonic_ns() + WORK_NS
         cdef Actor actor
         while self.pending:
@@ -267,7 +271,7 @@ cdef class Scheduler:
                 self.reactor.log_failure(f"a deadline of {actor!r} failed")
         return 0
 
-    # The heap: the children of the place p are 2 p + 1 and 2 p + 2.
+    # The heap: the children of index p are at 2 p + 1 and 2 p + 2.
 
     cdef int add_to_heap(self, Actor actor) except -1:
         cdef Py_ssize_t capacity
@@ -304,7 +308,7 @@ cdef class Scheduler:
         (<Actor>actor).place = place
 
     cdef void rise(self, Py_ssize_t place) noexcept:
-        """Up, while it is before its parent."""
+        """Move the actor up while its deadline is before its parent's."""
         cdef PyObject* actor = self.heap[place]
         cdef Py_ssize_t parent
         while place > 0:
@@ -316,7 +320,7 @@ cdef class Scheduler:
         self.stand(place, actor)
 
     cdef void sink(self, Py_ssize_t place) noexcept:
-        """Down, while a child is before it."""
+        """Move the actor down while a child's deadline is before its own."""
         cdef PyObject* actor = self.heap[place]
         cdef Py_ssize_t child
         while True:
@@ -333,10 +337,10 @@ cdef class Scheduler:
 
     @property
     def num_queued(self) -> int:
-        """How many actors have work waiting."""
+        """Number of actors with work waiting."""
         return self.queued
 
     @property
     def num_deadlines(self) -> int:
-        """How many actors have a deadline."""
+        """Number of actors with a deadline."""
         return self.pending

@@ -1,4 +1,4 @@
-"""The same work for many things, some of them at a time."""
+"""Concurrent work on many items, a limited number at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,7 +12,7 @@ async def side_by_side(
 ) -> None:
     """Do the work for each item, for at most `most` of them at once.
 
-    Where one fails, the others are cancelled, and what it raised is raised.
+    If one fails, the others are cancelled, and its error is raised.
     """
     turns = asyncio.Semaphore(most)
 

@@ -1,15 +1,16 @@
-"""What an account may use of JetStream: of everything together, or apart by replicas.
+"""Limits on an account's use of JetStream: for all streams together, or by number of replicas.
 
     flat      ""  ─▶ limits and usage of all its streams
     tiered    R1  ─▶ limits and usage of streams with one replica
-              R3  ─▶ … with three
+              R3  ─▶ limits and usage of streams with three replicas
 
 Promise
 - Flat limits count bytes once for each replica; those of a tier count a stream's bytes once.
-- What no limits are there for may not be created: 10120.
-- What a tier uses and reserves is part of what the server uses and has reserved.
+- An asset to which no limits apply may not be created: error 10120.
+- The usage and reservations of a tier are part of the server's usage and reservations.
 
-Source: nats-server 2.14 reference 6.15; nats-server's account limits, tried.
+Source: nats-server's `selectLimits`, `tierName` and `JetStreamAccountLimits`; its limits were
+compared with a running nats-server 2.14.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.usage import Usage
 
 AccountTiers = Mapping[str, AccountLimits]
-"""An account's limits: under FLAT, or by the names of tiers; none: it has no streams."""
+"""An account's limits, under FLAT or under tier names; empty: the account has no JetStream."""
 
 FLAT: Final = ""
 UNLIMITED: Final[AccountTiers] = {FLAT: AccountLimits()}
@@ -35,12 +36,12 @@ NOTHING: Final = AccountLimits(
     memory_max_stream_bytes=0,
     storage_max_stream_bytes=0,
 )
-"""What is shown where limits are only those of tiers."""
+"""Limits that are shown for the whole account if it has tiers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountTier:
-    """Limits, and what counts towards them."""
+    """Limits of a tier, and the usage that counts towards them."""
 
     name: str
     limits: AccountLimits
@@ -48,16 +49,16 @@ class AccountTier:
 
     @property
     def is_flat(self) -> bool:
-        """It counts everything."""
+        """Whether the limits apply to all streams of the account together."""
         return self.name == FLAT
 
     def counts(self, replicas: int) -> bool:
-        """Whether a stream with so many replicas belongs here."""
+        """Return whether a stream with that many replicas belongs to this tier."""
         return self.is_flat or self.name == tier_name(replicas)
 
 
 class Tiers:
-    """One account's; `limits` by the names of tiers, or under FLAT and nothing else."""
+    """Tiers of one account; `limits` has tier names as keys, or FLAT and nothing else."""
 
     def __init__(self, server: Usage, limits: AccountTiers) -> None:
         assert FLAT not in limits or len(limits) == 1
@@ -74,14 +75,14 @@ class Tiers:
         return iter(self._tiers.values())
 
     def of(self, replicas: int) -> AccountTier:
-        """Where a stream or consumer with so many replicas counts. Raises ApiError 10120."""
+        """Return the tier of assets with that many replicas. Raises ApiError 10120."""
         tier = self._find(replicas)
         if tier is None:
             raise api_error(ErrorId.JSNoLimitsErr)
         return tier
 
     def limits_of(self, replicas: int) -> AccountLimits:
-        """What a stream with so many replicas is held to; where there is no such tier, nothing."""
+        """Return the limits of a stream with that many replicas; unlimited if there is no tier."""
         tier = self._find(replicas)
         return AccountLimits() if tier is None else tier.limits
 
@@ -90,38 +91,41 @@ class Tiers:
 
     @property
     def limits(self) -> AccountLimits:
-        """Those of everything together."""
+        """Limits of all streams together; `NOTHING` if the account has tiers."""
         flat = self._tiers.get(FLAT)
         return NOTHING if flat is None else flat.limits
 
     @property
     def is_flat(self) -> bool:
-        """Whether limits are those of everything together."""
+        """Whether the limits apply to all streams together."""
         return FLAT in self._tiers
 
     @property
     def memory_used(self) -> int:
-        """Bytes, of all tiers."""
+        """Bytes in memory storage, of all tiers."""
         return sum(max(tier.usage.memory_used, 0) for tier in self)
 
     @property
     def file_used(self) -> int:
-        """Bytes, of all tiers."""
+        """Bytes in file storage, of all tiers."""
         return sum(max(tier.usage.file_used, 0) for tier in self)
 
     @property
     def memory_reserved(self) -> int:
-        """Bytes, of all tiers."""
+        """Bytes reserved of memory storage, of all tiers."""
         return sum(tier.usage.memory_reserved for tier in self)
 
     @property
     def file_reserved(self) -> int:
-        """Bytes, of all tiers."""
+        """Bytes reserved of file storage, of all tiers."""
         return sum(tier.usage.file_reserved for tier in self)
 
 
 def account_tiers(accounts: Mapping[str, AccountOptions]) -> Mapping[str, AccountTiers]:
-    """The tiers of accounts by name, as they are configured; none of an account without streams."""
+    """Return the configured tiers of each account, by account name.
+
+    An account without JetStream has no tiers.
+    """
     return {name: _tiers(each.jetstream) for name, each in accounts.items()}
 
 
@@ -147,5 +151,5 @@ def _limits(given: StorageLimits) -> AccountLimits:
 
 
 def tier_name(replicas: int) -> str:
-    """`R1` for one replica, which is also meant where none is said."""
+    """Return the tier's name: `R1` for one replica, and also for 0 (not set)."""
     return f"R{max(replicas, 1)}"

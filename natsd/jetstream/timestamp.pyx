@@ -1,4 +1,4 @@
-"""RFC 3339 without a Python object. The calendar is Howard Hinnant's `civil_from_days`."""
+"""RFC 3339 timestamps. The calendar is Howard Hinnant's `civil_from_days`."""
 
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
@@ -16,7 +16,7 @@ cdef inline char* put_digits(char* to, int64_t number, int digits) noexcept nogi
 
 
 cdef char* put_date(char* to, int64_t days) noexcept nogil:
-    """`days` since 1970; years are counted from March, in eras of 400."""
+    """Write the date; `days` since 1970. Years are counted from March, in eras of 400 years."""
     cdef int64_t shifted = days + 719_468
     cdef int64_t era = shifted // 146_097
     cdef int64_t of_era = shifted - era * 146_097
@@ -48,7 +48,7 @@ cdef void write_second(Second* to, int64_t number) noexcept nogil:
 
 
 cdef inline char* put_fraction(char* to, uint32_t nanoseconds) noexcept nogil:
-    """Nine digits."""
+    """Write nine digits."""
     cdef int at
     for at in range(7, 0, -2):
         memcpy(to + at, natsd_pairs + 2 * (nanoseconds % 100), 2)
@@ -74,7 +74,7 @@ cdef Py_ssize_t write_timestamp(char* to, int64_t time_ns, Second* last) noexcep
 
 
 def timestamp(int64_t time_ns) -> str:
-    """The same as a string."""
+    """Return the time (nanoseconds since 1970) in RFC 3339 with nanoseconds, UTC."""
     cdef char[TIMESTAMP_ROOM] text
     cdef Second last
     last.is_known = False

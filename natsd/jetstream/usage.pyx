@@ -1,17 +1,19 @@
-"""Usage: how much streams hold and have reserved, and how much they may.
+"""Usage: bytes that streams hold and have reserved, and their limits.
 
 Promise
-- What an account uses is part of what the server uses: `add` and `reserve` count in both.
-- Bytes are those of records (natsd.store.record), memory and file apart. A limit of -1 is none.
-- Nothing here refuses anything: who asks decides what a limit means.
+- An account's usage is part of the server's usage: `add` and `reserve` count in both.
+- Bytes are those of records (natsd.store.record), memory and file apart. A limit of -1 means none.
+- Nothing here refuses anything: the caller decides what follows from a limit.
 
-Source: nats-server 2.14 reference 6.15.
+The numbers are those of nats-server's `JetStreamAccountStats`.
 """
 
 from libc.stdint cimport int64_t
 
 
 cdef class Usage:
+    """Bytes used, reserved and allowed, of an account or of the server; -1: no limit."""
+
     def __init__(self, Usage server=None, *, int64_t memory_limit=-1, int64_t file_limit=-1):
         self.server = server
         self.memory.limit = memory_limit
@@ -31,11 +33,11 @@ cdef class Usage:
         return 0 <= use.limit < use.used + more
 
     def count(self, *, bint is_memory, int64_t change) -> None:
-        """So many bytes more (or fewer) are stored."""
+        """Count `change` more stored bytes; negative: fewer."""
         self.add(is_memory, change)
 
     def reserve(self, *, bint is_memory, int64_t change) -> None:
-        """So many bytes more (or fewer) are promised to streams."""
+        """Count `change` more bytes reserved by streams; negative: fewer."""
         if is_memory:
             self.memory.reserved += change
         else:
@@ -44,19 +46,22 @@ cdef class Usage:
             self.server.reserve(is_memory=is_memory, change=change)
 
     def is_over(self, *, bint is_memory, int64_t more=0) -> bool:
-        """Would this one's own limit be passed?"""
+        """Return whether `more` bytes would exceed the limit of this object, not of the server."""
         return self.exceeds(is_memory, more)
 
     @property
     def memory_used(self) -> int:
+        """Bytes stored in memory storage."""
         return self.memory.used
 
     @property
     def memory_reserved(self) -> int:
+        """Bytes reserved by streams in memory storage."""
         return self.memory.reserved
 
     @property
     def memory_limit(self) -> int:
+        """Limit of memory storage, in bytes; -1: none."""
         return self.memory.limit
 
     @memory_limit.setter
@@ -65,14 +70,17 @@ cdef class Usage:
 
     @property
     def file_used(self) -> int:
+        """Bytes stored in file storage."""
         return self.file.used
 
     @property
     def file_reserved(self) -> int:
+        """Bytes reserved by streams in file storage."""
         return self.file.reserved
 
     @property
     def file_limit(self) -> int:
+        """Limit of file storage, in bytes; -1: none."""
         return self.file.limit
 
     @file_limit.setter

@@ -1,1 +1,1 @@
-"""The API on `$JS.API.>`: which subject asks for what, who answers it, and in what order."""
+"""The API on `$JS.API.>`: its subjects, the handlers that answer them, and the order of work."""

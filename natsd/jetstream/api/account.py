@@ -1,6 +1,6 @@
-"""Requests about the account.
+"""API requests about an account.
 
-Source: reference §6.2, §6.15.
+Source: nats-server's `jsAccountInfoRequest` and `jsLeaderAccountPurgeRequest`.
 """
 
 import logging
@@ -13,12 +13,15 @@ _logger = logging.getLogger(__name__)
 
 
 async def info(request: Request[NoBody]) -> AccountInfoResponse:
-    """Use, limits and how many requests there were."""
+    """Answer with usage, limits and request counts of the account."""
     return AccountInfoResponse(info=request.account.info())
 
 
 async def purge(request: Request[NoBody]) -> AccountPurgeResponse:
-    """All streams of an account go; one that nobody knows has none. The system account asks."""
+    """Delete all streams of an account; an unknown account has none.
+
+    Only the system account may ask.
+    """
     name = request.arguments[0]
     if not {"/", "\\"}.isdisjoint(name):
         text = "account name can not contain path separators"
@@ -34,6 +37,6 @@ async def purge(request: Request[NoBody]) -> AccountPurgeResponse:
     )
     for stream in streams:
         assert account is not None
-        if stream in account.streams or stream in account.offline:  # it may be gone since
+        if stream in account.streams or stream in account.offline:  # it may be deleted by now
             await account.delete_stream(stream)
     return AccountPurgeResponse(initiated=True)

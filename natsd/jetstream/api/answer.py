@@ -1,10 +1,8 @@
-"""Answers as bytes: long ones are encoded in steps, for nothing may hold the loop.
+"""Encoding of answers: long ones are encoded in steps, so that the event loop is never blocked.
 
-What is long is left out of the text at first, with a mark in its place, and filled in afterwards.
-A mark is found once only: it has quotes, which are escaped inside strings, and a stream's name has
-none.
-
-Source: reference §6.1.
+Long members are first left out of the text, with a mark in their place, and filled in afterwards. A
+mark occurs only once: it contains quotes, which are escaped inside strings, and stream names
+contain none.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,14 +22,14 @@ from natsd.jetstream.models.responses import (
 from natsd.jetstream.models.stream import StreamInfo, StreamSourceInfo
 
 ITEMS_PER_SLICE: Final = 2_000
-"""Counts or sequences that are encoded before others have a turn."""
+"""Counts or sequences that are encoded in one step."""
 SOURCES_PER_SLICE: Final = 100
 
 _SOURCE_MARK: Final = StreamSourceInfo(name='"')
 
 
 async def encode_answer(response: Response) -> bytes:
-    """The answer as JSON."""
+    """Return the answer as JSON, encoded in steps if it is long."""
     match response:
         case StreamListResponse():
             return await in_turns(_encode_list(response, "streams", response.streams))
@@ -59,8 +57,11 @@ def _encode_list(response: Response, field: str, infos: Sequence[Model]) -> Step
 
 
 def _encode_info(answer: Model, info: StreamInfo) -> Steps[bytes]:
-    """The info, alone or in its answer: counts of subjects, sequences of deleted messages and
-    sources can be very many."""
+    """Encode the info, alone or inside its answer.
+
+    Counts of subjects, sequences of deleted messages and sources can be very many; they are encoded
+    in steps.
+    """
     state, marked = info.state, dict[str, Any]()
     if len(state.subjects) > ITEMS_PER_SLICE:
         marked["subjects"] = {"": 0}
@@ -98,12 +99,12 @@ def _encode_info(answer: Model, info: StreamInfo) -> Steps[bytes]:
 
 
 def _bare(items: Any) -> bytes:
-    """JSON without its outermost brackets."""
+    """Return the JSON without its outermost brackets."""
     return encode_value(items)[1:-1]
 
 
 def _in_slices(count: int, per_slice: int, encode_slice: Callable[[slice], bytes]) -> Steps[bytes]:
-    """The slices' texts, with commas between."""
+    """Encode the slices in steps, and return their texts joined by commas."""
     parts = []
     for start in range(0, count, per_slice):
         parts.append(encode_slice(slice(start, start + per_slice)))

@@ -1,6 +1,6 @@
-"""Requests for what only a cluster can do: answered as a server without one answers, 10010.
+"""API requests that only a cluster can serve.
 
-Source: reference §6.2, §6.13; nats-server 2.14, tried.
+They are answered with error 10010, as nats-server 2.14 without a cluster answers.
 """
 
 from natsd.jetstream.api.request import Request
@@ -19,19 +19,19 @@ from natsd.jetstream.models.responses import (
 async def remove_peer(
     _request: Request[StreamRemovePeerRequest],
 ) -> StreamRemovePeerResponse:
-    """A stream of one server has no peers."""
+    """Refuse: a stream of a single server has no peers. Raises ApiError 10010."""
     raise api_error(ErrorId.JSClusterRequiredErr)
 
 
 async def stream_stepdown(
     _request: Request[LeaderStepDownRequest],
 ) -> StreamLeaderStepDownResponse:
-    """Nobody else could lead."""
+    """Refuse: no other server could lead the stream. Raises ApiError 10010."""
     raise api_error(ErrorId.JSClusterRequiredErr)
 
 
 async def consumer_stepdown(
     _request: Request[LeaderStepDownRequest],
 ) -> ConsumerLeaderStepDownResponse:
-    """Nobody else could lead."""
+    """Refuse: no other server could lead the consumer. Raises ApiError 10010."""
     raise api_error(ErrorId.JSClusterRequiredErr)

@@ -1,6 +1,6 @@
-"""Warnings about request bodies that cannot be read: each once in a while, whoever repeats it.
+"""Warnings about unreadable request bodies, limited in rate: each text once a second at most.
 
-Source: nats-server 2.14, tried: the same warning is written once a second at most.
+Source: nats-server's `RateLimitWarnf`.
 """
 
 import logging
@@ -11,13 +11,13 @@ _logger = logging.getLogger(__name__)
 
 FORGET_AFTER_S: Final = 1.0
 WARNINGS_MAX: Final = 64
-"""Different warnings within `FORGET_AFTER_S`; more are not written."""
+"""Different warnings within `FORGET_AFTER_S`; further ones are not written."""
 WARNING_CHARACTERS_MAX: Final = 1_000
-"""What is longer, since it repeats a value of the request, is cut."""
+"""A warning repeats a value of the request, so a longer text is cut."""
 
 
 class InvalidRequests:
-    """Those of one server; `clock` gives seconds."""
+    """Warnings of one server; `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -25,7 +25,7 @@ class InvalidRequests:
         self._since_s = clock()
 
     def warn(self, account: str, subject: str, error: Exception) -> None:
-        """Log what is wrong with a request, unless that was logged a moment ago."""
+        """Log the error of a request, unless it was logged less than `FORGET_AFTER_S` ago."""
         now_s = self._clock()
         if now_s - self._since_s >= FORGET_AFTER_S:
             self._written.clear()

@@ -1,9 +1,9 @@
-"""Who asks: the client of a request, as advisories tell it.
+"""Description of the client that sent a request, for advisories.
 
-- Nothing is put together before somebody wants to know.
-- Of the server's own requests the account is all there is to say.
+- Nothing is built before it is needed.
+- For requests of the server itself only the account is known.
 
-Source: nats-server's ClientInfo; schema io.nats.jetstream.advisory.v1.api_audit.
+Source: nats-server's `ClientInfo`; schema io.nats.jetstream.advisory.v1.api_audit.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ CLIENT_TYPE: Final = "nats"
 def client_info(
     origin: Wire | None, account: str, server: str, wall_minus_monotonic_ns: int
 ) -> Mapping[str, object]:
-    """The connection, in nats-server's order; what it has not said is left out."""
+    """Describe the connection, in nats-server's order of members; unknown members are left out."""
     if not isinstance(origin, Client):
         return {"acc": account}
     told = {

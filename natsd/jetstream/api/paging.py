@@ -1,7 +1,4 @@
-"""Pages of long lists.
-
-Source: reference §6.1.
-"""
+"""Pages of long lists, as in nats-server's `ApiPaged`."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -12,6 +9,9 @@ T = TypeVar("T")
 
 
 def page_of(items: Sequence[T], offset: int, limit: int) -> tuple[Sequence[T], Paged]:
-    """The items from `offset` on, at most `limit`; an offset beyond the end is the end."""
+    """Return at most `limit` items from `offset` on, and the page's numbers.
+
+    An offset beyond the end means the end.
+    """
     offset = min(max(offset, 0), len(items))
     return items[offset : offset + limit], Paged(total=len(items), offset=offset, limit=limit)

@@ -1,7 +1,4 @@
-"""A request as its handler gets it: who asks, about what, with which body.
-
-Source: reference §6.1.
-"""
+"""An API request as its handler gets it: account, subject, arguments, body and origin."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +14,17 @@ B = TypeVar("B", bound=Model)
 
 
 class NoBody(Model):
-    """The body of a request that has none."""
+    """Empty body, for requests that have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[B]):
-    """`body` has been read and checked against its model; `arguments` are the tokens of the subject
-    that stand for the route's wildcards, the last one with all that `>` stands for. `origin` is the
-    connection it came by, None: the server itself asks."""
+    """A request; its body has been read and checked against its model.
+
+    `arguments` are the tokens of the subject at the route's wildcards; the last one holds all
+    tokens that `>` matches. `origin` is the connection that sent the request; None: the server
+    itself.
+    """
 
     account: "JetStreamAccount"
     subject: str
@@ -34,15 +34,15 @@ class Request(Generic[B]):
 
     @property
     def client(self) -> Mapping[str, object]:
-        """Who asks, as advisories tell it."""
+        """The requesting client as advisories describe it."""
         return self.account.jetstream.client_info(self.origin, self.account.name)
 
     @property
     def stream(self) -> str:
-        """The first argument: a stream's name."""
+        """Name of the stream: the first argument."""
         return self.arguments[0]
 
     @property
     def consumer(self) -> str:
-        """The second argument: a consumer's name."""
+        """Name of the consumer: the second argument."""
         return self.arguments[1]

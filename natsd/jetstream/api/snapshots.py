@@ -1,6 +1,7 @@
-"""Requests to take a snapshot of a stream and to restore one; what follows goes on by itself.
+"""API requests for a snapshot or a restore of a stream; the transfer continues after the answer.
 
-Source: reference §6.14; nats-server 2.14, tried.
+Source: nats-server's `jsStreamSnapshotRequest` and `jsStreamRestoreRequest`; answers were compared
+with a running nats-server 2.14.
 """
 
 import asyncio
@@ -34,19 +35,19 @@ if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream
 
 TRANSFERS_MAX: Final = 64
-"""Snapshots and restores of an account that may be under way."""
-ID_BYTES: Final = 15  # 20 characters
+"""Largest number of running snapshots and restores of an account."""
+ID_BYTES: Final = 15  # 20 characters in base64
 
 _logger = logging.getLogger(__name__)
 
 
 async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotResponse:
-    """The stream as of now is on its way to the deliver subject."""
+    """Start to send the stream's present state to the deliver subject."""
     account, body = request.account, request.body
     stream = account.stream(request.stream)
     if not is_valid_publish(body.deliver_subject):
         raise api_error(ErrorId.JSSnapshotDeliverSubjectInvalidErr)
-    if not stream.is_filed:  # in nats-server's words
+    if not stream.is_filed:  # nats-server's text for a memory stream
         raise api_error(ErrorId.JSStreamSnapshotErrF, err="no impl")
     _check_transfers(account)
     began_ns = account.jetstream.scheduler.now_ns()
@@ -104,7 +105,7 @@ async def _send(
 
 
 async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreResponse:
-    """The archive's chunks may come."""
+    """Start a restore, and answer with the subject that takes the archive's chunks."""
     account, name = request.account, request.stream
     config = request.body.config
     if not config.name:
@@ -172,12 +173,12 @@ def _builder(account: "JetStreamAccount", config: StreamConfig) -> StreamBuilder
 
 
 def _unfinished(account: "JetStreamAccount") -> Path:
-    """A directory that nobody has yet."""
+    """Return the path of a new, unused directory."""
     return account.files.snapshots / _identity(account)
 
 
 def _identity(account: "JetStreamAccount") -> str:
-    """Twenty characters that nobody guesses."""
+    """Return twenty random characters that cannot be guessed."""
     return base64.urlsafe_b64encode(account.jetstream.random_bytes(ID_BYTES)).decode()
 
 
@@ -189,7 +190,7 @@ def _check_transfers(account: "JetStreamAccount") -> None:
 def _begin(
     account: "JetStreamAccount", work: Coroutine[Any, Any, None], stream: "Stream | None" = None
 ) -> None:
-    """Go on with it, behind the answer; at most until the account or the stream ends."""
+    """Run `work` after the answer, at most until the account or the stream ends."""
     task = asyncio.get_running_loop().create_task(_logged(work))
     owners = [account.transfers] if stream is None else [account.transfers, stream.transfers]
     for tasks in owners:

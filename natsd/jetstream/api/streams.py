@@ -1,8 +1,9 @@
-"""Requests about streams and their messages.
+"""API requests about streams and their messages.
 
-What a request may not say is decided here; what a configuration may not say, in `stream/config.py`.
+Rules about requests are checked here, rules about configurations in `stream/config.py`.
 
-Source: reference §6.2, §6.4; nats-server 2.14, tried.
+Source: the stream functions of nats-server's jetstream_api.go, for example `jsStreamCreateRequest`;
+answers were compared with a running nats-server 2.14.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ from natsd.jetstream.stream.stream import names_one_message
 
 
 async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:
-    """A new stream, or one that is there already with the same configuration."""
+    """Create a stream, or find one that exists already with the same configuration."""
     config = request.body.config
     _check_name(request.stream, config.name)
     if not {"/", "\\"}.isdisjoint(config.name):
@@ -53,22 +54,22 @@ async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:
         raise api_error(ErrorId.JSStreamInvalidConfigF, err=text)
     stream, _ = await request.account.create_stream(config, pedantic=request.body.pedantic)
     created = with_shown_metadata(await stream.info()).model_copy(update={"domain": ""})
-    # nats-server says that it made old ones too, and here alone does not name the domain.
+    # nats-server sets did_create for existing streams too, and omits the domain only here.
     return StreamCreateResponse(info=created, did_create=True)
 
 
 async def update(request: Request[StreamConfigRequest]) -> StreamUpdateResponse:
-    """Another configuration."""
+    """Change the configuration of a stream."""
     config, account = request.body.config, request.account
     if request.stream != config.name or request.stream not in account.streams:
-        await account.check_config(config, pedantic=request.body.pedantic)  # that is told first
+        await account.check_config(config, pedantic=request.body.pedantic)  # checked first
     _check_name(request.stream, config.name)
     stream = await account.update_stream(config, pedantic=request.body.pedantic)
     return StreamUpdateResponse(info=with_shown_metadata(await stream.info()))
 
 
 async def info(request: Request[StreamInfoRequest]) -> StreamInfoResponse:
-    """Configuration and state, with messages per subject if a filter asks for them."""
+    """Answer with configuration and state; a filter adds the number of messages per subject."""
     body, stream = request.body, request.account.stream(request.stream)
     offset = max(body.offset, 0)
     found, total = await stream.info_page(
@@ -81,13 +82,16 @@ async def info(request: Request[StreamInfoRequest]) -> StreamInfoResponse:
 
 
 async def names(request: Request[StreamNamesRequest]) -> StreamNamesResponse:
-    """Names in order."""
+    """Answer with a page of stream names, sorted."""
     chosen, page = page_of(_names(request, request.body.subject), request.body.offset, NAMES_LIMIT)
     return StreamNamesResponse(page=page, streams=list(chosen) or None)
 
 
 async def infos(request: Request[StreamListRequest]) -> StreamListResponse:
-    """Infos in the order of names; what cannot be served is named with the reason."""
+    """Answer with a page of stream infos, sorted by name.
+
+    Streams that cannot be served are listed with the reason.
+    """
     account = request.account
     matching = _names(request, request.body.subject)
     rest, page = page_of(matching, request.body.offset, len(matching))
@@ -97,7 +101,7 @@ async def infos(request: Request[StreamListRequest]) -> StreamListResponse:
         for name in rest:
             if name in account.offline:
                 offline[name] = account.offline[name]
-            elif name in account.streams:  # it may be gone since
+            elif name in account.streams:  # it may be deleted by now
                 gathered.append(stream_info(account.streams[name]))
             if len(gathered) == LIST_LIMIT:
                 break
@@ -113,13 +117,13 @@ async def infos(request: Request[StreamListRequest]) -> StreamListResponse:
 
 
 async def delete(request: Request[NoBody]) -> StreamDeleteResponse:
-    """With all its messages and consumers."""
+    """Delete a stream with its messages and consumers."""
     await request.account.delete_stream(request.stream)
     return StreamDeleteResponse(success=True)
 
 
 async def purge(request: Request[StreamPurgeRequest]) -> StreamPurgeResponse:
-    """All messages, or those that the body says."""
+    """Remove all messages, or those that the body selects."""
     body = request.body
     if body.seq and body.keep:
         raise api_error(ErrorId.JSBadRequestErr)
@@ -129,7 +133,7 @@ async def purge(request: Request[StreamPurgeRequest]) -> StreamPurgeResponse:
 
 
 async def msg_get(request: Request[StreamMsgGetRequest]) -> StreamMsgGetResponse:
-    """One message."""
+    """Answer with one message."""
     if not names_one_message(request.body):
         raise api_error(ErrorId.JSBadRequestErr)
     stream = request.account.stream(request.stream)
@@ -137,7 +141,7 @@ async def msg_get(request: Request[StreamMsgGetRequest]) -> StreamMsgGetResponse
 
 
 async def msg_delete(request: Request[StreamMsgDeleteRequest]) -> StreamMsgDeleteResponse:
-    """One message, and its bytes on disk unless the body says otherwise."""
+    """Delete one message, and overwrite its bytes on disk unless the body says otherwise."""
     stream = request.account.stream(request.stream)
     await stream.delete_message(request.body.seq, erase=not request.body.no_erase)
     return StreamMsgDeleteResponse(success=True)
@@ -151,7 +155,7 @@ def _check_name(in_subject: str, in_body: str) -> None:
 def _names(
     request: Request[StreamNamesRequest] | Request[StreamListRequest], subject: str
 ) -> Sequence[str]:
-    """All names, or those of streams with a subject that meets this one."""
+    """Return all names, or those of streams with a subject that overlaps `subject`."""
     account = request.account
     if subject:
         return [stream.name for stream in account.streams_with(subject)]

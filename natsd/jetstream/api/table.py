@@ -1,11 +1,12 @@
-"""All subjects of the API: what is asked, by which model the body is read, who answers.
+"""The table of all API subjects, with the model of the body and the handler.
 
-- A row's subject stands behind `$JS.API.`; its first wildcard is a stream, the second a consumer.
-- `Body` says what may come with a request, `Served` who answers it and with which others it waits.
-- Rows of `Served.ASSET` are served by the streams and consumers themselves, without JSON; those
-  of `Served.SYSTEM` are for the system account, and without a handler for clusters.
+- A row's subject follows `$JS.API.`; its first wildcard is a stream, the second a consumer.
+- `Body` says what a request may carry, `Served` what answers it and which queue it waits in.
+- Rows of `Served.ASSET` are served by the streams and consumers themselves, without JSON. Rows of
+  `Served.SYSTEM` are for the system account; those without a handler need a cluster.
 
-Source: reference §6.2; nats-server 2.14, tried.
+Source: nats-server's jetstream_api.go (`JSApi…` subjects); bodies were compared with a running
+nats-server 2.14.
 """
 
 import functools
@@ -46,7 +47,7 @@ Handler = Callable[[Request[Any]], Awaitable[Response]]
 
 
 class Body(Enum):
-    """What the payload of a request may be."""
+    """Allowed payloads of a request."""
 
     ANY = "whatever it is"
     EMPTY = "nothing or {}: else 10038"
@@ -58,7 +59,7 @@ class Body(Enum):
 
 
 class Served(Enum):
-    """Who answers a row, and with which others it waits."""
+    """What answers a row, and which queue its requests wait in."""
 
     CHANGE = "the router"
     INFO = "the router: questions wait apart from changes"
@@ -68,22 +69,23 @@ class Served(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A row; a handler's annotation says what it answers."""
+    """A row of the table; the handler's return annotation is the type of the answer."""
 
     subject: str
     request: type[Model]
     handler: Handler | None = None
     body: Body = Body.JSON
     served: Served = Served.CHANGE
-    is_tracked: bool = True  # counted and audited when it succeeds, as each error is
-    is_strict: bool = True  # unknown members are refused, unless the server lets all be
+    is_tracked: bool = True  # counted and audited on success; errors always are
+    is_strict: bool = True  # unknown members are refused, unless the server's `strict` is off
 
     @property
     def response(self) -> type[Response]:
+        """Type of the answer."""
         return SystemResponse if self.handler is None else _response_of(self.handler)
 
     def arguments(self, subject: str) -> tuple[str, ...]:
-        """What stands for the wildcards in a subject (without the prefix) that matches."""
+        """Return the tokens at the wildcards of a matching subject (without the prefix)."""
         tokens, pattern = subject.split("."), self.subject.split(".")
         if pattern[-1] == ">":
             tokens[len(pattern) - 1 :] = [".".join(tokens[len(pattern) - 1 :])]
@@ -102,7 +104,6 @@ ANY, EMPTY, MAYBE, MUST = Body.ANY, Body.EMPTY, Body.MAYBE, Body.MUST
 ONE, ONE_OR_NONE = Body.ONE, Body.ONE_OR_NONE
 INFO, ASSET, SYSTEM = Served.INFO, Served.ASSET, Served.SYSTEM
 
-# fmt: off  columns, to be read as a table
 ROUTES: Final = (
     # the account
     Route("INFO", NoBody, account.info, ANY, INFO),

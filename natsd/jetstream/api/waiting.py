@@ -1,14 +1,14 @@
-"""Requests that wait, and those that are being answered: so many at once, each asset's in order.
+"""Queue of requests: a limited number runs at once, and those about an asset run in order.
 
     add ──▶ waiting ──▶ at most `at_once` tasks, each behind those that concern the same asset
 
-- Of one asset, requests are carried out in the order in which they came: what concerns a whole
-  stream waits for all before it that concern the stream or one of its consumers, and they for it;
-  requests about different consumers of a stream go side by side.
-- When `limit` are waiting, all that wait are dropped: clients that are not answered in time ask
-  again, and nobody should wait behind what nobody reads any more.
+- Requests about an asset are carried out in the order of arrival: a request about a whole stream
+  waits for all earlier ones about the stream or one of its consumers, and later ones wait for it;
+  requests about different consumers of a stream run concurrently.
+- When `limit` requests wait, all of them are dropped: clients that get no answer in time ask again,
+  and a request should not wait behind requests whose clients have given up.
 
-Source: reference §6.1.
+Source: nats-server's `processJSAPIRoutedRequests` and its limit `JSDefaultRequestQueueLimit`.
 """
 
 import asyncio
@@ -18,34 +18,35 @@ from typing import Any, Final
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 Asset = tuple[str, ...]
-"""(account, stream) or (account, stream, consumer); () concerns nothing that others do."""
+"""(account, stream) or (account, stream, consumer); (): in no order with other requests."""
 
 _STREAM_PARTS: Final = 2
 
 
 class _StreamOrder:
-    """The last task that concerns a whole stream, and the last one behind it of each consumer."""
+    """The last task about a whole stream, and the last task about each consumer after it."""
 
     def __init__(self) -> None:
         self.whole: asyncio.Task[None] | None = None
         self.consumers: dict[Asset, asyncio.Task[None]] = {}
 
     def ahead_of(self, asset: Asset) -> list[asyncio.Task[None]]:
-        """What must be done before a request about the asset may begin."""
+        """Return the tasks that must end before a request about the asset may begin."""
         whole = [] if self.whole is None else [self.whole]
         if len(asset) == _STREAM_PARTS:
             return whole + list(self.consumers.values())
         return [self.consumers[asset]] if asset in self.consumers else whole
 
     def append(self, asset: Asset, task: asyncio.Task[None]) -> None:
+        """Note the task as the last one about the asset."""
         if len(asset) == _STREAM_PARTS:
             self.whole = task
-            self.consumers.clear()  # the task waits for them
+            self.consumers.clear()  # the new task waits for them
         else:
             self.consumers[asset] = task
 
     def remove(self, asset: Asset, task: asyncio.Task[None]) -> bool:
-        """Whether nothing is left."""
+        """Forget a task that has ended; return whether no task is left."""
         if self.whole is task:
             self.whole = None
         if self.consumers.get(asset) is task:
@@ -54,7 +55,10 @@ class _StreamOrder:
 
 
 class WaitingRequests:
-    """Used on one event loop only; `dropped(count)` is called when that many were given up."""
+    """Queue of one kind of requests, used on one event loop only.
+
+    `dropped(count)` is called when that many waiting requests were dropped.
+    """
 
     def __init__(self, limit: int, at_once: int, dropped: Callable[[int], object]) -> None:
         self._limit = limit
@@ -69,7 +73,7 @@ class WaitingRequests:
         return len(self._waiting)
 
     def add(self, asset: Asset, work: Work) -> None:
-        """Have `work` done; it must not raise."""
+        """Queue `work`, which must not raise."""
         if self._is_closed:
             return
         self._waiting.append((asset, work))
@@ -81,7 +85,7 @@ class WaitingRequests:
             self._dropped(count)
 
     async def close(self) -> None:
-        """Give up what waits, and let what has begun come to its end."""
+        """Drop the waiting requests, and wait until the running ones have ended."""
         self._is_closed = True
         self._waiting.clear()
         if self._running:

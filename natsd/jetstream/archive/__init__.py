@@ -1,1 +1,1 @@
-"""Archives of streams: `STREAM.SNAPSHOT`, `STREAM.RESTORE`, and the same offline."""
+"""Archives of streams: `STREAM.SNAPSHOT`, `STREAM.RESTORE`, and both without a server."""

@@ -1,16 +1,16 @@
-"""From the entries of an archive to a stream's directory, which nobody serves yet.
+"""Construction of a stream's directory from the entries of an archive, before it is served.
 
     entries ──▶ StreamBuilder ──▶ <somewhere>.new/  meta.json  msgs/  delayed/  obs/
                                                     duplicates.db
                                   and then its place among the streams: renamed
 
 Promise
-- Nothing is believed: names, configurations, states and messages are checked as they come, and
-  what does not add up is a DamagedEncoding, an ApiError or a StoreError.
-- Messages go through file stores of the volume, so they are encrypted and compressed as the
-  stream's are to be, in slices that leave the loop its turns.
-- All of it is on disk when `finish` returns; `give_up` leaves nothing. Directories whose names end
-  with `.new` mean nothing after a crash.
+- No input is trusted: names, configurations, states and messages are checked as they come;
+  inconsistent input raises a DamagedEncoding, an ApiError or a StoreError.
+- Messages go through file stores of the volume, so they are encrypted and compressed like the
+  future stream; the work is done in slices that let the event loop go on.
+- Everything is on disk when `finish` returns; `give_up` removes everything. Directories whose names
+  end with `.new` have no meaning after a crash.
 """
 
 import asyncio
@@ -64,11 +64,11 @@ M = TypeVar("M", bound=Model)
 ConsumerCheck = Callable[
     [ArchivedConsumer, StreamConfig, Mapping[str, ConsumerConfig]], Steps[None]
 ]
-"""Whether the stream may have the consumer beside these; raises ApiError."""
+"""Check whether the stream may have the consumer beside the given ones; raises ApiError."""
 
 
 class StreamBuilder:
-    """`begin`, `take` for each entry, `finish` or `give_up`."""
+    """Builder of one stream's directory: `begin`, `take` for each entry, `finish` or `give_up`."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class StreamBuilder:
         self._config = config
         self._check_consumer = check_consumer
         self._stores: dict[str, FileStore] = {}  # by the names of their directories
-        self._live_bytes: Counter[str] = Counter()  # of the blocks that were taken, by the same
+        self._live_bytes: Counter[str] = Counter()  # of the blocks taken so far, by directory
         self._ended: set[str] = set()
         self._consumer: ArchivedConsumer | None = None
         self._consumers: dict[str, ConsumerConfig] = {}
@@ -100,30 +100,30 @@ class StreamBuilder:
 
     @property
     def stored_bytes(self) -> int:
-        """Of messages, so far; with those that wait."""
+        """Bytes of messages stored so far, including delayed messages."""
         return sum(store.log.live_bytes for store in self._stores.values())
 
     @property
     def num_messages(self) -> int:
-        """So far."""
+        """Messages stored so far."""
         return self._count(MESSAGES)
 
     @property
     def num_delayed(self) -> int:
-        """Messages that wait, so far."""
+        """Delayed messages stored so far."""
         return self._count(DELAYED)
 
     @property
     def num_consumers(self) -> int:
-        """So far."""
+        """Consumers stored so far."""
         return len(self._consumers)
 
     async def begin(self) -> None:
-        """Make the directory. Raises OSError."""
+        """Create the directory. Raises OSError."""
         await self._volume.read(self._volume.make_directory, self.directory)
 
     async def take(self, name: str, body: bytes) -> None:
-        """The next entry. Raises DamagedEncoding, ApiError, StoreError, OSError."""
+        """Take the next entry. Raises DamagedEncoding, ApiError, StoreError, OSError."""
         part, _, rest = name.partition("/")
         if not self._stores:
             if name != META:
@@ -143,7 +143,10 @@ class StreamBuilder:
             raise DamagedEncoding(f"the archive holds {name!r}, which is not known here")
 
     async def finish(self) -> StreamAsset:
-        """All entries were taken. Raises DamagedEncoding, StoreError, OSError."""
+        """Finish after the last entry and return the stream's configuration and creation time.
+
+        Raises DamagedEncoding if entries are missing; StoreError, OSError.
+        """
         if not self._ended or self._ended != self._stores.keys() or self._consumer is not None:
             raise DamagedEncoding("the archive is not whole")
         if DELAYED in self._stores:
@@ -155,9 +158,9 @@ class StreamBuilder:
         return self.asset
 
     async def give_up(self) -> None:
-        """Remove all of it. Raises StoreError, OSError."""
+        """Remove everything that was built. Raises StoreError, OSError."""
         for store in self._stores.values():
-            with contextlib.suppress(Exception):  # whatever it was, the files go
+            with contextlib.suppress(Exception):  # the files are removed in any case
                 await store.destroy()
         await self._volume.remove_tree(self.directory)
 
@@ -243,7 +246,7 @@ class StreamBuilder:
         await self._volume.read(self._write_consumer, consumer, tracker)
         self._consumers[consumer.name] = consumer.config
 
-    # In threads
+    # Functions that run in threads
 
     def _write_consumer(self, consumer: ArchivedConsumer, tracker: ConsumerTracker) -> None:
         disk = self._volume.disk

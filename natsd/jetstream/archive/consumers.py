@@ -1,4 +1,4 @@
-"""Whether a stream that is restored may have a consumer of its archive."""
+"""Check of an archive's consumers before a stream is restored with them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ def check_consumer(
     stream: StreamConfig,
     others: Mapping[str, ConsumerConfig],
 ) -> Steps[None]:
-    """The rules that hold for consumers that are created. Raises ApiError."""
+    """Check the consumer by the rules that hold for new consumers. Raises ApiError."""
     limits = account.jetstream.options.limits
     tier = account.tiers.of(stream.num_replicas)
     ceilings = Ceilings(

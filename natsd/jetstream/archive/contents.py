@@ -1,19 +1,19 @@
-"""What stands in an archive of a stream (store/archive.py), and in which order.
+"""The entries of a stream's archive (store/archive.py), and their order.
 
-    meta.json                    the stream: configuration, time of creation
-    obs/<n>/meta.json            each consumer: name, configuration, time of creation …
-    obs/<n>/state.db             … and what it delivered and what was acknowledged
+    meta.json                    the stream: configuration, creation time
+    obs/<n>/meta.json            each consumer: name, configuration, creation time …
+    obs/<n>/state.db             … and its delivered and acknowledged messages
     ids.db                       message ids within the duplicate window, if there are any
     delayed/<n>.blk              messages that wait for their Nats-Delay, if there are any …
-    delayed/state.json           … and what they add up to
-    msgs/<n>.blk                 messages: blocks as they are on disk, without what was removed
-    msgs/state.json              what the messages add up to, and the last sequence; last
+    delayed/state.json           … and their totals
+    msgs/<n>.blk                 messages: blocks as they are on disk, without removed messages
+    msgs/state.json              totals of the messages, and the last sequence; the last entry
 
-A message that was acknowledged with a Nats-Delay waits, or has been published: it is in the one
-part or in the other. Where a crash left it in both, the stream's start finds that out
+A message that was acknowledged with a Nats-Delay either waits or has been published: it is in one
+part or in the other. If a crash left it in both, the stream's start detects that
 (schedules/delays.py).
 
-Source: reference §6.14, for what nats-server puts into its own.
+The parts are those of nats-server's own format (`fileStore.streamSnapshot`).
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ STATE: Final = "state.json"
 
 
 class ArchivedConsumer(Model):
-    """What `obs/<n>/meta.json` says."""
+    """Content of `obs/<n>/meta.json`."""
 
     name: str = ""
     config: ConsumerConfig = ConsumerConfig()
@@ -51,13 +51,13 @@ class ArchivedConsumer(Model):
 
     @property
     def asset(self) -> ConsumerAsset:
-        """What its own `meta.json` is to say."""
+        """Content for the consumer's own `meta.json`."""
         return ConsumerAsset(config=self.config, created=self.created, resume=self.resume)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerImage:
-    """A consumer, and its encoded state."""
+    """A consumer and its encoded state."""
 
     consumer: ArchivedConsumer
     state: bytes
@@ -65,14 +65,14 @@ class ConsumerImage:
 
 @dataclass(frozen=True, slots=True)
 class StreamImage:
-    """All of a stream but its messages."""
+    """Everything of a stream except its messages."""
 
     asset: StreamAsset
     consumers: tuple[ConsumerImage, ...] = ()
     message_ids: bytes = b""
 
     def entries(self) -> Iterator[tuple[str, bytes]]:
-        """Names and bodies, in order."""
+        """Return names and bodies of the entries, in their order."""
         yield META, encode(self.asset)
         for number, image in enumerate(self.consumers):
             yield f"{CONSUMERS}{number}{CONSUMER_META}", encode(image.consumer)
@@ -82,7 +82,7 @@ class StreamImage:
 
 
 class MessageCount:
-    """Names the blocks of one of a stream's stores, and knows what they add up to."""
+    """Names for the blocks of one store in an archive, and totals of their messages."""
 
     def __init__(self, store: str, state: StoreState) -> None:
         self._store = store
@@ -93,7 +93,7 @@ class MessageCount:
         self.lost = 0
 
     def add(self, image: LiveImage) -> str:
-        """The name of the next block; empty if it holds nothing."""
+        """Count a block and return its entry's name; empty if the block holds no message."""
         self.lost += image.lost
         if not image.msgs:
             return ""
@@ -103,7 +103,7 @@ class MessageCount:
         return f"{self._store}/{block_name(self._blocks)}"
 
     def state_entry(self) -> tuple[str, bytes]:
-        """The entry behind the blocks."""
+        """Return name and body of the entry that follows the blocks."""
         state = StoreState(
             msgs=self.msgs,
             bytes=self.bytes,
@@ -114,11 +114,11 @@ class MessageCount:
 
 
 def decode_state(body: bytes) -> StoreState:
-    """What a store's `state.json` says; raises msgspec.MsgspecError."""
+    """Decode a store's `state.json`. Raises msgspec.MsgspecError."""
     return msgspec.json.decode(body, type=StoreState)
 
 
 def tracker_of(config: ConsumerConfig) -> ConsumerTracker:
-    """One that takes a state of such a consumer."""
+    """Return a new tracker that can decode the state of such a consumer."""
     options = store_options(config)
     return ConsumerTracker(options.ack_policy, options.max_deliver)

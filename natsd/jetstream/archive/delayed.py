@@ -1,6 +1,6 @@
-"""Whether what waits in an archive may wait in a stream: each with a time and an own sequence.
+"""Check of an archive's delayed messages: each needs a due time and its own sequence.
 
-What did not hold would be found by nobody at a start (schedules/delays.py), and stay for ever.
+A start would not find a message without them (schedules/delays.py), and it would stay forever.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from natsd.store.log_store import LogStore
 
 
 async def check_delayed(store: LogStore, stream: str) -> None:
-    """Look at all messages, in slices. Raises DamagedEncoding, StoreError, OSError."""
+    """Check all delayed messages, in slices. Raises DamagedEncoding, StoreError, OSError."""
     log, seen, number = store.log, set[int](), 1
     last = log.last_sequence
     if log.msgs > WAITING_MAX:
@@ -34,7 +34,7 @@ async def check_delayed(store: LogStore, stream: str) -> None:
 
 
 def _sequence_of(stream: str, headers: bytes, time_ns: int) -> int:
-    """0: it would not be found."""
+    """Return the sequence the message was acknowledged with; 0: a start would not find it."""
     try:
         due_ns(header_value(headers, DELAY) or b"", time_ns)
     except InvalidDelay:

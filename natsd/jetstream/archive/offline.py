@@ -1,12 +1,13 @@
-"""Archives without a server: of a stream in a store directory, and back into one.
+"""Archives without a server: from a stream in a store directory, and back into one.
 
 Promise
-- Taking one changes no byte of the directory; what a server would do at a start is done on a copy
-  in memory (store/overlay_disk.py). Restoring one is all or nothing.
+- Writing an archive changes no byte of the directory; the changes that a server would make at a
+  start are made on a copy in memory (store/overlay_disk.py). Reading an archive back is all or
+  nothing.
 - A directory that a server uses is refused (DirectoryLocked).
-- What is damaged is told, one line each, and is not in the archive.
+- Damage is reported, one line each, and damaged messages are not in the archive.
 
-All of it blocks. Source: reference §6.14, §11.1.
+Everything here blocks on the disk. The entries are described in contents.py.
 """
 
 import asyncio
@@ -65,16 +66,16 @@ PART_BYTES: Final = 256 << 10
 RESTORED: Final = "offline"
 
 Progress = Callable[[int, int], object]
-"""Called with what is done and what there is to do, of anything."""
+"""Callback with the amount done and the amount to do, in any unit."""
 
 
 class NotPossible(Exception):
-    """Why not, in one line."""
+    """The operation is not possible; the message is the reason, in one line."""
 
 
 @dataclass(slots=True)
 class Transferred:
-    """What an archive holds, and what was found damaged, one line each."""
+    """Contents of an archive, and the damage that was found, one line each."""
 
     stream: str = ""
     messages: int = 0
@@ -84,7 +85,7 @@ class Transferred:
 
 
 def volume_of(disk: Disk, directory: Path) -> Path:
-    """The store directory that a stream's directory is in. Raises NotPossible."""
+    """Return the store directory that contains a stream's directory. Raises NotPossible."""
     for parent in directory.parents:
         if disk.exists(parent / LOCK_NAME):
             return parent
@@ -99,8 +100,10 @@ def write_archive(
     random: Random,
     progress: Progress,
 ) -> Transferred:
-    """Write the stream of that directory. Raises NotPossible, DirectoryLocked, AssetDamaged,
-    StoreError, OSError."""
+    """Write an archive of the stream in that directory to `out`.
+
+    Raises NotPossible, DirectoryLocked, AssetDamaged, StoreError, OSError.
+    """
     root = volume_of(disk, directory)
     lock = disk.lock(root / LOCK_NAME)
     try:
@@ -110,7 +113,7 @@ def write_archive(
 
 
 class _Taking:
-    """One stream's."""
+    """Writer of one stream's archive."""
 
     def __init__(
         self,
@@ -129,6 +132,7 @@ class _Taking:
         self._done = Transferred()
 
     def run(self, out: IO[bytes], progress: Progress) -> Transferred:
+        """Write the archive and return what it holds."""
         replay(self._disk, self._root)
         writer = ArchiveWriter()
         image = self._image()
@@ -223,8 +227,10 @@ def read_archive(
     random: Random,
     progress: Progress,
 ) -> Transferred:
-    """Make the archive's stream one of the account's. Raises NotPossible, DirectoryLocked,
-    StoreError, OSError; nothing has changed then."""
+    """Add the archive's stream to the account.
+
+    Raises NotPossible, DirectoryLocked, StoreError, OSError; nothing has changed in that case.
+    """
     return asyncio.run(_read(disk, archive, root, account, keys, random, progress))
 
 
@@ -276,7 +282,7 @@ async def _build(
 def _check_consumer(
     consumer: ArchivedConsumer, stream: StreamConfig, others: Mapping[str, ConsumerConfig]
 ) -> Steps[None]:
-    """What no account allows. Raises NotPossible."""
+    """Check the rules that hold for consumers in every account. Raises NotPossible."""
     try:
         yield from check_work_queue(consumer.config, stream, others)
         yield from check_consumer_config(consumer.config, stream, Ceilings(), is_recovering=True)
@@ -287,7 +293,7 @@ def _check_consumer(
 async def _begin(
     volume: Volume, vault: Vault, files: AccountFiles, name: str, body: bytes
 ) -> StreamBuilder:
-    """The name of the stream is in the first entry."""
+    """Begin a builder for the stream that the first entry names."""
     if name != META:
         raise DamagedEncoding(f"the archive begins with {name!r}")
     try:

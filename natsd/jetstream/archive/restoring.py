@@ -1,21 +1,21 @@
-"""A restore on its way: chunks come as requests, each is answered once it is taken.
+"""A running restore: chunks arrive as requests, and each is answered once it is stored.
 
     ◀── a chunk, on $JS.SNAPSHOT.RESTORE.<stream>.<id>, with a reply subject
-    ──▶ nothing: the next one may come, or an error: that was all
-    ◀── nothing: all of it came
-    ──▶ the answer to a create: the stream is there, or why not
+    ──▶ an empty answer: the next chunk may come; or an error: the restore has ended
+    ◀── an empty message: the archive is complete
+    ──▶ the answer to a create: the stream exists, or the reason why it does not
 
 Promise
-- The stream appears whole and verified, or nothing of it stays.
-- A chunk that comes a second time in a row, since its sender did not hear that it was taken, is
-  answered and not taken again (snappy_frames.py says why that can be told).
-- A client that is silent for STALL_NS, or slower than Pace allows, is waited for no longer; what
-  comes faster than it can be taken, beyond QUEUED_BYTES_MAX, ends the restore. So does what all
-  transfers together may not hold (transfer_memory.py).
-- At its end nothing of what came is held any more, without a look for garbage.
-- What an account may store is kept to as messages come, not only at the end.
+- The stream appears complete and verified, or nothing of it stays.
+- If the same chunk comes twice in a row, because its sender missed the answer, it is answered and
+  not stored again (snappy_frames.py explains why repetition can be recognized).
+- A client that is silent for STALL_NS, or slower than Pace allows, ends the restore. So do chunks
+  that arrive faster than they can be stored, beyond QUEUED_BYTES_MAX, and memory beyond the limit
+  of all transfers together (transfer_memory.py).
+- At the end all received data is freed, without a run of the garbage collector.
+- The account's storage limits are checked while messages come, not only at the end.
 
-Source: reference §6.14; nats-server 2.14, tried.
+Source: nats-server's `processStreamRestore`; answers were compared with a running nats-server 2.14.
 """
 
 import asyncio
@@ -45,20 +45,20 @@ from natsd.store.volume import Volume
 STALL_NS: Final = 5_000_000_000
 QUEUED_BYTES_MAX: Final = 64 << 20
 UNPACKED_AT_ONCE: Final = 256 << 10
-"""Of a chunk: unpacked it may be many times as much."""
+"""Part of a chunk that is unpacked at once; unpacked it may be many times as large."""
 
 _logger = logging.getLogger(__name__)
 
 Install = Callable[[StreamBuilder], Awaitable[StreamInfo]]
-"""Makes a stream of what was built, and tells of it; raises ApiError."""
+"""Callback that turns the built directory into a stream and returns its info; raises ApiError."""
 
 
 class RestoreStopped(Exception):
-    """Nobody is to be answered; says why."""
+    """The restore ends without an answer to the client; the message is the reason."""
 
 
 class Restoring:
-    """`run` once; it removes what was built unless that has become a stream."""
+    """A restore; call `run` once. It removes the built files unless they became a stream."""
 
     def __init__(
         self,
@@ -84,26 +84,30 @@ class Restoring:
         self._reader = ArchiveReader()
         self._queue = deque[tuple[str | None, bytes]]()
         self._queued_bytes = 0
-        self._pending_bytes = 0  # of an entry of which more is to come
-        self._last = b""
-        self._reply: str | None = None  # of the chunk that is being taken
+        self._pending_bytes = 0  # of an entry that is not complete yet
+        self._last = b""  # the last chunk, to recognize its repetition
+        self._reply: str | None = None  # reply subject of the chunk that is being stored
         self._is_stalled = False
         self._is_flooded = False
         self._is_refused = False
-        self._refused: str | None = None  # where the chunk is answered for which there is no memory
+        self._refused: str | None = None  # reply subject of the chunk for which there is no memory
         self._changed = asyncio.Event()
         self._alarm = Alarm(scheduler, self._stalled)
         self.bytes_received = 0
         self._subscription = self._client.subscribe(subject, self._received)
 
     async def run(self) -> bool:
-        """Whether the stream is there now. Raises what removing files raises."""
+        """Receive the archive and install the stream; return whether the stream exists now.
+
+        Raises the errors of removing files.
+        """
         response: StreamCreateResponse | None = None
         try:
             info = await self._receive_all()
             response = StreamCreateResponse(info=info)
         except RestoreStopped as stopped:
-            # A log that keeps its records would keep an error's frames, and with them what came.
+            # A log that keeps its records would keep the error's frames, and with them the received
+            # data.
             _logger.warning("JetStream: %s %s", self._title, str(stopped))
         except (ApiError, StoreError, OSError) as error:
             _logger.warning("JetStream: %s failed: %s", self._title, str(error))
@@ -118,7 +122,7 @@ class Restoring:
         return is_installed
 
     def _let_go(self) -> None:
-        """Of what came, and of what refers to this: a Restoring is freed with its task."""
+        """Free received data, and references to this object so that it is freed with its task."""
         self._alarm.cancel()
         self._client.unsubscribe(self._subscription)
         del self._alarm, self._subscription, self._reader
@@ -155,7 +159,7 @@ class Restoring:
                 self._check_room()
 
     def _hold(self) -> None:
-        """What waits, and what came of an entry. Raises ApiError 10023."""
+        """Count queued bytes and incomplete entries. Raises ApiError 10023 beyond the limit."""
         self._pending_bytes = self._reader.pending_bytes
         if not self._share.hold(self._queued_bytes + self._pending_bytes):
             raise api_error(ErrorId.JSInsufficientResourcesErr)
@@ -177,7 +181,7 @@ class Restoring:
         with contextlib.suppress(InvalidSubject):
             self._client.publish(reply, data)
 
-    # What wakes it
+    # Events that wake `run`
 
     async def _next(self) -> tuple[str | None, bytes]:
         self._alarm.set(self._scheduler.now_ns() + STALL_NS)

@@ -1,9 +1,8 @@
-"""An archive of a frozen stream, part by part: read, verified and packed in threads.
+"""An archive of a frozen stream, part by part: blocks are read, verified and packed in threads.
 
 Promise
-- While PACKED_AT_ONCE blocks are packed the next one is read, and no further one: memory stays
-  bounded.
-- Messages that do not verify any more are left out, and counted.
+- While PACKED_AT_ONCE blocks are packed only one further block is read: memory stays bounded.
+- Messages whose checksum fails are left out, and counted.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ from natsd.store.volume import Volume
 
 PACKED_AT_ONCE: Final = 2
 READ_AHEAD_BYTES: Final = (PACKED_AT_ONCE + 1) * (8 << 20)
-"""Of blocks as they are; they grow to 8 MiB."""
+"""Bytes of raw blocks in memory; a block grows to 8 MiB."""
 
 Packing = Callable[[], bytes]
 
 
 class ArchiveSource:
-    """Used once; `close` when done, whether or not all was read."""
+    """Archive of a frozen stream, read once; call `close` at the end, even if not all was read."""
 
     def __init__(self, volume: Volume, taken: TakenStream) -> None:
         self.lost = 0
@@ -38,16 +37,16 @@ class ArchiveSource:
         self._next: asyncio.Task[bytes] | None = None
 
     async def next_part(self) -> bytes:
-        """The next bytes of the archive; none at its end. Raises OSError, StoreError."""
+        """Return the next bytes of the archive; empty at its end. Raises OSError, StoreError."""
         self._next = self._next or self._start()
         part = await asyncio.shield(self._next)  # a thread may be reading: `close` waits for it
         self._next = self._start() if part else None
         return part
 
     async def close(self) -> None:
-        """Give up what was read ahead, and what was frozen. Raises OSError."""
+        """Drop what was read ahead, and release the frozen stream. Raises OSError."""
         if self._next is not None:
-            with contextlib.suppress(StoreError, OSError):  # nobody asks for it any more
+            with contextlib.suppress(StoreError, OSError):  # the result is not needed any more
                 await self._next
         with contextlib.suppress(StoreError, OSError):
             await self._parts.aclose()
@@ -71,8 +70,11 @@ class ArchiveSource:
         yield await self._volume.read(self._writer.end)
 
     async def _packed(self, counts: MessageCount, frozen: FrozenStore) -> AsyncGenerator[bytes]:
-        """The entries of a store's blocks. Sums are made in order; what takes longest is done for
-        several at once."""
+        """Return the entries of a store's blocks.
+
+        Checksums are computed in order; packing, which takes longest, is done for several blocks at
+        once.
+        """
         loop, packing = asyncio.get_running_loop(), deque[asyncio.Task[bytes]]()
         try:
             async with contextlib.aclosing(self._begun(counts, frozen)) as begun:
@@ -86,7 +88,7 @@ class ArchiveSource:
             await asyncio.gather(*packing, return_exceptions=True)
 
     async def _begun(self, counts: MessageCount, frozen: FrozenStore) -> AsyncGenerator[Packing]:
-        """What packs each block that holds something; the next one is being read already."""
+        """Return a packing function per block with messages; the next block is read meanwhile."""
         loop, beginning = asyncio.get_running_loop(), None
         try:
             for index in range(frozen.num_blocks):
@@ -102,7 +104,7 @@ class ArchiveSource:
                 await asyncio.gather(beginning, return_exceptions=True)
 
     def _begin_block(self, counts: MessageCount, frozen: FrozenStore, index: int) -> Packing | None:
-        """Read it, verify it, and make its sum; in a thread, one after the other."""
+        """Read and verify a block and compute its checksum; in a thread, one block at a time."""
         image = frozen.read_image(index)
         name = counts.add(image)
         return self._writer.packing(name, image.data) if name else None

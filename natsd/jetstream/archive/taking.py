@@ -1,12 +1,12 @@
-"""A stream as of one moment: its messages frozen, and everything else copied.
+"""A stream frozen at one moment: messages are frozen, everything else is copied.
 
-What consumers delivered and what was acknowledged is copied before the messages are frozen: a
-message that a consumer knows of and that went meanwhile is forgotten when it is restored, and none
-that waits is missed.
+The consumers' delivered and acknowledged messages are copied before the messages are frozen: a
+message that a consumer knows and that was removed in between is forgotten at the restore, and no
+waiting message is missed.
 
-What waits for its Nats-Delay is as of the very moment of the messages: it is noted then, and held
-on disk until its own store is frozen. So what becomes due meanwhile is neither lost nor there
-twice.
+Messages that wait for their Nats-Delay belong to the very moment at which messages are frozen: they
+are noted then, and held on disk until their own store is frozen. A message that becomes due in
+between is therefore neither lost nor stored twice.
 """
 
 import asyncio
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TakenStream:
-    """`frozen`, by the names of their directories, in the order of an archive: to be released."""
+    """A frozen stream that must be released.
+
+    `frozen` holds its stores by the names of their directories, in the order of an archive.
+    """
 
     frozen: dict[str, FrozenStore]
     image: StreamImage
     state: StreamState
 
     async def release(self) -> None:
-        """Give up what is held; a second call does nothing. Raises OSError."""
+        """Release the frozen stores; a second call does nothing. Raises OSError."""
         for frozen in self.frozen.values():
             await frozen.release()
 
@@ -45,8 +48,10 @@ class TakenStream:
 async def freeze_stream(
     stream: "Stream", new_directory: Callable[[], Path], *, with_consumers: bool
 ) -> TakenStream:
-    """A file stream as of now; new directories hold what is needed until it is released. Raises
-    StoreError, OSError."""
+    """Freeze a file stream at the present moment.
+
+    New directories hold the necessary files until it is released. Raises StoreError, OSError.
+    """
     store = stream.store
     assert isinstance(store, FileStore)
     consumers = tuple(await _consumers(stream)) if with_consumers else ()
@@ -68,7 +73,7 @@ async def freeze_stream(
 
 
 class _Moment:
-    """What is noted as the messages are frozen, and held until `end`."""
+    """State noted at the moment when the messages are frozen, and held until `end`."""
 
     def __init__(self, stream: "Stream") -> None:
         self._stream = stream
@@ -78,33 +83,36 @@ class _Moment:
         self.message_ids = b""
 
     async def prepare(self) -> None:
-        """It is known what waits."""
+        """Wait until all delayed messages are known."""
         if self._delays is not None:
             await self._delays.found_all()
 
     def note(self) -> None:
-        """This is the moment."""
-        if self._is_over:  # who froze it has been cancelled
+        """Note the state; called at the moment when the messages are frozen."""
+        if self._is_over:  # the caller of the freeze has been cancelled
             return
         self.message_ids = self._stream.encode_message_ids()
         if self._delays is not None:
             self._waiting = self._delays.hold()
 
     async def freeze_delayed(self, new_directory: Callable[[], Path]) -> dict[str, FrozenStore]:
-        """The store of what waited in the moment, if anything did. Raises StoreError, OSError."""
+        """Freeze the store of the messages that were delayed then; empty if there were none.
+
+        Raises StoreError, OSError.
+        """
         if self._delays is None or not self._waiting:
             return {}
         return {DELAYED: await self._delays.freeze(new_directory(), self._waiting)}
 
     def end(self) -> None:
-        """Nothing is held any more."""
+        """Release the held messages."""
         self._is_over = True
         if self._delays is not None and self._waiting is not None:
             self._delays.let_go()
 
 
 async def _consumers(stream: "Stream") -> list[ConsumerImage]:
-    """Those that have files, each in a turn of the loop."""
+    """Return the consumers that have files; the event loop goes on after each."""
     images = []
     for consumer in list(stream.consumers.values()):
         if consumer.directory is not None:
@@ -118,7 +126,7 @@ async def _consumers(stream: "Stream") -> list[ConsumerImage]:
 
 
 async def check_messages(taken: TakenStream) -> None:
-    """Read all of them. Raises ApiError 10064 when some do not verify."""
+    """Read all messages. Raises ApiError 10064 if some of them are damaged."""
     lost = 0
     for frozen in taken.frozen.values():
         for index in range(frozen.num_blocks):

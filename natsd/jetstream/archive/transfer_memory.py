@@ -1,14 +1,14 @@
-"""The memory that all snapshots and restores of a server hold together, and how slow one may be.
+"""Memory limit of all snapshots and restores of a server, and the least speed of each.
 
-    TransferMemory  one per server ── Share  one per transfer: what it holds just now
+    TransferMemory  one per server ── Share  one per transfer: the bytes that it holds now
 
 Promise
-- All shares together never pass `limit_bytes`; the transfer that would pass it is refused or ends,
-  and the others go on.
-- A share that is closed holds nothing, whatever ended its transfer.
-- A transfer that moves less than PACE_BYTES in PACE_NS is stalled, even if it moves all the time.
+- All shares together never exceed `limit_bytes`; a transfer that would exceed it is refused or
+  ends, and the others go on.
+- A closed share holds nothing, for whatever reason its transfer ended.
+- A transfer that moves less than PACE_BYTES in PACE_NS is stalled, even if it keeps moving.
 
-Source: reference §6.14.
+nats-server has no such limits.
 """
 
 from typing import Final
@@ -19,19 +19,19 @@ PACE_BYTES: Final = 64 << 10
 
 
 class TransferMemory:
-    """Used on the event loop only."""
+    """Memory of all transfers of a server, in bytes; used on the event loop only."""
 
     def __init__(self, limit_bytes: int = TRANSFER_BYTES_MAX) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
 
     def share(self) -> "Share":
-        """For one more transfer; it holds nothing yet."""
+        """Return a new share for one transfer; it holds nothing yet."""
         return Share(self)
 
 
 class Share:
-    """What one transfer holds."""
+    """Memory of one transfer, in bytes."""
 
     def __init__(self, memory: TransferMemory) -> None:
         self._memory = memory
@@ -39,8 +39,10 @@ class Share:
         self._is_closed = False
 
     def hold(self, size: int) -> bool:
-        """Hold exactly this much from now on; False: that is more than there is, and nothing has
-        changed."""
+        """Set the bytes that the transfer holds to `size`.
+
+        Return False if that exceeds the limit or the share is closed; nothing has changed then.
+        """
         more = size - self._held_bytes
         if self._is_closed or self._memory.held_bytes + more > self._memory.limit_bytes:
             return False
@@ -49,20 +51,20 @@ class Share:
         return True
 
     def close(self) -> None:
-        """Hold nothing, and nothing any more."""
+        """Release all memory; the share can hold nothing afterwards."""
         self.hold(0)
         self._is_closed = True
 
 
 class Pace:
-    """Whether a transfer moves fast enough to be waited for."""
+    """Check whether a transfer moves fast enough to be waited for."""
 
     def __init__(self, now_ns: int) -> None:
         self._since_ns = now_ns
         self._moved_bytes = 0
 
     def moved(self, size: int, now_ns: int) -> bool:
-        """So many bytes more went over; False: it is stalled."""
+        """Count `size` more bytes; return False if the transfer is stalled."""
         self._moved_bytes += size
         if now_ns - self._since_ns < PACE_NS:
             return True

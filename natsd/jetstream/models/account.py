@@ -1,6 +1,7 @@
-"""What is told about an account's use of JetStream.
+"""Models of an account's use of JetStream.
 
-Source: reference §6.15.
+Source: nats-server's `JSApiAccountInfoResponse`, `JetStreamAccountStats` and
+`JetStreamAccountLimits`.
 """
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from natsd.jetstream.models.base import Int, Int64, Model, Omitempty, Uint64
 
 
 class AccountLimits(Model):
-    """What an account may use; -1: no limit."""
+    """Limits of an account or of one of its tiers; -1: no limit. Sizes are bytes."""
 
     max_memory: Int64 = -1
     max_storage: Int64 = -1
@@ -22,7 +23,7 @@ class AccountLimits(Model):
 
 
 class Tier(Model):
-    """Use and limits of one tier, or of all."""
+    """Usage and limits of one tier, or of the whole account; sizes are bytes."""
 
     memory: Uint64 = 0
     storage: Uint64 = 0
@@ -34,7 +35,7 @@ class Tier(Model):
 
 
 class ApiStats(Model):
-    """Requests since the start; `level` is what the server supports."""
+    """Requests since the start; `level` is the API level of the server."""
 
     level: Int = 0
     total: Uint64 = 0
@@ -43,7 +44,7 @@ class ApiStats(Model):
 
 
 class AccountInfo(Tier):
-    """An account: use, limits and requests."""
+    """Usage, limits and requests of an account."""
 
     domain: Omitempty[str] = ""
     api: ApiStats = ApiStats()

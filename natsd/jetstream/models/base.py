@@ -1,14 +1,15 @@
-"""What all models have in common: they read and write JSON as nats-server's Go structs do.
+"""The base of all models: they read and write JSON as nats-server's Go structs do.
 
-Reading (`model_validate(value, context={"strict": bool})`, strict unless told otherwise):
-- a field's name may be in any case; an unknown one is an error when strict, and nothing otherwise;
+Reading (`model_validate(value, context={"strict": bool})`, strict by default):
+- a field's name may be in any case; an unknown one is an error if strict, and ignored otherwise;
 - `null` is the zero value; a number is whole and fits the Go type; nothing is converted.
 
 Writing:
 - the order of the fields is that of the Go struct;
-- an `Omitempty` field is left out when it has its zero value, which is its default;
-- the fields of an `Embedded` model stand among those of the model it is in; None adds nothing;
-- a base class is what an embedded struct is in Go.
+- an `Omitempty` field is left out if it has its zero value, which is its default;
+- the fields of an `Embedded` model stand among those of the model that contains it; None adds
+  nothing;
+- a base class corresponds to an embedded struct in Go.
 
 Source: nats-server's structs, Go's encoding/json.
 """
@@ -44,27 +45,28 @@ _EMBEDDED: Final = "embedded"
 
 Omitempty = Annotated[T, _OMITEMPTY]
 Items = Annotated[list[T], FailFast()]
-"""A list; the first item that is wrong ends the reading, however many there are."""
+"""A list whose reading ends at the first wrong item, however many there are."""
 Embedded = Annotated[T, _EMBEDDED]
 
 
 class GoType(NamedTuple):
-    """The name by which Go's errors call the type."""
+    """Name of the type in Go's error messages."""
 
     name: str
 
 
 class GoError(PydanticCustomError):
-    """An error whose text is the whole answer."""
+    """A validation error whose text is the complete answer."""
 
     @classmethod
     def saying(cls, text: str) -> "GoError":
+        """Return an error with this text."""
         return cls("go", "{text}", {"text": text})
 
 
 def _read_time(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str):
-        if info.context is not None:  # this is JSON, and not a call of ours
+        if info.context is not None:  # the value comes from JSON, not from this program
             raise GoError.saying("Time.UnmarshalJSON: input is not a JSON string")
         return value
     try:
@@ -97,7 +99,7 @@ OptionalTimeNs = Annotated[
     PlainSerializer(lambda time_ns: None if time_ns is None else format_time(time_ns)),
     GoType("time.Time"),
 ]
-"""A time that may be missing, which the zero time is not: Go's pointer to a time."""
+"""A time or None, which differs from the zero time: Go's pointer to a time."""
 Base64 = Annotated[
     bytes,
     BeforeValidator(_read_base64),
@@ -107,11 +109,11 @@ Base64 = Annotated[
 
 
 class GoEnum(StrEnum):
-    """An enumeration that JSON shows as a word."""
+    """An enumeration that is a word in JSON."""
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """The member that a JSON value stands for; raises GoError."""
+        """Return the member for a JSON value. Raises GoError."""
         if isinstance(value, str):
             with contextlib.suppress(ValueError):
                 return cls(value)
@@ -119,30 +121,30 @@ class GoEnum(StrEnum):
 
     @classmethod
     def reads(cls, value: object) -> bool:
-        """Whether it says itself what is wrong with such a value, and not its field."""
+        """Return whether the enumeration reports such a wrong value itself, and not its field."""
         return True
 
     @classmethod
     def refusal(cls, raw: str) -> str:
-        """What is said of a value that is none of its words; `raw` is its JSON."""
+        """Return the error text for a value that is none of its words; `raw` is its JSON."""
         return f"can not unmarshal {quoted(raw)}"
 
 
 class Model(BaseModel):
-    """A Go struct."""
+    """A Go struct; the base of all models."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
     go_name: ClassVar[str]
-    """Of the struct, in Go's errors; the class's own name unless it says otherwise."""
+    """Name of the struct in Go's errors; the class's own name by default."""
     go_is_pointer: ClassVar[bool] = False
-    """Whether lists are of pointers to it."""
+    """Whether lists hold pointers to the struct."""
 
     _names: ClassVar[frozenset[str]]
     _zero_values: ClassVar[dict[str, object]]
     _embedded: ClassVar[frozenset[str]]
     _enums: ClassVar[dict[str, type[GoEnum]]]
-    _items: ClassVar[dict[str, object]]  # of lists: what `null` is in them
+    _items: ClassVar[dict[str, object]]  # per list: the item that replaces `null`
     _maps: ClassVar[dict[str, object]]
 
     @classmethod
@@ -212,13 +214,13 @@ class Model(BaseModel):
 
 
 def _zero_of(kind: object) -> object:
-    """What Go makes of a `null` in a list."""
+    """Return the zero value that Go makes of a `null` in a list."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return "" if bare is str else 0 if bare is int else {}
 
 
 def _up_to_first_wrong(members: dict[str, object], kind: object) -> dict[str, object]:
-    """All, or the first member only that is not of that kind: its error is enough."""
+    """Return all members, or only the first one of a wrong kind: its error suffices."""
     if None in members.values():
         zero = "" if kind is str else 0
         members = {key: zero if each is None else each for key, each in members.items()}

@@ -1,9 +1,7 @@
-"""The configuration of a consumer and what is told about it.
+"""Models of a consumer's configuration and state.
 
-Fields, their order and their zero values are those of nats-server's structs; what a configuration
-must keep to, and its defaults, is said in `consumer/config.py`.
-
-Source: reference §6.5, §6.6.
+Fields, their order and their zero values are those of nats-server's `ConsumerConfig` and
+`ConsumerInfo`; rules and defaults are in `consumer/config.py`.
 """
 
 from pydantic import Field
@@ -23,7 +21,7 @@ from natsd.jetstream.models.stream import ClusterInfo
 
 
 class DeliverPolicy(GoEnum):
-    """Where a consumer starts."""
+    """Start position of a consumer."""
 
     ALL = "all"
     LAST = "last"
@@ -38,7 +36,7 @@ class DeliverPolicy(GoEnum):
 
 
 class AckPolicy(GoEnum):
-    """What is to be acknowledged."""
+    """Which deliveries need an acknowledgement."""
 
     NONE = "none"
     ALL = "all"
@@ -47,14 +45,14 @@ class AckPolicy(GoEnum):
 
 
 class ReplayPolicy(GoEnum):
-    """How fast stored messages are delivered."""
+    """Speed at which stored messages are delivered."""
 
     INSTANT = "instant"
     ORIGINAL = "original"
 
 
 class PriorityPolicy(GoEnum):
-    """Which of the clients of a consumer are served first."""
+    """Order in which the clients of a consumer are served."""
 
     NONE = "none"
     OVERFLOW = "overflow"
@@ -63,7 +61,7 @@ class PriorityPolicy(GoEnum):
 
     @classmethod
     def refusal(cls, raw: str) -> str:
-        """Not the text of the other enumerations."""
+        """Return nats-server's text for this enumeration, which differs from the others."""
         return f"unknown priority policy: {raw}"
 
 
@@ -76,12 +74,12 @@ class ConsumerAction(GoEnum):
 
     @classmethod
     def refusal(cls, raw: str) -> str:
-        """Not the text of the other enumerations."""
+        """Return nats-server's text for this enumeration, which differs from the others."""
         return f"unknown consumer action: {raw}"
 
 
 class ConsumerConfig(Model):
-    """All settings of a consumer. Durations are nanoseconds."""
+    """All settings of a consumer; durations are nanoseconds."""
 
     durable_name: Omitempty[str] = ""
     name: Omitempty[str] = ""
@@ -121,7 +119,7 @@ class ConsumerConfig(Model):
 
 
 class SequenceInfo(Model):
-    """A position in the consumer's and in the stream's count."""
+    """A position: the consumer's and the stream's sequence."""
 
     consumer_seq: Uint64 = 0
     stream_seq: Uint64 = 0
@@ -129,7 +127,7 @@ class SequenceInfo(Model):
 
 
 class PriorityGroupState(Model):
-    """Who is pinned in a group."""
+    """The pinned client of a priority group."""
 
     group: str
     pinned_client_id: Omitempty[str] = ""
@@ -137,7 +135,7 @@ class PriorityGroupState(Model):
 
 
 class ConsumerInfo(Model):
-    """A consumer: settings and state."""
+    """Configuration and state of a consumer."""
 
     stream_name: str
     name: str

@@ -1,11 +1,11 @@
-"""JSON as Go reads and writes it: the models' way in and out.
+"""JSON as Go reads and writes it, for all models.
 
-- `decode` reads a request; what is wrong with it is said in the words of Go's encoding/json.
+- `decode` reads a request; its errors have the texts of Go's encoding/json.
 - `encode` writes a response; `<`, `>` and `&` are escaped and maps are sorted, as Go does.
-- Any bytes may come: they are read, or an InvalidJson is raised, and nothing else. What it costs
-  grows with their number only: the first thing that is wrong ends the reading.
+- Any bytes may come: they are decoded, or an InvalidJson is raised, and nothing else. The cost is
+  linear in their number: reading ends at the first error.
 
-Source: reference §6.1; Go's encoding/json, tried.
+Source: Go's encoding/json; errors were compared with a running nats-server 2.14.
 """
 
 import functools
@@ -23,13 +23,13 @@ from natsd.jetstream.models.json_syntax import depth_error, json_error, syntax_e
 M = TypeVar("M", bound=Model)
 
 DEPTH_MAX: Final = 128
-"""Levels of a request, of which none has ten; nats-server gives up at 10,000."""
+"""Nesting levels of a request; no valid one has ten. nats-server's limit is 10,000."""
 VALUES_MAX: Final = 8
-"""Values of a body, one behind the other; no client sends more than one."""
+"""Consecutive values of a body; no client sends more than one."""
 _BLANKS: Final = b" \t\r\n"
 _NO_BLANK: Final = re.compile(r"[^ \t\r\n]")
 _NO_TEXT: Final = re.compile("[\udc80-\udcff]")
-"""Bytes that are no UTF-8, as `surrogateescape` decodes them."""
+"""Bytes that are not UTF-8, as `surrogateescape` decodes them."""
 
 _KINDS: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array", dict: "object"}
 _GO_TYPES: Final[dict[object, str]] = {str: "string", bool: "bool", int: "int", bytes: "[]uint8"}
@@ -43,11 +43,11 @@ _ESCAPES: Final = (
 
 
 class InvalidJson(ValueError):
-    """Not JSON, or not what the model wants; the text is Go's."""
+    """The text is not JSON, or does not fit the model; the message is Go's."""
 
 
 class _Fraction(float):
-    """A number that is not written as a whole one; Go's errors show how it was written."""
+    """A number that is not written as an integer; Go's errors repeat its text."""
 
     text: str
 
@@ -58,9 +58,11 @@ class _Fraction(float):
 
 
 def decode(model: type[M], body: bytes, *, strict: bool = True, is_one_value: bool = False) -> M:
-    """The model that the body holds; an empty body and `null` are the model's defaults. Of several
-    values, one behind the other, each says what it says anew: Go's json.Decoder, asked until the
-    end. `is_one_value`: Go's json.Unmarshal, for which there must be one. Raises InvalidJson.
+    """Return the model that the body holds; an empty body and `null` give the defaults.
+
+    Of several consecutive values, later members replace earlier ones, as Go's json.Decoder does
+    when it is called until the end. With `is_one_value` there must be exactly one, as for Go's
+    json.Unmarshal. Raises InvalidJson.
     """
     values = [_read_one(body)] if is_one_value else _read(body)
     try:
@@ -73,12 +75,12 @@ def decode(model: type[M], body: bytes, *, strict: bool = True, is_one_value: bo
 
 
 def encode(model: Model) -> bytes:
-    """The model as compact JSON."""
+    """Return the model as compact JSON."""
     return encode_value(model.model_dump())
 
 
 def encode_value(value: Any) -> bytes:
-    """What JSON can hold, as compact JSON."""
+    """Return a JSON value as compact JSON, escaped as Go does."""
     try:
         text = msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -90,7 +92,10 @@ def encode_value(value: Any) -> bytes:
 
 
 def is_empty_object(body: bytes) -> bool:
-    """Nothing, or an object without members: what a request without a body may carry."""
+    """Return whether the body is empty or an object without members.
+
+    A request without a body may carry either.
+    """
     if not body or body == b"{}":
         return True
     try:
@@ -100,7 +105,7 @@ def is_empty_object(body: bytes) -> bool:
 
 
 def is_object_or_array(body: bytes) -> bool:
-    """Whether a body that may be left out is meant as JSON."""
+    """Return whether an optional body is meant as JSON."""
     return body.lstrip(_BLANKS)[:1] in (b"{", b"[")
 
 
@@ -112,7 +117,7 @@ def _read_one(body: bytes) -> object:
 
 
 def _read(body: bytes) -> list[object]:
-    """All values, one behind the other; an empty body is like `null`."""
+    """Return all consecutive values; an empty body counts as `null`."""
     if not body.strip(_BLANKS):
         return [None]
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX:
@@ -125,7 +130,7 @@ def _read(body: bytes) -> list[object]:
     while at < len(text):
         try:
             value, at = _read_at(text, at)
-        except RecursionError:  # a value behind the first one
+        except RecursionError:  # in a value after the first one
             raise InvalidJson("exceeded max depth") from None
         except ValueError:
             before = exact[:at].encode("utf-8", "surrogateescape")
@@ -138,7 +143,7 @@ def _read(body: bytes) -> list[object]:
 
 
 def _read_at(text: str, at: int) -> tuple[object, int]:
-    """The value that begins there, and where the next one would. Raises ValueError."""
+    """Return the value at that index, and the index of the next value. Raises ValueError."""
     value, end = _DECODER.raw_decode(text, _behind_blanks(text, at))
     if "\\u" in text:
         value = _replace_surrogates(value)
@@ -151,13 +156,13 @@ def _behind_blanks(text: str, at: int) -> int:
 
 
 def _moved(wrong: str, by: int) -> str:
-    """The error, of a text that is the rest of a longer one."""
+    """Add `by` to the offset in an error text, whose text was the rest of a longer one."""
     what, _, offset = wrong.rpartition(" at offset ")
     return f"{what} at offset {int(offset) + by}" if what else wrong
 
 
 def _merged(before: Any, value: Any) -> Any:
-    """What is said later holds; members of objects are said one by one."""
+    """Merge two values: the later one wins, and objects are merged member by member."""
     if not (isinstance(before, dict) and isinstance(value, dict)):
         return before if value is None else value
     return {
@@ -174,7 +179,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Halves of surrogate pairs are no characters: Go puts U+FFFD in their place."""
+    """Replace halves of surrogate pairs, which are no characters, by U+FFFD, as Go does."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
@@ -185,7 +190,7 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def _whole(text: str) -> int | _Fraction:
-    """What fits no Go type, however long, is not made an int."""
+    """Return the number as an int, unless it is too long for any Go type."""
     return int(text) if len(text) <= 20 else _Fraction(text)
 
 
@@ -195,7 +200,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _why(model: type[Model], error: ValidationError) -> str:
-    """The first thing that is wrong."""
+    """Return the first error in Go's words."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "go":
         return first["msg"]
@@ -211,7 +216,7 @@ def _why(model: type[Model], error: ValidationError) -> str:
 
 
 def _walk(model: type[Model], location: tuple[int | str, ...]) -> tuple[str, str, object]:
-    """The innermost struct, the path of fields from the outermost, and the type there."""
+    """Return the innermost struct, the path of fields from the outermost, and the type there."""
     path: list[str] = []
     target: object = model
     for step in location:
@@ -229,14 +234,14 @@ def _walk(model: type[Model], location: tuple[int | str, ...]) -> tuple[str, str
 
 
 def _embedding(model: type[Model], field: str) -> list[str]:
-    """The embedded struct that the field comes from, if it is not the struct's own."""
+    """Return the embedded struct that declares the field; empty if the model itself does."""
     owners = [base for base in model.__mro__ if issubclass(base, Model)]
     owner = [base for base in owners if field in base.model_fields][-1]
     return [] if owner is model else [owner.go_name]
 
 
 def _bare(target: object) -> object:
-    """Without annotations, and without `None`."""
+    """Return the type without annotations and without `None`."""
     while get_origin(target) in (Annotated, Union, UnionType):
         arguments = get_args(target)
         if get_origin(target) is Annotated:

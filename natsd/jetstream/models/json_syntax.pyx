@@ -1,11 +1,11 @@
-"""What is wrong with a JSON text, in the words that clients of nats-server know.
+"""Syntax errors of JSON texts, in the words that clients of nats-server know.
 
-Two readers of Go's have different words for the same: requests of the API are decoded, pull
-requests and delays unmarshalled. A scanner with a state for each place in the grammar and a bit per
-level for "object or array": one pass over the text, whatever it is, no recursion, and no more
-memory than the depth allows.
+Go has two readers with different error texts: requests of the API are decoded (json.Decoder), pull
+requests and delays are unmarshalled (json.Unmarshal). The scanner has a state for each place in the
+grammar, and one bit per level for "object or array": one pass over any text, no recursion, and no
+more memory than the depth limit requires.
 
-Source: RFC 8259; texts: what nats-server 2.14 answers.
+Source: RFC 8259; the texts are those with which nats-server 2.14 answers.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -17,9 +17,9 @@ cdef enum:
 
 cdef enum State:
     VALUE                       # a value begins here
-    VALUE_OR_END                # or the array ends
+    VALUE_OR_END                # a value begins or the array ends
     KEY                         # a key begins here
-    KEY_OR_END                  # or the object ends
+    KEY_OR_END                  # a key begins or the object ends
     COLON
     AFTER_PAIR
     AFTER_ELEMENT
@@ -38,7 +38,7 @@ cdef struct Scanner:
     const unsigned char* start
     const unsigned char* at
     const unsigned char* end
-    const char* place           # of what stands at `at` and should not
+    const char* place           # where the wrong character stands; NULL: too deep
     int depth
     int deepest
     unsigned char[DEPTH_BYTES] is_object
@@ -49,7 +49,7 @@ cdef inline bint is_digit(unsigned char c) noexcept nogil:
 
 
 cdef bint skip_digits(Scanner* scan, const char* place) noexcept nogil:
-    """One at least."""
+    """Skip at least one digit."""
     if scan.at == scan.end or not is_digit(scan.at[0]):
         scan.place = place
         return False
@@ -82,7 +82,7 @@ cdef inline bint is_hexadecimal(unsigned char c) noexcept nogil:
 
 
 cdef bint skip_escape(Scanner* scan) noexcept nogil:
-    """What follows a backslash."""
+    """Skip the characters after a backslash."""
     if scan.at == scan.end:
         return False
     if scan.at[0] != c"u":
@@ -191,7 +191,7 @@ cdef bint open_level(Scanner* scan) noexcept nogil:
 
 
 cdef bint step(Scanner* scan, State* state) noexcept nogil:
-    """Over the next token, which is not blank."""
+    """Skip the next token, which is not blank."""
     cdef unsigned char c = scan.at[0]
     scan.place = PLACES[<int> state[0]]
     if is_close(state[0], c):
@@ -221,7 +221,7 @@ cdef bint step(Scanner* scan, State* state) noexcept nogil:
 
 
 cdef str quoted(unsigned char c):
-    """As Go quotes a character."""
+    """Return the character in quotes, as Go quotes it."""
     if c == c"'":
         return "'\\''"
     if c == c'"':
@@ -237,7 +237,7 @@ cdef str quoted(unsigned char c):
 
 
 cdef State scan_over(Scanner* scan, bytes text) noexcept:
-    """To the end, or to where the grammar is broken: `place` says what was being read there."""
+    """Scan to the end, or to the first error; `place` names the position in the grammar."""
     cdef State state = VALUE
     memset(scan, 0, sizeof(Scanner))
     scan.at = scan.start = <const unsigned char*> PyBytes_AS_STRING(text)
@@ -258,7 +258,10 @@ cdef str offset_of(Scanner* scan):
 
 
 def json_error(bytes text not None):
-    """What is wrong with a text that is to be one JSON value, or None: Go's json.Unmarshal."""
+    """Return the error of a text that must be one JSON value, as json.Unmarshal words it.
+
+    None: the text is valid.
+    """
     cdef Scanner scan
     cdef State state = scan_over(&scan, text)
     if scan.at == scan.end:
@@ -269,8 +272,10 @@ def json_error(bytes text not None):
 
 
 def depth_error(bytes text not None, int most):
-    """What is wrong with a text that begins with a JSON value of more levels than `most`; None:
-    there is none."""
+    """Return the error of a text whose first JSON value has more than `most` levels.
+
+    None: it has not.
+    """
     cdef Scanner scan
     scan_over(&scan, text)
     if scan.at < scan.end and scan.place == NULL:
@@ -279,7 +284,10 @@ def depth_error(bytes text not None, int most):
 
 
 def syntax_error(bytes body not None) -> str:
-    """What is wrong with a text that holds no JSON value, or more than one: Go's json.Decoder."""
+    """Return the error of a text that holds no JSON value, or more than one.
+
+    The words are those of Go's json.Decoder.
+    """
     cdef Scanner scan
     cdef State state = scan_over(&scan, body)
     if scan.at == scan.end:

@@ -1,6 +1,6 @@
-"""Bodies of requests.
+"""Models of the bodies of API requests.
 
-Source: reference §6.2, §6.10, §6.11, §6.14.
+Source: nats-server's `JSApi…Request` structs in jetstream_api.go.
 """
 
 from pydantic import Field
@@ -21,25 +21,26 @@ from natsd.jetstream.models.stream import Placement, StreamConfig, StreamState
 
 
 class StreamConfigRequest(StreamConfig):
-    """Creates or updates a stream; `pedantic`: nothing is adjusted silently."""
+    """Request to create or update a stream; `pedantic` forbids silent adjustments."""
 
     pedantic: Omitempty[bool] = False
 
     @property
     def config(self) -> StreamConfig:
+        """Configuration of the stream, without `pedantic`."""
         return StreamConfig.model_construct(
             **{name: getattr(self, name) for name in StreamConfig.model_fields}
         )
 
 
 class ApiPagedRequest(Model):
-    """From which item on."""
+    """Request for a page of a list; `offset` is the index of its first item."""
 
     offset: Int = 0
 
 
 class StreamInfoRequest(ApiPagedRequest):
-    """`subjects_filter`: count the messages of each subject that matches."""
+    """Request for a stream's info; `subjects_filter`: count the messages of matching subjects."""
 
     go_name = "JSApiStreamInfoRequest"
     deleted_details: Omitempty[bool] = False
@@ -47,21 +48,21 @@ class StreamInfoRequest(ApiPagedRequest):
 
 
 class StreamNamesRequest(ApiPagedRequest):
-    """`subject`: only streams whose subjects meet it."""
+    """Request for stream names; `subject`: only streams whose subjects overlap it."""
 
     go_name = "JSApiStreamNamesRequest"
     subject: Omitempty[str] = ""
 
 
 class StreamListRequest(ApiPagedRequest):
-    """`subject`: only streams whose subjects meet it."""
+    """Request for stream infos; `subject`: only streams whose subjects overlap it."""
 
     go_name = "JSApiStreamListRequest"
     subject: Omitempty[str] = ""
 
 
 class StreamPurgeRequest(Model):
-    """Up to but without `seq`; or all but the last `keep`; both of what matches `filter`."""
+    """Request to remove messages that match `filter`: below `seq`, or all but the last `keep`."""
 
     go_name = "JSApiStreamPurgeRequest"
     seq: Omitempty[Uint64] = 0
@@ -70,7 +71,7 @@ class StreamPurgeRequest(Model):
 
 
 class StreamMsgDeleteRequest(Model):
-    """`no_erase`: leave the bytes on disk."""
+    """Request to delete a message; `no_erase` leaves its bytes on disk."""
 
     go_name = "JSApiMsgDeleteRequest"
     seq: Uint64 = 0
@@ -78,7 +79,7 @@ class StreamMsgDeleteRequest(Model):
 
 
 class StreamMsgGetRequest(Model):
-    """Exactly one way of naming messages; for direct gets several messages at once."""
+    """Request for messages that are named in exactly one way; direct gets may return several."""
 
     go_name = "JSApiMsgGetRequest"
     seq: Omitempty[Uint64] = 0
@@ -94,7 +95,7 @@ class StreamMsgGetRequest(Model):
 
 
 class StreamSnapshotRequest(Model):
-    """Where the chunks go, and how large they are."""
+    """Request for a snapshot: the subject of its chunks, and their sizes in bytes."""
 
     go_name = "JSApiStreamSnapshotRequest"
     deliver_subject: str = ""
@@ -105,7 +106,7 @@ class StreamSnapshotRequest(Model):
 
 
 class StreamRestoreRequest(Model):
-    """The stream as it was."""
+    """Request for a restore: configuration and state of the archived stream."""
 
     go_name = "JSApiStreamRestoreRequest"
     config: StreamConfig = StreamConfig()
@@ -113,21 +114,21 @@ class StreamRestoreRequest(Model):
 
 
 class StreamRemovePeerRequest(Model):
-    """A server's name or id."""
+    """Request to remove a server, named by name or id, from a stream's peers."""
 
     go_name = "JSApiStreamRemovePeerRequest"
     peer: str = ""
 
 
 class LeaderStepDownRequest(Model):
-    """Who should lead instead."""
+    """Request for another leader; `placement` selects it."""
 
     go_name = "JSApiLeaderStepdownRequest"
     placement: Omitempty[Placement | None] = None
 
 
 class MetaServerRemoveRequest(Model):
-    """A server's name, or its id."""
+    """Request to remove a server, named by name or id, from the cluster."""
 
     go_name = "JSApiMetaServerRemoveRequest"
     peer: str = ""
@@ -135,7 +136,7 @@ class MetaServerRemoveRequest(Model):
 
 
 class StreamMoveRequest(Model):
-    """From which server, and where to."""
+    """Request to move a stream: from `server`, to servers with that placement."""
 
     go_name = "JSApiMetaServerStreamMoveRequest"
     server: Omitempty[str] = ""
@@ -145,7 +146,7 @@ class StreamMoveRequest(Model):
 
 
 class CreateConsumerRequest(Model):
-    """Creates or updates a consumer."""
+    """Request to create or update a consumer."""
 
     stream_name: str = ""
     config: ConsumerConfig = ConsumerConfig()
@@ -154,34 +155,34 @@ class CreateConsumerRequest(Model):
 
 
 class ConsumersRequest(ApiPagedRequest):
-    """Names or infos of a stream's consumers."""
+    """Request for names or infos of a stream's consumers."""
 
     go_name = "JSApiConsumersRequest"
 
 
 class ConsumerPauseRequest(Model):
-    """Until when; 0 or a time that is over resumes."""
+    """Request to pause a consumer; 0 or a time in the past resumes it."""
 
     go_name = "JSApiConsumerPauseRequest"
     pause_until: TimeNs = 0
 
 
 class ConsumerUnpinRequest(Model):
-    """The group whose client is let go."""
+    """Request to unpin the pinned client of a priority group."""
 
     go_name = "JSApiConsumerUnpinRequest"
     group: str = ""
 
 
 class ConsumerResetRequest(Model):
-    """The sequence to start from; 0: behind the ack floor."""
+    """Request to restart a consumer at a sequence; 0: behind the ack floor."""
 
     go_name = "JSApiConsumerResetRequest"
     seq: Omitempty[Uint64] = 0
 
 
 class PriorityGroup(Model):
-    """In which group a client asks, and when it wants to be served."""
+    """Priority group of a pull request, and the conditions under which it is served."""
 
     group: Omitempty[str] = ""
     min_pending: Omitempty[Int64] = 0
@@ -191,7 +192,7 @@ class PriorityGroup(Model):
 
 
 class ConsumerGetNextRequest(PriorityGroup):
-    """A pull request; durations are nanoseconds."""
+    """Pull request; durations are nanoseconds."""
 
     go_name = "JSApiConsumerGetNextRequest"
     expires: Omitempty[DurationNs] = 0

@@ -1,10 +1,11 @@
-"""Answers: the envelope with what was asked for.
+"""Models of API answers: the envelope with the requested data.
 
-An answer that is an error is the same model with nothing but its defaults in it. (So the lists'
-empty members stand there too, as nats-server writes them; the published schemas, read to the
-letter, take such an answer for a list and an error at once.)
+An error uses the same model with default values only. (Empty lists are therefore part of it, as
+nats-server writes them; read to the letter, the published schemas take such an answer for a list
+and an error at once.)
 
-Source: reference §6.2; `io.nats.jetstream.api.v1.*_response` are the types' names.
+Source: nats-server's `JSApi…Response` structs; the types' names are the schemas
+`io.nats.jetstream.api.v1.*_response`.
 """
 
 from typing import Final
@@ -21,20 +22,20 @@ TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
 
 
 class SystemResponse(Response):
-    """The answer to what is no request at all."""
+    """Answer to a subject that is no request."""
 
     type: str = TYPE_PREFIX + "system_response"
 
 
 class AccountInfoResponse(Response):
-    """`INFO`."""
+    """Answer to `INFO`."""
 
     type: str = TYPE_PREFIX + "account_info_response"
     info: Embedded[AccountInfo | None] = None
 
 
 class StreamCreateResponse(Response):
-    """`STREAM.CREATE`; `did_create`: it is new."""
+    """Answer to `STREAM.CREATE`; `did_create`: the stream is new."""
 
     type: str = TYPE_PREFIX + "stream_create_response"
     info: Embedded[StreamInfo | None] = None
@@ -42,14 +43,14 @@ class StreamCreateResponse(Response):
 
 
 class StreamUpdateResponse(Response):
-    """`STREAM.UPDATE`."""
+    """Answer to `STREAM.UPDATE`."""
 
     type: str = TYPE_PREFIX + "stream_update_response"
     info: Embedded[StreamInfo | None] = None
 
 
 class StreamInfoResponse(Response):
-    """`STREAM.INFO`; the page is that of the subjects' counts."""
+    """Answer to `STREAM.INFO`; the page is that of the message counts per subject."""
 
     type: str = TYPE_PREFIX + "stream_info_response"
     page: Embedded[Paged] = Paged()
@@ -57,7 +58,7 @@ class StreamInfoResponse(Response):
 
 
 class StreamNamesResponse(Response):
-    """`STREAM.NAMES`; None, not an empty list, where there are none: as nats-server has it."""
+    """Answer to `STREAM.NAMES`; without names the list is None, not empty, as on nats-server."""
 
     type: str = TYPE_PREFIX + "stream_names_response"
     page: Embedded[Paged] = Paged()
@@ -65,7 +66,7 @@ class StreamNamesResponse(Response):
 
 
 class StreamListResponse(Response):
-    """`STREAM.LIST`; `offline`: names of streams that can not be served, with the reason."""
+    """Answer to `STREAM.LIST`; `offline` maps streams that cannot be served to the reason."""
 
     type: str = TYPE_PREFIX + "stream_list_response"
     page: Embedded[Paged] = Paged()
@@ -75,39 +76,39 @@ class StreamListResponse(Response):
 
 
 class SuccessResponse(Response):
-    """An answer that says no more than that it was done."""
+    """Answer that only confirms success."""
 
     success: Omitempty[bool] = False
 
 
 class StreamDeleteResponse(SuccessResponse):
-    """`STREAM.DELETE`."""
+    """Answer to `STREAM.DELETE`."""
 
     type: str = TYPE_PREFIX + "stream_delete_response"
 
 
 class StreamPurgeResponse(SuccessResponse):
-    """`STREAM.PURGE`; `purged` messages are gone."""
+    """Answer to `STREAM.PURGE`; `purged` is the number of removed messages."""
 
     type: str = TYPE_PREFIX + "stream_purge_response"
     purged: Uint64 = 0
 
 
 class StreamMsgGetResponse(Response):
-    """`STREAM.MSG.GET`."""
+    """Answer to `STREAM.MSG.GET`."""
 
     type: str = TYPE_PREFIX + "stream_msg_get_response"
     message: Omitempty[StoredMessage | None] = None
 
 
 class StreamMsgDeleteResponse(SuccessResponse):
-    """`STREAM.MSG.DELETE`."""
+    """Answer to `STREAM.MSG.DELETE`."""
 
     type: str = TYPE_PREFIX + "stream_msg_delete_response"
 
 
 class StreamSnapshotResponse(Response):
-    """`STREAM.SNAPSHOT`; the chunks follow."""
+    """Answer to `STREAM.SNAPSHOT`; the chunks follow."""
 
     type: str = TYPE_PREFIX + "stream_snapshot_response"
     config: Omitempty[StreamConfig | None] = None
@@ -115,40 +116,40 @@ class StreamSnapshotResponse(Response):
 
 
 class StreamRestoreResponse(Response):
-    """`STREAM.RESTORE`; the chunks are expected at `deliver_subject`."""
+    """Answer to `STREAM.RESTORE`; the chunks are expected on `deliver_subject`."""
 
     type: str = TYPE_PREFIX + "stream_restore_response"
     deliver_subject: str = ""
 
 
 class StreamRemovePeerResponse(SuccessResponse):
-    """`STREAM.PEER.REMOVE`."""
+    """Answer to `STREAM.PEER.REMOVE`."""
 
     type: str = TYPE_PREFIX + "stream_remove_peer_response"
 
 
 class StreamLeaderStepDownResponse(SuccessResponse):
-    """`STREAM.LEADER.STEPDOWN`."""
+    """Answer to `STREAM.LEADER.STEPDOWN`."""
 
     type: str = TYPE_PREFIX + "stream_leader_stepdown_response"
 
 
 class ConsumerCreateResponse(Response):
-    """`CONSUMER.CREATE` in all its forms."""
+    """Answer to `CONSUMER.CREATE` in all its forms."""
 
     type: str = TYPE_PREFIX + "consumer_create_response"
     info: Embedded[ConsumerInfo | None] = None
 
 
 class ConsumerInfoResponse(Response):
-    """`CONSUMER.INFO`."""
+    """Answer to `CONSUMER.INFO`."""
 
     type: str = TYPE_PREFIX + "consumer_info_response"
     info: Embedded[ConsumerInfo | None] = None
 
 
 class ConsumerResetResponse(Response):
-    """`CONSUMER.RESET`."""
+    """Answer to `CONSUMER.RESET`."""
 
     type: str = TYPE_PREFIX + "consumer_reset_response"
     info: Embedded[ConsumerInfo | None] = None
@@ -156,13 +157,13 @@ class ConsumerResetResponse(Response):
 
 
 class ConsumerDeleteResponse(SuccessResponse):
-    """`CONSUMER.DELETE`."""
+    """Answer to `CONSUMER.DELETE`."""
 
     type: str = TYPE_PREFIX + "consumer_delete_response"
 
 
 class ConsumerPauseResponse(Response):
-    """`CONSUMER.PAUSE`."""
+    """Answer to `CONSUMER.PAUSE`."""
 
     type: str = TYPE_PREFIX + "consumer_pause_response"
     paused: bool = False
@@ -171,13 +172,13 @@ class ConsumerPauseResponse(Response):
 
 
 class ConsumerUnpinResponse(Response):
-    """`CONSUMER.UNPIN`."""
+    """Answer to `CONSUMER.UNPIN`."""
 
     type: str = TYPE_PREFIX + "consumer_unpin_response"
 
 
 class ConsumerNamesResponse(Response):
-    """`CONSUMER.NAMES`."""
+    """Answer to `CONSUMER.NAMES`."""
 
     type: str = TYPE_PREFIX + "consumer_names_response"
     page: Embedded[Paged] = Paged()
@@ -185,14 +186,14 @@ class ConsumerNamesResponse(Response):
 
 
 class AccountPurgeResponse(Response):
-    """`ACCOUNT.PURGE`."""
+    """Answer to `ACCOUNT.PURGE`."""
 
     type: str = TYPE_PREFIX + "account_purge_response"
     initiated: Omitempty[bool] = False
 
 
 class ConsumerListResponse(Response):
-    """`CONSUMER.LIST`."""
+    """Answer to `CONSUMER.LIST`; `offline` maps consumers that cannot be served to the reason."""
 
     type: str = TYPE_PREFIX + "consumer_list_response"
     page: Embedded[Paged] = Paged()
@@ -202,13 +203,13 @@ class ConsumerListResponse(Response):
 
 
 class ConsumerLeaderStepDownResponse(SuccessResponse):
-    """`CONSUMER.LEADER.STEPDOWN`."""
+    """Answer to `CONSUMER.LEADER.STEPDOWN`."""
 
     type: str = TYPE_PREFIX + "consumer_leader_stepdown_response"
 
 
 class PubAck(Model):
-    """The answer to a publish."""
+    """Answer to a publish."""
 
     stream: str
     seq: Uint64

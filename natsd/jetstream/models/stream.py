@@ -1,9 +1,7 @@
-"""The configuration of a stream and what is told about it.
+"""Models of a stream's configuration and state.
 
-Fields, their order and their zero values are those of nats-server's structs; what a configuration
-must keep to, and its defaults, is said in `stream/config.py`.
-
-Source: reference §6.4, §6.6.
+Fields, their order and their zero values are those of nats-server's `StreamConfig` and
+`StreamInfo`; rules and defaults are in `stream/config.py`.
 """
 
 from pydantic import Field
@@ -26,7 +24,7 @@ from natsd.jetstream.models.response import ErrorBody
 
 
 class Retention(GoEnum):
-    """When messages are removed."""
+    """Rule by which messages are removed."""
 
     LIMITS = "limits"
     INTEREST = "interest"
@@ -34,39 +32,39 @@ class Retention(GoEnum):
 
 
 class DiscardPolicy(GoEnum):
-    """What gives way at a limit."""
+    """Messages that are given up at a limit: the oldest, or new ones."""
 
     OLD = "old"
     NEW = "new"
 
     @classmethod
     def _missing_(cls, value: object) -> "DiscardPolicy | None":
-        """Any case will do."""
+        """Accept the words in any case."""
         folded = value.lower() if isinstance(value, str) else ""
         return next((policy for policy in cls if policy.value == folded), None)
 
 
 class Storage(GoEnum):
-    """Where messages are kept."""
+    """Kind of storage for messages."""
 
     FILE = "file"
     MEMORY = "memory"
 
 
 class Compression(GoEnum):
-    """How blocks that are full are kept."""
+    """Compression of full blocks."""
 
     NONE = "none"
     S2 = "s2"
 
     @classmethod
     def reads(cls, value: object) -> bool:
-        """Texts only, and nothing: else the field's type is wrong."""
+        """Report errors of texts and null only; other values have the wrong type for the field."""
         return value is None or isinstance(value, str)
 
     @classmethod
     def refusal(cls, raw: str) -> str:
-        """The same text whatever it was."""
+        """Return nats-server's text, which does not contain the value."""
         return "unknown compression algorithm"
 
 
@@ -82,7 +80,7 @@ class PersistMode(GoEnum):
 
 
 class Placement(Model):
-    """Which servers may keep a stream."""
+    """Servers that may store a stream."""
 
     cluster: Omitempty[str] = ""
     tags: Omitempty[Items[str]] = Field(default_factory=list)
@@ -90,28 +88,28 @@ class Placement(Model):
 
 
 class SubjectTransformConfig(Model):
-    """Subjects that match `src` become `dest`."""
+    """Transform of subjects: those that match `src` become `dest`."""
 
     src: str = ""
     dest: str = ""
 
 
 class ExternalStream(Model):
-    """Another account's or domain's API."""
+    """Subjects of another account's or domain's API."""
 
     api: str = ""
     deliver: str = ""
 
 
 class StreamConsumerSource(Model):
-    """The consumer that is sourced through."""
+    """Existing consumer that a mirror or source uses."""
 
     name: Omitempty[str] = ""
     deliver_subject: Omitempty[str] = ""
 
 
 class StreamSource(Model):
-    """A stream that another is filled from."""
+    """A stream from which another stream gets its messages."""
 
     go_is_pointer = True
 
@@ -125,7 +123,7 @@ class StreamSource(Model):
 
 
 class RePublish(Model):
-    """Where stored messages are published again."""
+    """Republishing of stored messages (ADR-28)."""
 
     src: Omitempty[str] = ""
     dest: str = ""
@@ -140,7 +138,10 @@ class StreamConsumerLimits(Model):
 
 
 class StreamConfig(Model):
-    """All settings of a stream. Durations are nanoseconds; -1 (before the rules: 0) is no limit."""
+    """All settings of a stream.
+
+    Durations are nanoseconds; -1 is no limit (0 too, before the rules are applied).
+    """
 
     name: str = ""
     description: Omitempty[str] = ""
@@ -183,14 +184,14 @@ class StreamConfig(Model):
 
 
 class LostStreamData(Model):
-    """Messages that damage took."""
+    """Messages that were lost through damage."""
 
     msgs: Items[Uint64] = Field(default_factory=list)
     bytes: Uint64 = 0
 
 
 class StreamState(Model):
-    """What a stream holds."""
+    """State of a stream's messages."""
 
     messages: Uint64 = 0
     bytes: Uint64 = 0
@@ -207,7 +208,7 @@ class StreamState(Model):
 
 
 class PeerInfo(Model):
-    """A server that keeps a replica."""
+    """A server that stores a replica."""
 
     name: str
     current: bool
@@ -218,7 +219,7 @@ class PeerInfo(Model):
 
 
 class ClusterInfo(Model):
-    """The servers that keep a stream or consumer."""
+    """The servers that store a stream or consumer."""
 
     name: Omitempty[str] = ""
     raft_group: Omitempty[str] = ""
@@ -230,7 +231,7 @@ class ClusterInfo(Model):
 
 
 class StreamSourceInfo(Model):
-    """How far a mirror or source has come."""
+    """Progress of a mirror or source; `active` is ns since the last message, -1: never."""
 
     name: str
     external: Omitempty[ExternalStream | None] = None
@@ -250,7 +251,7 @@ class StreamAlternate(Model):
 
 
 class StreamInfo(Model):
-    """A stream: settings and state."""
+    """Configuration and state of a stream."""
 
     config: StreamConfig
     created: TimeNs

@@ -1,10 +1,10 @@
-"""Points in time as the JetStream API writes them: nanoseconds since 1970 here, RFC 3339 there.
+"""Times in the JetStream API: nanoseconds since 1970 in Python, RFC 3339 in JSON.
 
-- Go's zero time, `0001-01-01T00:00:00Z`, is 0 here: no time at all.
-- What is written is UTC with as many digits as needed, as Go's `RFC3339Nano`; what is read may have
-  any offset. Times that 64 bits cannot hold become the nearest that they can (1677 to 2262).
+- Go's zero time, `0001-01-01T00:00:00Z`, is 0 in Python and means no time.
+- Written times are UTC with as many digits as needed, like Go's `RFC3339Nano`; times that are read
+  may have any offset. Times that 64 bits cannot hold become the nearest possible (1677 to 2262).
 
-Source: Go's time package, whose texts an unreadable time is answered with.
+Source: Go's time package; errors of unreadable times have its texts.
 """
 
 import re
@@ -15,7 +15,7 @@ ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 TIME_NS_MAX: Final = 2**63 - 1
 TIME_NS_MIN: Final = -(2**63) + 1
 LONGEST_NS: Final = 4_000_000_000_000_000_000
-"""About 127 years: a longer wait never ends, and now and this much later is a time."""
+"""About 127 years: a longer wait never ends, and the sum with the present time still fits."""
 
 _SECOND_NS: Final = 1_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,16 +39,16 @@ _WHOLE: Final = re.compile("".join(pattern for _, pattern in _PARTS), re.ASCII)
 
 
 class TimeError(ValueError):
-    """Not a time; the text is Go's."""
+    """The text is not a time; the message is Go's."""
 
 
 def bounded_ns(duration_ns: int) -> int:
-    """The duration, as long as one can be that is added to times of now."""
+    """Limit a duration so that its sum with the present time still fits."""
     return min(duration_ns, LONGEST_NS)
 
 
 def format_time(time_ns: int) -> str:
-    """RFC 3339 with up to nine digits behind the second, UTC."""
+    """Return the time in RFC 3339, UTC, with up to nine digits after the second."""
     if time_ns == 0:
         return ZERO_TIME
     seconds, nanoseconds = divmod(time_ns, _SECOND_NS)
@@ -59,7 +59,7 @@ def format_time(time_ns: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Nanoseconds since 1970; raises TimeError."""
+    """Return the time as nanoseconds since 1970. Raises TimeError."""
     found = _WHOLE.fullmatch(text)
     if found is None:
         raise TimeError(_why_not(text))
@@ -88,7 +88,7 @@ def _offset_s(zone: str) -> int:
 
 
 def _why_not(text: str) -> str:
-    """Which part of the layout could not be read, and where."""
+    """Return which part of the layout could not be read, and where."""
     position = 0
     for layout, pattern in _PARTS:
         found = re.compile(pattern, re.ASCII).match(text, position)

@@ -1,1 +1,1 @@
-"""Scheduled messages: what a stream publishes to itself, when the time has come."""
+"""Scheduled and delayed messages: a stream publishes them to itself when they are due."""

@@ -1,21 +1,22 @@
-"""Cron expressions of six fields: the next instant that one names in a time zone.
+"""Cron expressions of six fields: the next instant that matches in a time zone.
 
     second minute hour day-of-month month day-of-week       0-59 0-59 0-23 1-31 1-12|jan… 0-6|sun…
 
-Which texts are valid, and what they mean, is nats-server's; the calendar is cronsim's, which is
-asked in local time, with every field written out as a list. Where a change of the clocks comes in
-between, it is asked again from there:
+Syntax and meaning are nats-server's. The calendar is cronsim's, which works in local time and gets
+every field as a list of numbers. If a clock change lies in between, cronsim is called again from
+the change on:
 
     ───── offset 1 ─────┤change├───── offset 2 ─────        instants
-      asked from the start     asked from the change
+      search from the start    search from the change
 
 Promise
-- The instants that an expression names are those whose local time has its numbers: one that the
-  clocks skip does not come, one that they repeat comes twice.
-- Both days must match where one of them is a star; either, where both are said.
-- What does not come within five years is invalid.
+- An expression matches the instants whose local time has its numbers: a local time that the clocks
+  skip does not match, one that they repeat matches twice.
+- If one of the two day fields is a star, both must match; if both are restricted, one suffices.
+- An expression that does not match within five years is invalid.
 
-Source: reference §6.7 (Nats-Schedule); nats-server 2.14, tried.
+Source: nats-server's `parseCron` (cron.go); ADR-51. Results were compared with a running
+nats-server 2.14.
 """
 
 import re
@@ -27,13 +28,13 @@ from cronsim import CronSim, CronSimError
 
 YEARS_MAX: Final = 5
 _SECOND_NS: Final = 1_000_000_000
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (local times of any zone are counted from it)
-_PROBE_S: Final = 7 * 86_400  # no zone changes its clocks twice within that
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (origin for local times of any zone)
+_PROBE_S: Final = 7 * 86_400  # no zone changes its clocks twice within this time
 _NUMBER: Final = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
 
 
 class InvalidCron(ValueError):
-    """No cron expression, or one that names no time."""
+    """The text is not a cron expression, or never matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,16 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """An expression that was read; `zone` None is UTC."""
+    """A parsed expression; `zone` None is UTC."""
 
-    fields: str  # as cronsim takes them
+    fields: str  # in cronsim's syntax
     zone: tzinfo | None = None
 
     def next_ns(self, after_ns: int) -> int:
-        """The first instant in a later second, nanoseconds since 1970. Raises InvalidCron."""
+        """Return the first matching instant in a later second than `after_ns`.
+
+        Times are nanoseconds since 1970. Raises InvalidCron.
+        """
         at_s = after_ns // _SECOND_NS
         year_max = self._local(at_s + 1).year + YEARS_MAX
         while True:
@@ -104,7 +108,7 @@ class Cron:
         return _EPOCH + timedelta(seconds=at_s + self._offset_s(at_s))
 
     def _first_change(self, from_s: int, to_s: int) -> int | None:
-        """The first second after `from_s`, up to `to_s`, with another offset than there."""
+        """Return the first second after `from_s`, up to `to_s`, with another offset; None: none."""
         if self.zone is None:
             return None
         offset_s, below_s = self._offset_s(from_s), from_s
@@ -127,7 +131,7 @@ class Cron:
 
 
 def parse_cron(text: str, zone: tzinfo | None = None) -> Cron:
-    """Raises InvalidCron."""
+    """Parse an expression. Raises InvalidCron."""
     parts = text.split()
     if len(parts) != len(_FIELDS):
         raise InvalidCron(f"pattern requires {len(_FIELDS)} fields, got {len(parts)}")
@@ -136,7 +140,7 @@ def parse_cron(text: str, zone: tzinfo | None = None) -> Cron:
 
 
 def _parse_field(text: str, field: _Field) -> str:
-    """A star, or all the numbers of a field."""
+    """Return a star, or all numbers of a field, in cronsim's syntax."""
     numbers, is_star = set[int](), False
     for part in filter(None, text.split(",")):
         found, is_all = _parse_range(part, field)
@@ -148,7 +152,7 @@ def _parse_field(text: str, field: _Field) -> str:
 
 
 def _parse_range(text: str, field: _Field) -> tuple[range, bool]:
-    """`5`, `1-5`, `*`, each perhaps with `/step`; whether it is a star."""
+    """Parse `5`, `1-5` or `*`, optionally with `/step`; return numbers and if it is a star."""
     span, *steps = text.split("/")
     ends = span.split("-")
     is_star = ends[0] in ("*", "?")

@@ -1,7 +1,9 @@
-"""When a message with a `Nats-Delay` header is to be seen: `10s`, or a time as RFC 3339 writes it.
-And what it was acknowledged as: `Nats-Delayed: <stream> <sequence>`.
+"""Headers of delayed messages.
 
-Beyond nats-server.
+`Nats-Delay` says when the message is to be stored as a visible message: a duration (`10s`) or a
+time in RFC 3339. `Nats-Delayed: <stream> <sequence>` holds the sequence of its acknowledgement.
+
+nats-server has neither; see docs/delayed-messages.md.
 """
 
 from typing import Final
@@ -14,11 +16,14 @@ _DIGITS_MAX: Final = 19  # of a sequence
 
 
 class InvalidDelay(ValueError):
-    """Neither a duration that is longer than nothing, nor a time."""
+    """The value is neither a positive duration nor a time."""
 
 
 def due_ns(text: bytes, time_ns: int) -> int:
-    """For a message that was published at `time_ns`; perhaps before that. Raises InvalidDelay."""
+    """Return the due time (wall clock, ns) of a message published at `time_ns`.
+
+    It may be in the past. Raises InvalidDelay.
+    """
     try:
         wanted = text.decode("ascii")
     except UnicodeDecodeError:
@@ -36,7 +41,7 @@ def due_ns(text: bytes, time_ns: int) -> int:
 
 
 def delayed_sequence(stream: str, headers: bytes | None) -> int:
-    """What an entry, or the copy of one of this stream, was acknowledged as; 0: neither."""
+    """Return the acknowledged sequence of this stream's entry, or of its copy; 0: neither."""
     value = header_value(headers or b"", DELAYED) or b""
     name, _, sequence = value.rpartition(b" ")
     if name != stream.encode("utf-8", "surrogateescape"):

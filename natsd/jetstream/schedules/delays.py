@@ -1,24 +1,26 @@
-"""Delays: messages that wait, in a store beside the stream's, until it is time to publish them.
+"""Delayed messages: they wait in a second store of the stream until they are due.
 
-    publish ─▶ take: entry ─▶ durable ─▶ PubAck, heap ─▶ alarm ─▶ copy in the stream, not shown yet
+    publish ─▶ take: entry ─▶ durable ─▶ PubAck, heap ─▶ alarm ─▶ copy in the stream, still hidden
                        │                                              │ durable
-                       └──────────── entry removed, durable ◀─────────┘ ─▶ the copy is shown
+                       └──────────── entry removed, durable ◀─────────┘ ─▶ the copy is visible
 
-    <account>/streams/<stream>/delayed/   the entries (store/file_store.py), numbered on their own;
-                                          each says in `Nats-Delayed` which sequence it was given
+    <account>/streams/<stream>/delayed/   entries (store/file_store.py) with their own sequences;
+                                          `Nats-Delayed` holds the sequence of the PubAck
 
 Promise
-- A waiting message is no message of the stream: its sequence is used up there, and that is all, so
-  that consumers, reads, counts, limits and retention know nothing of it.
-- It is acknowledged when it is on disk. At its time it is appended as any message; those due at the
-  same time in the order of their sequences.
-- Neither lost nor twice, whenever the process dies: a copy is shown only once its entry is durably
-  gone, and a copy that was never shown is found at the start by its `Nats-Delayed` header, in what
-  was appended since the first entry was due.
-- What the stream does not take is tried again. At most WAITING_MAX wait, in `max_bytes` at most.
-- What waits at a moment stays on disk until the hold of that moment ends: a snapshot takes it then.
+- A waiting message is no message of the stream: it only uses up a sequence there; consumers, reads,
+  counts, limits and retention ignore it.
+- It is acknowledged when it is on disk. At its due time it is appended like any message; messages
+  with the same due time are appended in the order of their sequences.
+- A message is neither lost nor stored twice, whenever the process dies: a copy becomes visible only
+  when its entry is removed durably, and a start finds copies that never became visible by their
+  `Nats-Delayed` header, among the messages appended since the first entry was due.
+- A copy that the stream refuses is retried. At most WAITING_MAX messages wait, with at most
+  `max_bytes` bytes.
+- Entries that wait at the moment of a snapshot stay on disk until the hold of that moment ends:
+  the snapshot copies them in the meantime.
 
-Beyond nats-server.
+nats-server has no such delays; see docs/delayed-messages.md.
 """
 
 import asyncio
@@ -59,14 +61,14 @@ RETRY_NS: Final = 1_000_000_000
 FOUND_PER_SLICE: Final = 256
 FOUND_BYTES_MAX: Final = 1 << 20
 LOOKED_BACK_MIN: Final = 10_000
-"""Messages at the end of a stream that are looked at for copies, were the clock set back."""
+"""Messages at the end of a stream that are always searched for copies: the clock may go back."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """A message that waits; `number` is its sequence in the store of entries."""
+    """A waiting message; `number` is its sequence in the store of entries."""
 
     due_ns: int
     sequence: int
@@ -74,7 +76,7 @@ class Entry:
 
 
 class Delays:
-    """Of one stream; `begin` finds what waits already."""
+    """Delayed messages of one stream; `begin` finds those that wait already."""
 
     def __init__(self, core: StreamCore, ingest: Ingest, store: LogStore, usage: Usage) -> None:
         self._core = core
@@ -83,18 +85,20 @@ class Delays:
         self._usage = usage
         self._is_memory = isinstance(store, MemStore)
         self._alarm = Alarm(core.scheduler, self._due)
-        self._waiting: dict[int, Entry] = {}
-        self._heap: list[Entry] = []
-        self._unsaved: deque[tuple[Entry, bytes]] = deque()  # with their message ids
-        self._gone: set[int] = set()  # numbers of entries that could not be removed yet
-        self._known_ids: dict[bytes, tuple[int, int]] = {}
-        self._counted_bytes = 0
-        self._holds = 0
+        self._waiting: dict[int, Entry] = {}  # by acknowledged sequence
+        self._heap: list[Entry] = []  # durable entries, the earliest first; some may be gone
+        self._unsaved: deque[tuple[Entry, bytes]] = (
+            deque()
+        )  # not yet durable, with their message ids
+        self._gone: set[int] = set()  # numbers of entries whose removal must be retried
+        self._known_ids: dict[bytes, tuple[int, int]] = {}  # id ─▶ sequence, publish time in ns
+        self._counted_bytes = 0  # part of `usage`
+        self._holds = 0  # snapshots that need all entries kept
         self._unheld = asyncio.Event()
         self._unheld.set()
         self._work: asyncio.Task[None] | None = None
-        self._is_open = False
-        self._is_said = False
+        self._is_open = False  # all entries were found
+        self._is_said = False  # the present error was logged
         store.set_durability_listener(self)
         self._count()
 
@@ -103,19 +107,21 @@ class Delays:
 
     @property
     def is_finding(self) -> bool:
-        """What waits is being read: nothing is published yet."""
+        """Whether the entries are still being read; nothing is published until then."""
         return not self._is_open
 
     @property
     def is_busy(self) -> bool:
-        """Something is being published, or waits to be durable."""
+        """Whether a message is being published, or waits to become durable."""
         return self._work is not None or bool(self._unsaved)
 
-    # Life
+    # Start and stop
 
     async def prepare(self, since_ns: int) -> None:
-        """No sequence that an entry was given is given again, and the ids of what came after
-        `since_ns` are known. Raises StoreError."""
+        """Reserve the sequences of waiting messages, and read message ids newer than `since_ns`.
+
+        Afterwards no acknowledged sequence is given to another message. Raises StoreError.
+        """
         try:
             last = await self._store.load_last(">")
         except MessageNotFound:
@@ -143,17 +149,17 @@ class Delays:
             return []
 
     def begin(self) -> None:
-        """Find the entries, and publish those that are due."""
+        """Start to find the entries, and to publish those that are due."""
         upto = self._store.log.last_sequence
         self._work = asyncio.get_running_loop().create_task(self._find(upto))
 
     async def close(self) -> None:
-        """Nothing is published any more; all that waits is on disk. Raises StoreError."""
+        """Stop publishing and close the store; all entries are on disk then. Raises StoreError."""
         await self._end()
         await self._store.close()
 
     async def abandon(self) -> None:
-        """Nothing waits any more; the stream's files are removed."""
+        """Stop publishing and release the entries; the caller removes the stream's files."""
         await self._end()
         self._usage.count(is_memory=self._is_memory, change=-self._counted_bytes)
         await self._store.abandon()
@@ -165,13 +171,13 @@ class Delays:
             if not was_open:
                 self._work.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._work  # what is being published has its entries removed
+                await self._work  # a message that is being published gets its entry removed
         self._store.set_durability_listener(None)
 
-    # A publish
+    # Publishing of a delayed message
 
     def has_room(self, size: int) -> bool:
-        """For one more, of so many bytes."""
+        """Return whether there is room for one more message of `size` bytes."""
         log, bytes_max = self._store.log, self._core.log.limits.max_bytes
         has_bytes = bytes_max <= 0 or log.live_bytes + size <= bytes_max
         return has_bytes and len(self._waiting) < WAITING_MAX
@@ -179,9 +185,9 @@ class Delays:
     def take(
         self, sequence: int, subject: bytes, headers: bytes, data: bytes, time_ns: int
     ) -> bool:
-        """Keep a message that was checked, as `sequence`; whether its answer has to wait for it.
+        """Store a checked message as the entry of `sequence`.
 
-        Raises StoreError.
+        Return whether its acknowledgement must wait for the disk. Raises StoreError.
         """
         at_ns = due_ns(header_value(headers, DELAY) or b"", time_ns)
         mark = f"{self._core.name} {sequence}".encode("utf-8", "surrogateescape")
@@ -197,28 +203,32 @@ class Delays:
         return True
 
     def find_id(self, message_id: bytes, since_ns: int) -> int:
-        """The sequence of a message that waits since before the start; 0: none has that id."""
+        """Return the sequence of an entry from before the start with this message id; 0: none.
+
+        Entries published at `since_ns` or earlier do not count.
+        """
         sequence, time_ns = self._known_ids.get(message_id, (0, 0))
         return sequence if time_ns > since_ns else 0
 
     def is_unsaved(self, sequence: int) -> bool:
-        """A message that waits under this sequence is not on disk yet."""
+        """Return whether the entry of this sequence is not yet on disk."""
         entry = self._waiting.get(sequence)
         return entry is not None and entry.number > self._store.durable_sequence
 
     def roll_back(self, durable: int) -> None:
-        """The stream took back all sequences above."""
+        """Drop the entries of all sequences above `durable`, which the stream has rolled back."""
         late = [sequence for sequence in self._waiting if sequence > durable]
-        # Their publishers were told; their sequences may be others' before the entries are on disk.
+        # Their publishers got an error, and other messages may get their sequences before the
+        # entries are on disk.
         self._unsaved = deque(each for each in self._unsaved if each[0].sequence <= durable)
         self._gone.update(self._waiting.pop(sequence).number for sequence in late)
         if late:
             self._wake(self._core.scheduler.now_ns() + RETRY_NS)
 
-    # The store of entries tells
+    # Listener of the store of entries
 
     def durable(self, number: int) -> None:
-        """All entries up to there are on disk."""
+        """Acknowledge all entries up to `number`, which are on disk now."""
         while self._unsaved and self._unsaved[0][0].number <= number:
             entry, _ = self._unsaved.popleft()
             if self._waiting.get(entry.sequence) is entry:
@@ -226,7 +236,7 @@ class Delays:
             self._ingest.release_answer(entry.sequence)
 
     def failed(self, error: StoreError) -> None:
-        """Entries that were not on disk are no more."""
+        """Fail the publishes of entries that the store has rolled back."""
         last = self._store.log.last_sequence
         while self._unsaved and self._unsaved[-1][0].number > last:
             entry, message_id = self._unsaved.pop()
@@ -240,23 +250,28 @@ class Delays:
         self._counted_bytes += change
         self._usage.count(is_memory=self._is_memory, change=change)
 
-    # A snapshot
+    # Snapshots
 
     def hold(self) -> list[Entry]:
-        """What waits in this moment, and is in no message of the stream: a message is the one or
-        the other. From now on none of it is removed from the store of entries, until `let_go`."""
+        """Return the entries that wait now, and keep them all in the store until `let_go`.
+
+        No message of the stream is a copy of one of them: a message is either an entry or a copy.
+        """
         self._holds += 1
         self._unheld.clear()
         return list(self._waiting.values())
 
     def let_go(self) -> None:
-        """One hold has ended."""
+        """End one hold."""
         self._holds -= 1
         if not self._holds:
             self._unheld.set()
 
     async def freeze(self, directory: Path, entries: Iterable[Entry]) -> FrozenStore:
-        """These, of a hold that lasts; as FileStore.freeze has it. Raises StoreError, OSError."""
+        """Freeze the store with these entries of a lasting hold (see `FileStore.freeze`).
+
+        Raises StoreError, OSError.
+        """
         assert self._holds and isinstance(self._store, FileStore)
         frozen = await self._store.freeze(directory)
         try:
@@ -266,10 +281,10 @@ class Delays:
             raise
         return frozen
 
-    # Taking one back
+    # Deletion of delayed messages
 
     async def cancel(self, sequence: int) -> bool:
-        """Whether it waited; it is gone then, on disk too. Raises StoreError."""
+        """Remove the entry of this sequence durably; return if there was one. Raises StoreError."""
         await self.found_all()
         entry = self._waiting.pop(sequence, None)
         if entry is None:
@@ -279,17 +294,19 @@ class Delays:
 
     @property
     def last_entry(self) -> int:
-        """The number that was given last."""
+        """Sequence of the newest entry, waiting or not, in the store of entries."""
         return self._store.log.last_sequence
 
     @property
     def write_error(self) -> StoreError | None:
-        """Why nothing can be changed now."""
+        """Reason why nothing can be changed now; None: it can."""
         return self._store.write_error
 
     async def purge(self, pattern: str, last_entry: int = 0) -> int:
-        """Take back all to subjects that match, up to that entry (0: all); how many. Raises
-        StoreError, InvalidSubject."""
+        """Remove entries to matching subjects, up to `last_entry` (0: all); return how many.
+
+        An empty pattern matches all subjects. Raises StoreError, InvalidSubject.
+        """
         await self.found_all()
         await self._unheld.wait()
         upto = last_entry + 1 if last_entry else 0
@@ -303,12 +320,12 @@ class Delays:
         return removed
 
     async def found_all(self) -> None:
-        """What waited at the start is known."""
+        """Wait until all entries from before the start are known."""
         if self._work is not None and not self._is_open:
             await asyncio.shield(self._work)
 
     async def _remove(self, numbers: Iterable[int]) -> None:
-        """Durably. What fails is tried again."""
+        """Remove entries durably; failed removals stay noted for a retry. Raises StoreError."""
         self._gone.update(numbers)
         await self._unheld.wait()
         removed = list(self._gone)
@@ -318,7 +335,7 @@ class Delays:
         self._gone.difference_update(removed)
         self._count()
 
-    # Publishing
+    # Publishing of due messages
 
     def _push(self, entry: Entry) -> None:
         heapq.heappush(self._heap, entry)
@@ -358,7 +375,10 @@ class Delays:
         return due
 
     async def _publish(self, due: list[Entry]) -> bool:
-        """Some that are due, in that order. False: not all; what is left waits as before."""
+        """Publish due entries in that order.
+
+        Return False if some were not published; those wait as before.
+        """
         copies: list[tuple[Entry, int]] = []
         error: Exception | None = None
         try:
@@ -381,11 +401,14 @@ class Delays:
     async def _load(self, entry: Entry) -> StoredMessage | None:
         try:
             return await self._store.load(entry.number)
-        except MessageNotFound:  # taken back meanwhile, or damaged
+        except MessageNotFound:  # removed in the meantime, or damaged
             return None
 
     def _publish_one(self, entry: Entry, message: StoredMessage | None, *, is_first: bool) -> int:
-        """Its sequence; 0: there is nothing to publish. Raises OwnMessageRefused, StoreError."""
+        """Append a copy and return its sequence; 0: the entry is gone.
+
+        Raises OwnMessageRefused, StoreError.
+        """
         if message is None or self._waiting.get(entry.sequence) is not entry:
             return 0
         if is_first:
@@ -402,11 +425,11 @@ class Delays:
         return sequence
 
     async def _settle(self, due: list[Entry], copies: list[tuple[Entry, int]]) -> None:
-        """What has a durable copy waits no more. Raises StoreError."""
+        """Remove the entries whose copies are durable, requeue the others. Raises StoreError."""
         durable = self._core.store.durable_sequence
         done = [entry for entry, sequence in copies if sequence <= durable]
         for entry, sequence in copies:
-            if sequence > durable:  # it was taken back
+            if sequence > durable:  # the stream has rolled it back
                 self._waiting[entry.sequence] = entry
         for entry in due:
             if self._waiting.get(entry.sequence) is entry:
@@ -423,10 +446,10 @@ class Delays:
             text = "JetStream: stream %s: delayed messages wait: %s"
             _logger.warning(text, self._core.name, error)
 
-    # The start
+    # Recovery
 
     async def _find(self, upto: int) -> None:
-        """The entries up to that number, without those whose copies are there."""
+        """Find the entries up to that number, and drop those whose copies exist."""
         try:
             number = 1
             while number <= upto and (batch := await self._read(number)):
@@ -456,7 +479,7 @@ class Delays:
         self._heap.append(entry)
 
     async def _drop_published(self) -> None:
-        """A crash may have come between a copy and the end of its entry."""
+        """Remove due entries whose copies exist, which a crash left."""
         log, now_ns = self._core.log, self._core.scheduler.now_ns()
         due = [entry for entry in self._heap if entry.due_ns <= now_ns]
         if not due:

@@ -1,1 +1,1 @@
-"""See finding.pyx; nothing of it is for compiled callers."""
+"""Empty: finding.pyx has nothing for compiled callers."""

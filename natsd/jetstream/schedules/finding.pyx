@@ -1,7 +1,4 @@
-"""Which messages of a log have certain headers: schedules, what they produced, what has waited.
-
-Source: nats-server 2.14 reference 6.7.
-"""
+"""Search of a log for messages with headers of schedules, their products, or delayed messages."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -17,7 +14,7 @@ from natsd.store.errors import ColdBlock
 
 cdef enum:
     LOOKED_AT_PER_SLICE = 4096
-    FOUND_COST = 24             # of those: what is made of one takes ten microseconds of Python
+    FOUND_COST = 24       # looks one find counts as: its use takes 10 us of Python
 
 
 OF_SCHEDULES = 1 << <int> SCHEDULE | 1 << <int> SCHEDULER
@@ -28,11 +25,13 @@ def find_messages(
     MessageLog log not None, uint64_t sequence, uint64_t upto, uint32_t wanted,
     list found not None,
 ) -> tuple:
-    """One slice, from `sequence` on. (The sequence to go on with, how many messages were there);
-    those with one of the
-    `wanted` headers are added to `found`: (sequence, subject, headers, time_ns).
+    """Search one slice of a log for messages with one of the `wanted` headers.
 
-    Raises ColdBlock where the first one needs a block that is not in memory.
+    The slice starts at `sequence` and ends at `upto` at the latest. Found messages are appended to
+    `found` as (sequence, subject, headers, time_ns). Return the sequence to go on with, and how
+    many messages the slice had.
+
+    Raises ColdBlock if the first message needs a block that is not in memory.
     """
     cdef PublishHeaders headers
     cdef RecordView view

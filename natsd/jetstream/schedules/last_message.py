@@ -1,4 +1,4 @@
-"""The last message of a subject, at once; what is not in memory is there for the next try."""
+"""Immediate access to the last message of a subject; if it is not in memory, it is fetched."""
 
 import asyncio
 import contextlib
@@ -9,19 +9,19 @@ from natsd.store.record import StoredMessage
 
 
 class LastMessages:
-    """Of one stream; everything appended counts, durable or not."""
+    """Last messages of one stream's subjects; all appended messages count, durable or not."""
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
         self._fetching: asyncio.Task[None] | None = None
 
     def __call__(self, subject: str) -> StoredMessage | None:
-        """None: it is being fetched. Raises MessageNotFound."""
+        """Return the last message; None: it is being fetched from disk. Raises MessageNotFound."""
         message = self._store.load_last_cached(subject)
         if message is None and (self._fetching is None or self._fetching.done()):
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(subject))
         return message
 
     async def _fetch(self, subject: str) -> None:
-        with contextlib.suppress(StoreError):  # the next try says what is wrong
+        with contextlib.suppress(StoreError):  # the next try raises the error
             await self._store.load_last(subject)

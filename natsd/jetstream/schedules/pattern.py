@@ -1,16 +1,17 @@
-"""What a `Nats-Schedule` header says: once at a time, at an interval, or by the calendar.
+"""Patterns of the `Nats-Schedule` header: once, at an interval, or by the calendar.
 
     @at 2030-01-01T12:00:00Z      once
-    @every 1m30s                  a second or more; from the last whole second on
+    @every 1m30s                  at least 1 s; counted from the last whole second
     @hourly @daily @midnight @weekly @monthly @yearly @annually
-    0 30 8 * * mon-fri            by six fields (cron.py), in UTC or in Nats-Schedule-Time-Zone
+    0 30 8 * * mon-fri            six fields (cron.py), in UTC or in Nats-Schedule-Time-Zone
                                   ("Local": the zone of the server)
 
 Promise
-- A pattern that repeats has a next time after any time; those that lie behind now are passed over.
+- A repeating pattern has a next time after any time; times before now are skipped.
 - Times are nanoseconds since 1970; no clock is read.
 
-Source: reference §6.7 (Nats-Schedule); nats-server 2.14, tried.
+Source: ADR-51, nats-server's `parseMsgSchedule`; results were compared with a running nats-server
+2.14.
 """
 
 import functools
@@ -44,34 +45,34 @@ _PREDEFINED: Final = {
 
 
 class InvalidPattern(ValueError):
-    """Nothing that a schedule can be."""
+    """The text is not a valid pattern."""
 
 
 class InvalidTimeZone(ValueError):
-    """No time zone of the tz database."""
+    """The name is not a time zone of the tz database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """At one time."""
+    """A pattern that fires once."""
 
     at_ns: int
     repeats: ClassVar = False
 
     def next_ns(self, _after_ns: int, _now_ns: int) -> int:
-        """The time."""
+        """Return the time of the pattern; the arguments are ignored."""
         return self.at_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Again and again, as far apart."""
+    """A pattern that fires at a fixed interval."""
 
     every_ns: int
     repeats: ClassVar = True
 
     def next_ns(self, after_ns: int, now_ns: int) -> int:
-        """The time that follows `after_ns`, or `now_ns` where that is over by then."""
+        """Return the next time after `after_ns`, or after `now_ns` if that time is past."""
         next_ns = _whole_second(after_ns) + self.every_ns
         if next_ns < now_ns:
             next_ns = _whole_second(now_ns) + self.every_ns
@@ -80,13 +81,16 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Whenever the calendar says so."""
+    """A pattern that fires by the calendar."""
 
     cron: Cron
     repeats: ClassVar = True
 
     def next_ns(self, after_ns: int, now_ns: int) -> int:
-        """The time that follows `after_ns`, and is not over by `now_ns`. Raises InvalidPattern."""
+        """Return the next time after `after_ns` that is not past at `now_ns`.
+
+        Raises InvalidPattern.
+        """
         try:
             next_ns = self.cron.next_ns(after_ns)
             if next_ns < now_ns:
@@ -100,7 +104,7 @@ Pattern = Once | Interval | Calendar
 
 
 def format_next(pattern: Pattern, next_ns: int) -> str:
-    """The time as `Nats-Schedule-Next` tells it: RFC 3339, in the pattern's time zone."""
+    """Return the time for `Nats-Schedule-Next`: RFC 3339, in the pattern's time zone."""
     zone = pattern.cron.zone if isinstance(pattern, Calendar) else None
     if zone is None:
         return timestamp(next_ns)
@@ -109,9 +113,9 @@ def format_next(pattern: Pattern, next_ns: int) -> str:
 
 
 def parse_pattern(text: bytes, zone: bytes | None = None) -> Pattern | None:
-    """What the headers ask for; None: nothing. `zone` None: the header is not there.
+    """Parse the headers' values; None: they contain no schedule.
 
-    Raises InvalidTimeZone, InvalidPattern.
+    `zone` None means that the header is missing. Raises InvalidTimeZone, InvalidPattern.
     """
     return _parse(
         text.decode("utf-8", "surrogateescape"),
@@ -119,7 +123,7 @@ def parse_pattern(text: bytes, zone: bytes | None = None) -> Pattern | None:
     )
 
 
-@functools.lru_cache(maxsize=1024)  # the same ones come again and again
+@functools.lru_cache(maxsize=1024)  # the same patterns repeat
 def _parse(text: str, zone: str | None) -> Pattern | None:
     found = None if zone is None else _time_zone(zone)
     if not text:
@@ -140,7 +144,7 @@ def _parse_once(text: str) -> Once | None:
         at_ns = parse_time(text)
     except TimeError as error:
         raise InvalidPattern(str(error)) from None
-    if at_ns == 0 and text.startswith(_ZERO_YEAR):  # Go's time that is none
+    if at_ns == 0 and text.startswith(_ZERO_YEAR):  # Go's zero time
         return None
     return Once(at_ns)
 
@@ -163,8 +167,7 @@ def _time_zone(name: str) -> ZoneInfo:
 
 
 def _local_time_zone() -> ZoneInfo:
-    """The server's own, as Go finds it: what `TZ` names, else the system's; UTC where neither is
-    known."""
+    """Return the server's time zone as Go finds it: `TZ`, else the system's, else UTC."""
     name = os.environ.get("TZ")
     try:
         if name is not None:
@@ -176,5 +179,5 @@ def _local_time_zone() -> ZoneInfo:
 
 
 def _whole_second(time_ns: int) -> int:
-    """The nearest one, of two the later."""
+    """Round to the nearest second; halves go up."""
     return (time_ns + _SECOND_NS // 2) // _SECOND_NS * _SECOND_NS

@@ -1,6 +1,6 @@
-"""The message that a schedule produces: its own content or that of another subject's last message.
+"""The message that a schedule publishes: its own content, or another subject's last message.
 
-Source: reference §6.7 (scheduled messages); nats-server 2.14, tried.
+Source: ADR-51; products were compared with a running nats-server 2.14.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from natsd.jetstream.headers import (
 from natsd.store.record import StoredMessage
 
 _NOT_KEPT = (
-    b"Nats-Schedule",  # all of a schedule's, and of what one has produced
+    b"Nats-Schedule",  # all headers of a schedule and of its products
     b"Nats-Expected-",
     f"{MESSAGE_ID}:".encode(),
     f"{MESSAGE_TTL}:".encode(),
@@ -32,7 +32,7 @@ _NOT_KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What is to be published."""
+    """A message to be published."""
 
     subject: bytes
     headers: bytes
@@ -40,8 +40,11 @@ class Product:
 
 
 def product_of(schedule: StoredMessage, content: StoredMessage, following: str | None) -> Product:
-    """`content`: whose headers and payload it gets. `following`: when the schedule fires next;
-    None: never, so that it is purged."""
+    """Return the message that the schedule publishes.
+
+    `content` gives headers and payload. `following` is the time of the schedule's next message;
+    None: there is none, and the schedule is purged.
+    """
     asked = schedule.headers or b""
     headers = without_headers(content.headers or b"", *_NOT_KEPT)
     headers = with_header(headers, SCHEDULER, schedule.subject.encode("utf-8", "surrogateescape"))

@@ -1,16 +1,17 @@
-"""A purge of two stores, the stream's and that of what waits, as a whole: `purge.db`, beside the
-stream's `meta.json`.
+"""The file `purge.db`: it makes a purge of the stream and of its delayed messages atomic.
 
-    decided on disk ─▶ stream purged ─▶ what waits purged ─▶ the file removed
+It stands beside the stream's `meta.json`.
+
+    decided on disk ─▶ stream purged ─▶ delayed messages purged ─▶ the file removed
                        refused ─▶ the file removed
 
-    body   0 last sequence of the stream u64 │ 8 last entry that waits u64 │ 16 pattern
+    body   0 last sequence of the stream u64 │ 8 last delayed entry u64 │ 16 pattern
 
 Promise
-- A start that finds the file completes the purge, of what was there when it was decided. To do it
-  once more changes nothing.
+- A start that finds the file completes the purge, limited to the messages that existed when it was
+  decided. Repeating a completed purge changes nothing.
 
-Encrypted where there is a key. Everything here but the coding blocks, and raises OSError,
+The file is encrypted if there is a key. The functions here block, and raise OSError,
 EncryptionError.
 """
 
@@ -29,8 +30,10 @@ _HEAD: Final = struct.Struct("<QQ")
 
 @dataclass(frozen=True, slots=True)
 class DecidedPurge:
-    """What goes: messages up to `last_sequence` and entries up to `last_entry`, those to subjects
-    that match; empty: all."""
+    """A purge of messages up to `last_sequence` and entries up to `last_entry`.
+
+    Only those with matching subjects are removed; an empty pattern matches all subjects.
+    """
 
     last_sequence: int
     last_entry: int
@@ -38,14 +41,14 @@ class DecidedPurge:
 
 
 def leave_purge(vault: Vault, directory: Path, purge: DecidedPurge) -> None:
-    """Keep it for the next start; on disk on return."""
+    """Write the purge for the next start; it is on disk on return."""
     pattern = purge.pattern.encode("utf-8", "surrogateescape")
     body = _HEAD.pack(purge.last_sequence, purge.last_entry) + pattern
     vault.write(directory / PURGE_FILE, MAGIC, body)
 
 
 def read_purge(vault: Vault, directory: Path) -> DecidedPurge | None:
-    """The purge that a stop has cut short, if any."""
+    """Return the unfinished purge; None: there is none."""
     body = vault.recall(directory / PURGE_FILE, MAGIC, "a purge may be done in part")
     if body is None or len(body) < _HEAD.size:
         return None
@@ -55,6 +58,6 @@ def read_purge(vault: Vault, directory: Path) -> DecidedPurge | None:
 
 
 def remove_purge(vault: Vault, directory: Path) -> None:
-    """On disk on return."""
+    """Remove the file; it is gone on disk on return."""
     if twins_exist(vault.disk, directory / PURGE_FILE):
         remove_twins(vault.disk, directory / PURGE_FILE)

@@ -1,13 +1,13 @@
-"""What a publish that has to do with schedules must keep to, and what is stored of it.
+"""Rules for publishes of schedules, products and delayed messages, and the stored headers.
 
-- The first rule that is broken is what is answered. A stream without schedules refuses whatever
-  would be one.
+- The first broken rule is the answer. A stream without schedules refuses every schedule.
 - A schedule is the last message of its subject: it is stored with `Nats-Rollup: sub`.
-- A message that waits (Nats-Delay) is no schedule and ends none.
-- A client may say `Nats-Schedule-Next: purge` with the schedule that is done in `Nats-Scheduler`:
-  its message replaces that schedule.
+- A delayed message (Nats-Delay) is no schedule and ends none.
+- A client may publish `Nats-Schedule-Next: purge` with the finished schedule in `Nats-Scheduler`:
+  its message then replaces that schedule.
 
-Source: reference §6.7; the order of the rules and the errors: nats-server 2.14, tried.
+Source: ADR-51, nats-server's `nextMessageSchedule`; the order of the rules and the errors were
+compared with a running nats-server 2.14.
 """
 
 from collections.abc import Callable
@@ -48,24 +48,27 @@ ENDS_SCHEDULE: Final = 2
 IS_DELAYED: Final = 4
 
 Captures = Callable[[bytes], bool]
-"""Whether a stream receives what is published to a subject."""
+"""Return whether a stream receives messages published to the subject."""
 
 LastMessage = Callable[[str], StoredMessage | None]
-"""The last message of a subject; None: it is not in memory now. Raises MessageNotFound."""
+"""Return the last message of a subject; None: it is not in memory. Raises MessageNotFound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """What was found about a publish that keeps to the rules."""
+    """Result for a publish that obeys the rules."""
 
-    headers: bytes  # as they are stored
+    headers: bytes  # the headers to store
     kind: int  # bits of stream/entry.pxd's Scheduling
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRules:
-    """Of one stream. `captures`: whether the stream receives what is published to a subject;
-    `last_message`: of what was appended so far."""
+    """Rules of one stream.
+
+    `captures` tells whether the stream receives messages to a subject. `last_message` includes
+    messages that are not durable yet.
+    """
 
     captures: Captures
     last_message: LastMessage
@@ -73,7 +76,7 @@ class ScheduleRules:
     allows_lifetimes: bool = False
 
     def check(self, subject: bytes, headers: bytes, now_ns: int) -> Scheduling | ErrorId:
-        """Of a message to `subject`, as it is stored, at that time."""
+        """Check a message to `subject` with these stored headers, at time `now_ns` (wall clock)."""
         if header_value(headers, DELAY) is not None:
             return self._check_delay(headers, now_ns)
         try:
@@ -100,7 +103,7 @@ class ScheduleRules:
         return error if self.allows_schedules else ErrorId.JSMessageSchedulesDisabledErr
 
     def _check_delay(self, headers: bytes, now_ns: int) -> Scheduling | ErrorId:
-        """A message that waits: no schedule, and none's product."""
+        """Check a delayed message, which may be neither a schedule nor the product of one."""
         if not self.allows_schedules:
             return ErrorId.JSMessageSchedulesDisabledErr
         if b"\r\nNats-Schedule" in headers:
@@ -139,7 +142,7 @@ class ScheduleRules:
         return None
 
     def _check_product(self, subject: bytes, headers: bytes) -> tuple[ErrorId | None, bool]:
-        """Whether the message is the end of a schedule."""
+        """Check the headers of a product; return the broken rule, and if it ends a schedule."""
         following = header_value(headers, SCHEDULE_NEXT)
         scheduler = header_value(headers, SCHEDULER)
         if not following and not scheduler:
@@ -161,7 +164,7 @@ class ScheduleRules:
 
 
 def pattern_of(headers: bytes) -> Pattern | None:
-    """What the headers of a message ask for. Raises InvalidTimeZone, InvalidPattern."""
+    """Return the pattern in a message's headers. Raises InvalidTimeZone, InvalidPattern."""
     return parse_pattern(
         header_value(headers, SCHEDULE) or b"", header_value(headers, SCHEDULE_TIME_ZONE)
     )

@@ -1,14 +1,14 @@
-"""What a stream that allows schedules has besides its messages: when they fire, and what waits.
+"""Schedules and delayed messages of a stream that allows them.
 
     <account>/streams/<stream>/  schedules.db   schedules_file.py
-                                 purge.db       purge_file.py, while a purge is done
+                                 purge.db       purge_file.py, while a purge runs
                                  delayed/       delays.py
 
 Promise
-- `begin` before the stream receives, `close` or `destroy` once at its end.
-- A purge takes from the stream and from what waits, or is refused and takes nothing; a start
-  completes one that was cut short.
-- `schedules.db` is written when a stream is closed; encrypted where there is a key.
+- `begin` is called before the stream receives, `close` or `abandon` once at its end.
+- A purge removes messages and delayed messages, or is refused and removes nothing; a start
+  completes an interrupted one.
+- `schedules.db` is written when a stream is closed; it is encrypted if there is a key.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 PURGE_TRIES: Final = 10
 RETRY_S: Final = 0.5
-"""Before what waits is purged again, which the disk had no room for."""
+"""Wait before the purge of delayed messages is retried after the disk was full."""
 
 
 class ScheduledMessages:
-    """Made by `open`."""
+    """Schedules and delayed messages of a stream; created by `open`."""
 
     def __init__(self, stream: "Stream", delays: Delays, known: KnownSchedules) -> None:
         self._jetstream = stream.jetstream
@@ -56,7 +56,7 @@ class ScheduledMessages:
 
     @classmethod
     async def open(cls, stream: "Stream") -> Self:
-        """Of a stream whose messages are there. Raises StoreError, OSError."""
+        """Open those of a stream whose messages are recovered. Raises StoreError, OSError."""
         volume = stream.jetstream.volume
         store = await open_delayed_store(stream.account, stream.config)
         usage = stream.account.tiers.of(stream.config.num_replicas).usage
@@ -78,13 +78,13 @@ class ScheduledMessages:
         return cls(stream, delays, known)
 
     def begin(self) -> None:
-        """Fire and publish what is due, from now on."""
+        """Start to fire and publish due messages."""
         self.schedules.begin(self._known)
         self._known = KnownSchedules()
         self.delays.begin()
 
     async def close(self) -> None:
-        """Nothing happens any more; what is known is on disk. Raises StoreError, OSError."""
+        """Stop, and write the schedules to disk. Raises StoreError, OSError."""
         await self.delays.close()
         if self.schedules.close() and self._stream.is_filed:
             body = await in_turns(self.schedules.encode())
@@ -92,13 +92,17 @@ class ScheduledMessages:
             await jetstream.volume.read(leave_schedules, jetstream.vault, directory, body)
 
     async def abandon(self) -> None:
-        """Nothing happens any more, and nothing waits; the stream's files are removed."""
+        """Stop, and release all delayed messages; the caller removes the stream's files."""
         self.schedules.close()
         await self.delays.abandon()
 
     async def purge(self, pattern: str, purge_stream: Callable[[], Awaitable[int]]) -> int:
-        """Purge the stream, and take back what waits to be published to subjects that match; empty:
-        all of it. How many went. Raises StoreError, OSError, EncryptionError, InvalidSubject."""
+        """Purge the stream and its delayed messages, and return the number of removed messages.
+
+        Delayed messages are removed if their subject matches; an empty pattern matches all.
+        `purge_stream` purges the stream. Raises StoreError, OSError, EncryptionError,
+        InvalidSubject.
+        """
         await self.delays.found_all()
         if self.delays.write_error is not None:
             raise self.delays.write_error
@@ -110,13 +114,13 @@ class ScheduledMessages:
         try:
             await jetstream.volume.read(leave_purge, jetstream.vault, directory, decided)
             removed = await purge_stream()
-        except StoreReadOnly:  # nobody knows whether the stream is purged: a start makes it so
+        except StoreReadOnly:  # the stream may be purged or not: the next start completes it
             raise
         except BaseException:
             await jetstream.volume.read(remove_purge, jetstream.vault, directory)
             raise
         removed += await self._purge_delays(pattern)
-        with contextlib.suppress(OSError):  # a start does the same once more, to no effect
+        with contextlib.suppress(OSError):  # the next start repeats the purge, without effect
             await jetstream.volume.read(remove_purge, jetstream.vault, directory)
         return removed
 
@@ -127,7 +131,7 @@ class ScheduledMessages:
                 return await self.delays.purge(pattern)
             except InvalidSubject:
                 return 0
-            except StoreFull:  # the stream is purged, and that cannot be taken back
+            except StoreFull:  # the stream is purged already, which cannot be undone
                 tries += 1
                 if tries == PURGE_TRIES:
                     raise
@@ -135,7 +139,7 @@ class ScheduledMessages:
 
 
 async def _complete(stream: "Stream", delays: Delays, decided: DecidedPurge) -> None:
-    """Do what a purge was cut short in. Raises StoreError."""
+    """Complete an interrupted purge. Raises StoreError."""
     upto = decided.last_sequence + 1
     await stream.store.purge(pattern=decided.pattern or None, up_to_sequence=upto)
     await stream.store.synced()

@@ -1,23 +1,26 @@
-"""Schedules: which messages of a stream are schedules, and what they publish when.
+"""Schedules: the messages of a stream that are schedules, and the messages that they publish.
 
     stored ─▶ note ─▶ durable: settle ─▶ table and heap ─▶ alarm ─▶ fire ─▶ Ingest.store_own
                                             ▲                                    │
                                             └── durable: its next time ◀─────────┘
 
-    start: schedules.db ─▶ what is behind it, in slices ─▶ the alarm is set
+    start: schedules.db ─▶ later messages, in slices ─▶ the alarm is set
 
 Promise
-- A schedule is the last message of its subject: what was purged, deleted, expired or replaced never
-  fires, since that is asked when its time has come; a product on its subject does not replace it.
-- A product is stored in one commit with the end of a schedule that fires once, so neither is lost
-  and neither comes twice. A repeating one has its next time when its product is durable.
-- What could not be stored is tried again. Nothing fires while the stream is looked through.
-- After a stop, what was missed meanwhile fires once. After a crash too, unless messages were
-  removed since `schedules.db` was written, which could have been its products: then a repeating one
-  goes on with its next time.
-- At most one schedule of a subject; what is no more in the stream is swept out of the table.
+- A schedule is the last message of its subject: a schedule that was purged, deleted, expired or
+  replaced never fires, because this is checked when it is due. A product on the schedule's subject
+  does not replace it.
+- A product and the end of a schedule that fires once are stored in one commit, so neither is lost
+  and neither comes twice. A repeating schedule gets its next time when its product is durable.
+- A product that cannot be stored is retried. Nothing fires while the stream is searched at a start.
+- After a stop, a schedule that was due in the meantime fires once. So it does after a crash, unless
+  messages were removed since `schedules.db` was written, which could have been its products: then a
+  repeating schedule continues with its next time.
+- The table has at most one schedule per subject; schedules that are no longer in the stream are
+  swept out of it.
 
-Source: reference §6.7 (scheduled messages); nats-server 2.14, tried.
+Source: ADR-51, nats-server's `MsgScheduling`; behaviour was compared with a running nats-server
+2.14.
 """
 
 import asyncio
@@ -51,7 +54,7 @@ from natsd.store.errors import ColdBlock, MessageNotFound, StoreError, StoreUnav
 from natsd.store.record import StoredMessage
 
 PAUSE_NS: Final = 250_000_000
-"""Between two looks at what is due: nats-server's."""
+"""Least time between two searches for due schedules, as on nats-server."""
 RETRY_NS: Final = 1_000_000_000
 FIRED_PER_SLICE: Final = 64
 SPARE: Final = 1024
@@ -61,19 +64,19 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Schedule:
-    """One that the stream has, as far as is known."""
+    """A schedule of the stream, as far as is known."""
 
     subject: bytes
     sequence: int
-    at_ns: int  # what it is to fire for
-    due_ns: int = 0  # when it is looked at next; 0: it is being fired
-    is_said: bool = False  # that it has to wait
-    is_doubtful: bool = False  # whether it has fired at that time already
+    at_ns: int  # time for which it fires next, wall-clock ns
+    due_ns: int = 0  # when it is examined next, wall-clock ns; 0: it is being fired
+    is_said: bool = False  # its delay was logged
+    is_doubtful: bool = False  # it may have fired at `at_ns` already
 
 
 @dataclass(slots=True)
 class _Fired:
-    """A schedule whose product waits to be durable; `next_ns` 0: it was the last."""
+    """A schedule whose product is not durable yet; `next_ns` 0: it fires no more."""
 
     schedule: Schedule
     product: int
@@ -81,43 +84,43 @@ class _Fired:
 
 
 class Schedules:
-    """Of one stream; `begin` looks for what is there already."""
+    """Schedules of one stream; `begin` finds the existing ones."""
 
     def __init__(self, core: StreamCore, ingest: Ingest) -> None:
         self._core = core
         self._ingest = ingest
         self._alarm = Alarm(core.scheduler, self._due)
-        self._table: dict[bytes, Schedule] = {}
-        self._heap: list[tuple[int, int, bytes]] = []
-        self._noted: deque[tuple[int, bytes, bytes, int]] = deque()
+        self._table: dict[bytes, Schedule] = {}  # by subject
+        self._heap: list[tuple[int, int, bytes]] = []  # (due_ns, sequence, subject)
+        self._noted: deque[tuple[int, bytes, bytes, int]] = deque()  # not durable yet
         self._fired: deque[_Fired] = deque()
         self._work: asyncio.Task[None] | None = None
-        self._is_open = False
+        self._is_open = False  # all schedules were found
 
     def __len__(self) -> int:
         return len(self._table)
 
     @property
     def is_finding(self) -> bool:
-        """The stream is being looked through: nothing fires yet."""
+        """Whether the stream is still being searched; nothing fires until then."""
         return not self._is_open
 
     @property
     def is_busy(self) -> bool:
-        """Something is being fired, or waits to be durable."""
+        """Whether a schedule is being fired, or a message waits to become durable."""
         return self._work is not None or bool(self._noted or self._fired)
 
-    # Life
+    # Start and stop
 
     def begin(self, known: KnownSchedules) -> None:
-        """Find what is there, and fire what is due from then on."""
-        upto = self._core.log.last_sequence  # some of it is not durable where a mirror is promoted
+        """Find the existing schedules, and fire them when they are due."""
+        upto = self._core.log.last_sequence  # in a promoted mirror some may not be durable yet
         if known.upto > upto:
             known = KnownSchedules()
         self._work = asyncio.get_running_loop().create_task(self._find(known, upto))
 
     def close(self) -> bool:
-        """Nothing fires any more. Whether all that there are were found: `encode` may be asked."""
+        """Stop firing; return whether all schedules were found, as `encode` requires."""
         was_open, self._is_open = self._is_open, False
         self._alarm.cancel()
         if self._work is not None:
@@ -125,18 +128,21 @@ class Schedules:
         return was_open
 
     def encode(self) -> Steps[bytearray]:
-        """Of closed ones, what `schedules.db` is to say."""
+        """Encode the content of `schedules.db`, in steps; called after `close`."""
         self.settle(self._core.visible)
         return encode_schedules(self._core.visible, list(self._table.values()))
 
-    # What the ingest tells
+    # Calls from the ingest
 
     def note(self, sequence: int, subject: bytes, headers: bytes, time_ns: int) -> None:
-        """A schedule was appended."""
+        """Note a schedule that was appended and is not durable yet."""
         self._noted.append((sequence, subject, headers, time_ns))
 
     def settle(self, visible: int) -> bool:
-        """All up to there is durable. Whether there is more to wait for."""
+        """Process the noted messages up to `visible`, which are durable.
+
+        Return whether notes or products are left that are not durable.
+        """
         while self._noted and self._noted[0][0] <= visible:
             self._take(*self._noted.popleft())
         while self._fired and self._fired[0].product <= visible:
@@ -145,7 +151,10 @@ class Schedules:
         return bool(self._noted or self._fired)
 
     def roll_back(self, durable: int) -> None:
-        """What was appended above never was."""
+        """Drop the notes and products above `durable`, which the stream has rolled back.
+
+        Schedules of dropped products fire again after RETRY_NS.
+        """
         while self._noted and self._noted[-1][0] > durable:
             self._noted.pop()
         again_ns = self._core.scheduler.now_ns() + RETRY_NS
@@ -166,13 +175,13 @@ class Schedules:
     # The table and the heap
 
     def _take(self, sequence: int, subject: bytes, headers: bytes, time_ns: int) -> None:
-        """A message that may be a schedule."""
+        """Add the schedule of a durable message, if it is one."""
         try:
             pattern = pattern_of(headers)
             if pattern is not None:
                 self._add(Schedule(subject, sequence, pattern.next_ns(time_ns, time_ns)))
         except (InvalidPattern, InvalidTimeZone):
-            pass  # of a stream that this one got its messages from, perhaps
+            pass  # perhaps sourced from a stream with other rules
 
     def _add(self, schedule: Schedule) -> None:
         known = self._table.get(schedule.subject)
@@ -184,7 +193,10 @@ class Schedules:
             self._sweep()
 
     def _sweep(self) -> None:
-        """As many went since the last time."""
+        """Remove schedules that are no longer in the stream.
+
+        At least half of the table is stale then, so the cost is spread over as many removals.
+        """
         has = self._core.log.has
         gone = [each for each in self._table.values() if not has(each.sequence)]
         for schedule in gone:
@@ -205,7 +217,7 @@ class Schedules:
         return schedule
 
     def _pop_due(self, now_ns: int) -> list[Schedule]:
-        """Some that are due, in the order of their messages."""
+        """Take due schedules from the heap, in the order of their messages."""
         due: list[Schedule] = []
         while self._heap and self._heap[0][0] <= now_ns and len(due) < FIRED_PER_SLICE:
             schedule = self._of(heapq.heappop(self._heap))
@@ -241,7 +253,7 @@ class Schedules:
         except StoreError as error:
             self._later(schedule, error)
             return
-        # From here on nothing can come in between.
+        # No await from here on: nothing may change between the check and the append.
         if self._table.get(schedule.subject) is not schedule:
             return
         if message is None or content is None or not self._core.log.has(schedule.sequence):
@@ -282,7 +294,7 @@ class Schedules:
         self._push(self._core.scheduler.now_ns() + RETRY_NS, schedule)
 
     async def _message_of(self, schedule: Schedule) -> StoredMessage | None:
-        """The schedule, if it still is one. Raises StoreError."""
+        """Return the schedule's message if it is still a schedule. Raises StoreError."""
         try:
             last = await self._last(schedule.subject.decode("utf-8", "surrogateescape"))
             if last.sequence != schedule.sequence:
@@ -294,7 +306,7 @@ class Schedules:
         return last if header_value(last.headers or b"", SCHEDULE) else None
 
     async def _content_of(self, message: StoredMessage) -> StoredMessage:
-        """What is published: the last message of another subject, or the schedule's own."""
+        """Return the content to publish: the source subject's last message, or the schedule."""
         source = header_value(message.headers or b"", SCHEDULE_SOURCE)
         if not source:
             return message
@@ -310,10 +322,10 @@ class Schedules:
         assert isinstance(found, StoredMessage)
         return found
 
-    # The start
+    # Recovery
 
     async def _find(self, known: KnownSchedules, upto: int) -> None:
-        """What was known, and what the messages behind say."""
+        """Take the schedules of the file, and search the messages after it."""
         for some in slices(known.schedules):
             for each in some:
                 self._add(Schedule(*each))

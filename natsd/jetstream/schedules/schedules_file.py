@@ -1,14 +1,14 @@
-"""When which schedule fires next, as a stream knew it: `schedules.db`, beside its `meta.json`.
+"""The file `schedules.db`, beside the stream's `meta.json`: the next times of its schedules.
 
-    body   0 sequence u64: what the stream had up to there is in here
+    body   0 sequence u64: the file covers the stream's messages up to this one
            then for each schedule   sequence u64 │ at_ns i64 │ subject length u16 │ subject
 
 Promise
-- The file speaks of one moment. What came later is for the start to find in the messages, so it is
-  never wrong, only old.
-- It is worth having, not needed: without it (damage) every message is looked at.
+- The file describes one moment. A start finds later changes in the messages, so the file is never
+  wrong, only old.
+- The file is not necessary: without it (damage) every message is searched.
 
-Encrypted where there is a key. Everything here but the coding blocks, and raises OSError,
+The file is encrypted if there is a key. Functions that read or write it block, and raise OSError,
 EncryptionError.
 """
 
@@ -32,14 +32,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class KnownSchedules:
-    """(subject, sequence, at_ns) of each schedule among the messages up to a sequence."""
+    """(subject, sequence, at_ns) of each schedule among the messages up to `upto`."""
 
     upto: int = 0
     schedules: list[tuple[bytes, int, int]] = field(default_factory=list)
 
 
 class Known(Protocol):
-    """A schedule, as the file has it."""
+    """A schedule with the members that the file stores."""
 
     subject: bytes
     sequence: int
@@ -47,7 +47,7 @@ class Known(Protocol):
 
 
 def encode_schedules(upto: int, schedules: Sequence[Known]) -> Steps[bytearray]:
-    """The body of the file."""
+    """Encode the body of the file, in steps."""
     body = bytearray(_UPTO.pack(upto))
     for some in slices(schedules):
         for each in some:
@@ -58,7 +58,7 @@ def encode_schedules(upto: int, schedules: Sequence[Known]) -> Steps[bytearray]:
 
 
 def decode_schedules(body: bytes) -> KnownSchedules:
-    """What a body says, which verified. Raises struct.error."""
+    """Decode a body whose checksum is correct. Raises struct.error."""
     (upto,) = _UPTO.unpack_from(body)
     known, at = KnownSchedules(upto), _UPTO.size
     while at < len(body):
@@ -70,12 +70,12 @@ def decode_schedules(body: bytes) -> KnownSchedules:
 
 
 def leave_schedules(vault: Vault, directory: Path, body: bytearray) -> None:
-    """Keep it for the next start; on disk on return."""
+    """Write the file for the next start; it is on disk on return."""
     vault.write(directory / SCHEDULES_FILE, MAGIC, bytes(body))
 
 
 def read_schedules(vault: Vault, directory: Path) -> KnownSchedules:
-    """What was left; nothing, if nothing verifies."""
+    """Return the stored schedules; none if no copy of the file verifies."""
     path = directory / SCHEDULES_FILE
     instead = "schedules are found in the messages"
     body = vault.recall(path, MAGIC, instead)

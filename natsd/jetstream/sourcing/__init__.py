@@ -1,1 +1,1 @@
-"""Mirrors and sources: streams that are filled from other streams."""
+"""Mirrors and sources: streams that get their messages from other streams."""

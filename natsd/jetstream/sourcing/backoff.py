@@ -1,10 +1,11 @@
-"""When to try again what failed: soon at first, then ever later.
+"""Delays before retries: short at first, then growing.
 
-    1st to 5th try again   0.25 s, 0.5 s, 1 s, 2 s, 2 s
-    from the 6th on        10 s, 20 s, … 2 minutes
+    1st to 5th retry     0.25 s, 0.5 s, 1 s, 2 s, 2 s
+    from the 6th on      10 s, 20 s, … 2 minutes
 
-Up to 100 ms more by chance, so that a thousand streams do not ask at once. Source: reference §6.12
-(10 s for each failure, no more than 2 minutes); that the first tries are quick is ours.
+Up to 100 ms are added at random, so that a thousand streams do not ask at once. The growth (10 s
+for each failure, at most 2 minutes) is that of nats-server's `calculateRetryBackoff`; the quick
+first retries are natsd's own.
 """
 
 from typing import Final
@@ -17,7 +18,7 @@ JITTER_NS: Final = 100_000_000
 
 
 def retry_delay_ns(fails: int, chance: int) -> int:
-    """After so many failures in a row, one at least; `chance` is any number."""
+    """Return the delay after `fails` consecutive failures, at least one; `chance` is any number."""
     assert fails > 0
     late = fails - len(QUICK_NS)
     delay_ns = QUICK_NS[fails - 1] if late <= 0 else min(STEP_NS * late, LONGEST_NS)
@@ -25,5 +26,8 @@ def retry_delay_ns(fails: int, chance: int) -> int:
 
 
 def resume_delay_ns(setbacks: int, chance: int) -> int:
-    """What worked was interrupted, so many times in a row: never longer than the quick tries."""
+    """Return the delay after `setbacks` consecutive interruptions of a working link.
+
+    It is never longer than the delays of the quick retries.
+    """
     return retry_delay_ns(min(max(setbacks, 1), len(QUICK_NS)), chance)

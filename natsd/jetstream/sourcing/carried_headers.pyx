@@ -1,14 +1,16 @@
-"""What a message's headers become in a stream that it is copied to.
+"""Headers of a message that is copied to another stream.
 
-    left away   Nats-Expected-…  Nats-Batch-…   they were heeded where the message came from
-                Nats-Request-Info               of no concern to who reads it
-                Nats-Stream-Source              of a source: its own is written instead
+    omitted     Nats-Expected-…  Nats-Batch-…   evaluated by the first stream already
+                Nats-Request-Info               irrelevant to readers of the message
+                Nats-Stream-Source              for a source only: a new one is written instead
 
 Promise
-- A name counts where it begins a line, in exactly these letters. All else stays byte for byte.
-- Any bytes are a block; nothing outside it is read.
+- A name counts only at the start of a line, in exactly these letters. Everything else is copied
+  byte for byte.
+- Any bytes are accepted as a block; nothing outside it is read.
 
-Source: reference §6.12; nats-server, tried.
+Source: nats-server's `processInboundMirrorMsg` and `processInboundSourceMsg`; results were compared
+with a running nats-server.
 """
 
 from libc.string cimport memcmp, memcpy
@@ -21,7 +23,7 @@ cdef enum:
 cdef const char** TEXTS = [
     "Nats-Expected-", "Nats-Batch-", "Nats-Request-Info:", "Nats-Stream-Source:",
 ]
-cdef LineStart[NAMES] LEFT      # the last one of sources only
+cdef LineStart[NAMES] LEFT      # the last one for sources only
 cdef int _name
 for _name in range(NAMES):
     LEFT[_name].text = TEXTS[_name]
@@ -43,10 +45,10 @@ cdef Py_ssize_t carry_headers(
     return to - out
 
 
-# For tests
+# For tests only
 
 def carried(bytes block not None, *, bint is_source):
-    """The block as it is copied, without the empty line at its end."""
+    """Return the copied block, without the empty line at its end."""
     cdef bytearray out = bytearray(len(block) + 1)
     cdef char* to = out
     return bytes(out[:carry_headers(block, len(block), is_source, to)])

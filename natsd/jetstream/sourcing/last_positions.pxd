@@ -1,1 +1,1 @@
-"""See last_positions.pyx."""
+"""Empty: last_positions.pyx has nothing for compiled callers."""

@@ -1,14 +1,14 @@
-"""LastPositions: what a stream's messages say of how far each of its sources has come.
+"""LastPositions: the last sequence of each source, read from the stream's own messages.
 
     1 … above │ above+1 ………… last       `Nats-Stream-Source: ORDERS 4711 > > orders.new`
               │ ◀── read backwards ──
 
 Promise
-- The newest message of each source counts; reading ends when all sources were met, or at `above`.
-- In slices, as every operation on a log; a block that is not in memory is asked for. What is
-  damaged is passed over.
+- The newest message of each source counts; reading ends when all sources were found, or at `above`.
+- The search runs in slices, like every operation on a log; a block that is not in memory is
+  requested. Damaged messages are skipped.
 
-Source: reference §6.12 ("recovery scans backwards for last source seq").
+Source: nats-server's `startingSequenceForSources`.
 """
 
 from libc.stdint cimport uint64_t
@@ -22,7 +22,7 @@ from natsd.jetstream.headers import header_value
 from natsd.store.errors import ColdBlock
 
 cdef enum:
-    LOOK_COST = 40              # of budget: a message, a header block, a position
+    LOOK_COST = 40              # budget per message; below: with headers; with a position
     HEADERS_COST = 200
     POSITION_COST = 1500
 
@@ -30,8 +30,10 @@ SOURCE = "Nats-Stream-Source"
 
 
 cdef class LastPositions(Operation):
-    """`note(value) -> bool` is told each value of the header, the newest first; True: that is all
-    that is wanted."""
+    """Backward search; `note(value) -> bool` gets each value of the header, the newest first.
+
+    The search ends when `note` returns True.
+    """
 
     cdef uint64_t above, at
     cdef object note

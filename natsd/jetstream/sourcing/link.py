@@ -1,21 +1,22 @@
-"""Link: one origin of a stream, and the life of the consumer there that the stream is filled by.
+"""Link: one origin of a stream, and the consumer there that delivers to the stream.
 
-    begin ─▶ asking ──▶ listening ──▶ a message is missing or refused, or nothing is heard
+    begin ─▶ asking ──▶ listening ──▶ a message is missing or refused, or nothing arrives
               ▲ │ refused, no answer                │
               │ ▼                                   │
              waiting ◀──────────────────────────────┘
 
 Promise
-- It asks from where the stream ends: what the stream has is not asked for again, what it lacks is.
-- A link ends with `end`, and never by itself: whatever the origin does, it is tried again
-  (backoff.py). One alarm and at most one task per link.
-- The consumer is heard at least once a second while it is there; a link that hears nothing for
-  HEALTH_NS begins anew.
-- A thousand links ask one after the other, each in a turn of the loop of its own; for the answers
-  they wait side by side.
-- It speaks to the origin only through its account's subjects, so that the origin may be elsewhere.
+- The link asks for messages from the stream's end on: no stored message is requested again, and no
+  missing one is omitted.
+- A link ends only with `end`: whatever the origin does, the link retries (backoff.py). There is one
+  alarm and at most one task per link.
+- A living consumer sends at least once a second (its heartbeat); a link that receives nothing for
+  HEALTH_NS starts again.
+- A thousand links ask one after the other, each in its own turn of the event loop; they wait for
+  the answers concurrently.
+- The link uses only subjects of its account, so the origin may be on another server.
 
-Source: reference §6.12; nats-server's setupMirrorConsumer, trySetupSourceConsumer.
+Source: nats-server's `setupMirrorConsumer` and `trySetupSourceConsumer`.
 """
 
 import asyncio
@@ -47,11 +48,11 @@ SUFFIX_BYTES: Final = 16
 _LEVEL: Final = f"NATS/1.0\r\n{REQUIRED_API_LEVEL}: {API_LEVEL}\r\n\r\n".encode()
 _SID: Final = b"0"
 _OLD: Final = (ErrorId.JSRequiredApiLevelErr.value[0], ErrorId.JSInvalidJSONErr.value[0])
-"""What a server answers that does not know of `sourcing`."""
+"""Errors of a server that does not know `sourcing`."""
 
 
 class OriginRefused(Exception):
-    """The origin's answer is an error, or none at all that is of use."""
+    """The origin's answer is an error, or cannot be used."""
 
     def __init__(self, error: ErrorBody) -> None:
         super().__init__(error.description)
@@ -59,7 +60,7 @@ class OriginRefused(Exception):
 
 
 class Link:
-    """Between `begin` and `end` the stream is filled from the origin."""
+    """A link; between `begin` and `end` the stream gets the origin's messages."""
 
     def __init__(self, sourcing: "Sourcing", origin: Origin) -> None:
         self.origin = origin
@@ -72,33 +73,36 @@ class Link:
         self._alarm = Alarm(self._scheduler, self._due)
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
-        self._consumer = ""
-        self._error: ErrorBody | None = None
-        self._fails = 0
-        self._setbacks = 0
-        self._began_at = 0
+        self._consumer = ""  # name at the origin; empty: none
+        self._error: ErrorBody | None = None  # of the last setup, for the stream's info
+        self._fails = 0  # failed setups in a row
+        self._setbacks = 0  # interruptions in a row without progress
+        self._began_at = 0  # sequence of the origin at the last setup
         self._is_placed = False
-        self._is_open = False
+        self._is_open = False  # between `begin` and `end`
 
-    # Life
+    # Start and stop
 
     def begin(self) -> None:
-        """Fill the stream from now on."""
+        """Start to fill the stream."""
         self._is_open = True
         self._alarm.set(self._scheduler.now_ns())
 
     def end(self, *, is_gone: bool) -> None:
-        """Never again. `is_gone`: for good, so the consumer may go; else it is wanted again after
-        the next start."""
+        """Stop for good.
+
+        `is_gone` says that the link is removed, so the consumer may be deleted; otherwise the
+        consumer is used again after the next start.
+        """
         self._is_open = False
         self._alarm.cancel()
         self._stop_asking()
-        if is_gone and not self._consumer:  # perhaps it was made, and nobody has said so yet
+        if is_gone and not self._consumer:  # it may exist without an answer yet
             self._consumer = self.origin.stable_name
         self._hang_up(is_gone=is_gone)
 
     def change(self, origin: Origin) -> None:
-        """The same origin, asked for in another way."""
+        """Continue with another configuration of the same origin."""
         if origin == self.origin:
             return
         self._stop_asking()
@@ -108,11 +112,11 @@ class Link:
 
     @property
     def is_placed(self) -> bool:
-        """Whether `receiver.sequence` is how far the origin's messages have come."""
+        """Whether `receiver.sequence` is the position in the origin."""
         return self._is_placed and self.receiver.is_current
 
     def info(self) -> StreamSourceInfo:
-        """As a stream's info shows it."""
+        """Return the state of the link for the stream's info."""
         receiver, source = self.receiver, self.origin.source
         heard_ns = receiver.heard_ns
         return StreamSourceInfo(
@@ -125,7 +129,7 @@ class Link:
             subject_transforms=source.subject_transforms,
         )
 
-    # What happens
+    # Events
 
     def _wake_in(self, delay_ns: int) -> None:
         if self._is_open:
@@ -142,7 +146,7 @@ class Link:
             self._wake_in(self.receiver.heard_ns + HEALTH_NS - now_ns)
 
     def _told(self) -> None:
-        """The receiver's: it takes nothing any more, or it has caught up."""
+        """Handle the receiver's call: it has stopped with an error, or it has caught up."""
         if self.receiver.trouble:
             self._is_placed = self._is_placed and self.receiver.trouble != LOST
             self._set_back(self.receiver.trouble)
@@ -150,7 +154,7 @@ class Link:
             self._sourcing.caught_up(self)
 
     def _set_back(self, why: str) -> None:
-        """Begin anew."""
+        """Start again after a setback."""
         if not self._is_open or self._subscription is None:
             return
         has_come_on = self.receiver.sequence > self._began_at
@@ -161,7 +165,7 @@ class Link:
         self._wake_in(resume_delay_ns(self._setbacks, self._chance()))
 
     def _hang_up(self, *, is_gone: bool) -> None:
-        """Hear nothing more. `is_gone`: nor is the consumer wanted."""
+        """Unsubscribe; `is_gone` deletes the consumer too."""
         self.receiver.stop()
         if self._subscription is not None:
             self._account.sublist.remove(self._subscription)
@@ -180,7 +184,7 @@ class Link:
     def _chance(self) -> int:
         return int.from_bytes(self._random_bytes(4))
 
-    # Asking
+    # Setup of the consumer
 
     async def _set_up(self) -> None:
         try:
@@ -189,7 +193,7 @@ class Link:
             self._wake_in(HEALTH_NS)
         except OriginRefused as refused:
             self._failed(refused.error)
-        except (NoRespondersError, TimeoutError):  # before OSError, which a TimeoutError is
+        except (NoRespondersError, TimeoutError):  # TimeoutError is an OSError, so it comes first
             self._failed(self._error)
         except (StoreError, OSError) as error:
             self._failed(self._setup_failed(str(error)))
@@ -214,8 +218,10 @@ class Link:
         return ErrorBody.of(api_error(error_id, err=text))
 
     async def _ask(self) -> None:
-        """Have a consumer, and listen to it. Raises OriginRefused, NoRespondersError, TimeoutError,
-        StoreError."""
+        """Create or reset the consumer and subscribe to it.
+
+        Raises OriginRefused, NoRespondersError, TimeoutError, StoreError.
+        """
         async with self._sourcing.placing:
             position, start = await self._sourcing.start_of(self)
         async with self._stream.jetstream.asking_origins:

@@ -1,17 +1,17 @@
-"""Where a mirror or source gets its messages from, and how it asks for them.
+"""The origin of a mirror or source, and the requests for its messages.
 
-    $JS.API.CONSUMER.CREATE.<stream>[.<consumer>.<filter>]   a consumer of its own
-    $JS.API.CONSUMER.RESET.<stream>.<consumer>               one that is there: from its ack floor
-    $JS.M.<random>, $JS.S.<random>                           where messages are delivered
+    $JS.API.CONSUMER.CREATE.<stream>[.<consumer>.<filter>]   creates the link's own consumer
+    $JS.API.CONSUMER.RESET.<stream>.<consumer>               resets an existing one to its ack floor
+    $JS.M.<random>, $JS.S.<random>                           receive the messages
 
-`external` puts its `api` in place of `$JS.API`, and its `deliver` before the delivery subject.
+With `external`, its `api` replaces `$JS.API`, and its `deliver` stands before the delivery subject.
 
 Promise
-- Nothing here has a state, waits or knows a stream: texts and models only.
-- A source is known by its index name: two of a stream differ in it, and the header of what it
-  brought, `Nats-Stream-Source`, has its parts.
+- Nothing here has state, waits or uses a stream: this module only builds texts and models.
+- A source is identified by its index name, which is unique within a stream; the parts of that name
+  are in the header `Nats-Stream-Source` of its messages.
 
-Source: reference §6.12; nats-server's StreamSource and setupSourceConsumer.
+Source: nats-server's `StreamSource` and `trySetupSourceConsumer`.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ INACTIVE_NS: Final = 10_000_000_000
 ACK_WAIT_NS: Final = 22 * 3600 * 1_000_000_000
 EVERYTHING: Final = ">"
 _BETWEEN: Final = "\f"
-"""Between the filters, and the destinations, of several transforms."""
+"""Separates the filters, and the destinations, of several transforms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +44,34 @@ class Target:
 
     @property
     def seed(self) -> str:
-        """What its consumers are named by: the same after every start."""
+        """Text from which consumer names are derived: the same after every start."""
         return " ".join(part for part in (self.stream, self.account, self.domain) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: at a sequence, or at a time (ns), or, both 0, with the first message."""
+    """Start position: a sequence, or a time (ns); both 0: the first message."""
 
     sequence: int = 0
     time_ns: int = 0
 
     @property
     def policy(self) -> DeliverPolicy:
+        """Deliver policy of the consumer that starts there."""
         if self.time_ns:
             return DeliverPolicy.BY_START_TIME
         return DeliverPolicy.BY_START_SEQUENCE if self.sequence else DeliverPolicy.ALL
 
 
 class OriginConsumerConfig(Model):
-    """What matters of the configuration of a consumer elsewhere, perhaps of another version."""
+    """The relevant members of a consumer's configuration; its server may be of another version."""
 
     deliver_subject: str = ""
     ack_policy: str = ""
 
 
 class OriginConsumer(Response):
-    """The answer to either request."""
+    """Answer to the creation or the reset of a consumer."""
 
     name: str = ""
     config: OriginConsumerConfig | None = None
@@ -80,7 +81,10 @@ class OriginConsumer(Response):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A mirror's, or one of several sources'. `is_shared`: another source has the same stream."""
+    """Origin of a mirror, or of one of several sources.
+
+    `is_shared` says that another source of the stream has the same origin stream.
+    """
 
     source: StreamSource
     target: Target
@@ -89,40 +93,44 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """The stream's."""
+        """Name of the origin's stream."""
         return self.source.name
 
     @property
     def is_durable(self) -> bool:
-        """It goes through a consumer that was made for it."""
+        """Whether an existing durable consumer is used."""
         return self.source.consumer is not None
 
     @property
     def filters(self) -> list[str]:
-        """What is wanted of the stream; none: everything."""
+        """Filters on the origin's subjects; empty: everything."""
         if self.source.subject_transforms:
             return [each.src for each in self.source.subject_transforms]
         return [self.source.filter_subject] if self.source.filter_subject else []
 
     @property
     def mappings(self) -> list[Mapping]:
-        """What subjects become."""
+        """Transforms of the origin's subjects."""
         transforms = self.source.subject_transforms
         return [Mapping(each.src, each.dest) for each in transforms if each.dest]
 
     @property
     def header(self) -> tuple[bytes, bytes] | None:
-        """What stands before and behind the sequence in `Nats-Stream-Source`; a mirror has none."""
+        """Text before and after the sequence in `Nats-Stream-Source`; None for a mirror."""
         if self.is_mirror:
             return None
         name, filters, destinations = index_name(self.source).split(" ")
         return f"{name} ".encode(), f" {filters} {destinations} ".encode()
 
-    # What is asked
+    # Requests
 
     @property
     def stable_name(self) -> str:
-        """What the consumer is called; its server adds to it where it is not kept."""
+        """Name of the consumer, the same after every start.
+
+        The origin's server appends a random suffix, unless it keeps the consumer as a durable
+        (streams with interest or work-queue retention).
+        """
         seed = self.target.seed
         if self.is_shared:
             seed = f"{short_hash(seed.encode())} {index_name(self.source)}"
@@ -133,7 +141,7 @@ class Origin:
         return f"JS_SRC_{short_hash(digest.encode())}"
 
     def delivery_subject(self, suffix: str) -> str:
-        """Where messages are to be delivered."""
+        """Return the subject for the delivery of messages."""
         kind = "M" if self.is_mirror else "S"
         if self.source.consumer is not None:
             return self.source.consumer.deliver_subject
@@ -142,8 +150,10 @@ class Origin:
         return f"$JS.{kind}.{suffix}"
 
     def request(self, start: Start, deliver: str, *, name: str = "") -> CreateConsumerRequest:
-        """A consumer of its own. With a name it is one that a server makes that is too old to
-        know of `sourcing`."""
+        """Return the request that creates a consumer.
+
+        `name` is given only if the origin's server is too old to know `sourcing`.
+        """
         kind = "mirror" if self.is_mirror else "src"
         target, filters = self.target, self.filters
         metadata = {
@@ -173,7 +183,7 @@ class Origin:
         return CreateConsumerRequest(stream_name=self.name, config=config)
 
     def create_subject(self, request: CreateConsumerRequest) -> str:
-        """Where `request` goes."""
+        """Return the subject of `request`."""
         config = request.config
         subject = f"CONSUMER.CREATE.{self.name}"
         if config.filter_subject:
@@ -182,12 +192,12 @@ class Origin:
 
     @property
     def reset_subject(self) -> str:
-        """Has the consumer that was made for it begin again at its ack floor."""
+        """Subject that resets the existing consumer to its ack floor."""
         assert self.source.consumer is not None
         return self._api(f"CONSUMER.RESET.{self.name}.{self.source.consumer.name}")
 
     def delete_subject(self, consumer: str) -> str:
-        """Removes a consumer of its own."""
+        """Return the subject that deletes the link's own consumer."""
         return self._api(f"CONSUMER.DELETE.{self.name}.{consumer}")
 
     def _api(self, subject: str) -> str:
@@ -197,8 +207,11 @@ class Origin:
 
 
 def index_name(source: StreamSource) -> str:
-    """Stream, filters and destinations, apart by spaces: `ORDERS > >`. A stream elsewhere has a
-    hash of its API's prefix with it, one with its own consumer a hash of that one's name."""
+    """Return stream, filters and destinations, separated by spaces: `ORDERS > >`.
+
+    With an external API, a hash of its prefix is added to the stream; with an existing consumer, a
+    hash of the consumer's name.
+    """
     name = source.name
     if source.external is not None:
         name = f"{name}:{short_hash(source.external.api.encode())}"

@@ -1,17 +1,17 @@
-"""How far each source of a stream has come: read from its messages, and kept beside them.
+"""Positions of a stream's sources: read from its messages, and stored beside them.
 
     <stream>/sources.db     as of the stream's sequence `upto`: index name ─▶ sequence of the source
-    the messages above      `Nats-Stream-Source` of what was stored since
+    the messages above      `Nats-Stream-Source` of the messages stored since then
 
 Promise
-- What a file says was true, and on disk, when the stream ended at `upto`; the messages above bring
-  it up to date. Where the stream ends before `upto`, the file is not believed.
-- Without a file all messages are read backwards until every source was met.
-- The file is small, holds everything twice, is encrypted where there is a key, and appears whole or
-  not at all.
+- The file was correct, and its messages on disk, when the stream ended at `upto`; the messages
+  above `upto` complete it. If the stream ends before `upto`, the file is ignored.
+- Without a file all messages are read backwards until every source was found.
+- The file is small, has two copies, is encrypted if there is a key, and appears completely or not
+  at all.
 
-The file's functions block, and raise OSError, EncryptionError. Source: reference §6.12;
-nats-server's streamAndSeq for the older forms of the header.
+The functions for the file block, and raise OSError, EncryptionError. Source: nats-server's
+`startingSequenceForSources`, and `streamAndSeq` for the older forms of the header.
 """
 
 import logging
@@ -36,19 +36,19 @@ _logger = logging.getLogger(__name__)
 
 
 class Positions(Model):
-    """What the file says."""
+    """Content of the file."""
 
     upto: Uint64 = 0
     sequences: dict[str, Uint64] = Field(default_factory=dict)
 
 
 def keep_positions(vault: Vault, directory: Path, positions: Positions) -> None:
-    """On disk on return, instead of what was there."""
+    """Replace the file; it is on disk on return."""
     vault.write(directory / POSITIONS_FILE, MAGIC, encode(positions))
 
 
 def read_positions(vault: Vault, directory: Path) -> Positions | None:
-    """What was kept; None: nothing that verifies."""
+    """Return the stored positions; None if no copy of the file verifies."""
     path = directory / POSITIONS_FILE
     instead = "positions are found in the messages"
     body = vault.recall(path, MAGIC, instead)
@@ -64,8 +64,10 @@ def read_positions(vault: Vault, directory: Path) -> Positions | None:
 async def find_positions(
     store: LogStore, names: Collection[str], kept: Positions | None
 ) -> dict[str, int]:
-    """The last sequence of each source, by index name; 0: it has brought nothing yet. One of which
-    nothing is known is missing. Raises StoreError."""
+    """Return the last sequence of each source, by index name; 0: it has sent no message yet.
+
+    A source without any known position is missing. Raises StoreError.
+    """
     log = store.log
     if kept is not None and kept.upto > log.last_sequence:
         kept = None
@@ -80,12 +82,13 @@ async def find_positions(
 
 @dataclass(slots=True)
 class _Seen:
-    """The sources that were met on the way back."""
+    """Sources found during the backward search."""
 
     wanted: set[str]
     found: dict[str, int] = field(default_factory=dict)
 
     def note(self, value: bytes) -> bool:
+        """Note a header's value; return whether all sources were found."""
         name, sequence = parse_source(value.decode("utf-8", "surrogateescape"))
         for each in [each for each in self.wanted if _is_of(each, name)]:
             self.wanted.remove(each)
@@ -94,13 +97,13 @@ class _Seen:
 
 
 def _is_of(index_name: str, name: str) -> bool:
-    """Older headers name the stream alone."""
+    """Return whether the name is that of the source; older headers contain only the stream."""
     return index_name == name or (" " not in name and index_name.partition(" ")[0] == name)
 
 
 def parse_source(value: str) -> tuple[str, int]:
-    """The index name, or of an older form the stream, and the sequence there; ("", 0): neither."""
-    if value.startswith(_ACK):  # the reply subject that the message came with
+    """Return index name (stream name in older forms) and sequence; ("", 0): not a source."""
+    if value.startswith(_ACK):  # the header is the message's reply subject
         tokens = value.split(".")
         first = 2 if len(tokens) == 9 else 4
         if len(tokens) != 9 and len(tokens) < 11:

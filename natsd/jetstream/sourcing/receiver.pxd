@@ -1,4 +1,4 @@
-"""Takes what one origin sends: see receiver.pyx."""
+"""Receiver of one origin's messages: see receiver.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -16,26 +16,26 @@ cdef class Receiver(Actor):
     cdef Ingest ingest
     cdef StreamCore stream
     cdef MessageLog log
-    cdef object told                    # called when `trouble` is set, and once it has caught up
+    cdef object told                    # called when `trouble` is set, and when it has caught up
     cdef readonly bint is_mirror
-    cdef bytes lead                     # of the header that names the source, and behind the number
+    cdef bytes lead                     # source header before the sequence; `tail`: after it
     cdef bytes tail
     cdef list transforms
 
-    # Where it stands
-    cdef bytes consumer                 # None: nothing is taken
-    cdef readonly uint64_t sequence     # of the origin: all up to there is stored, or not wanted
-    cdef readonly uint64_t delivered    # the consumer's count
+    # Position
+    cdef bytes consumer                 # None: no message is accepted
+    cdef readonly uint64_t sequence     # of the origin; all up to it are stored or unwanted
+    cdef readonly uint64_t delivered    # consumer sequence
     cdef readonly uint64_t lag
     cdef readonly int64_t heard_ns      # wall clock; 0: never
-    cdef readonly str trouble           # why it takes nothing any more; empty: it does
-    cdef uint64_t rollbacks             # of the stream, when it began
-    cdef readonly bint has_caught_up    # it was seen within CAUGHT_UP of the origin's end
+    cdef readonly str trouble           # why no message is accepted; empty: no reason
+    cdef uint64_t rollbacks             # rollback count of the stream at the start
+    cdef readonly bint has_caught_up    # has been within CAUGHT_UP of the origin's end
 
-    cdef bint is_told                   # `told` knows
+    cdef bint is_told                   # `told` was called for has_caught_up
 
-    # The question that is to be answered when all up to `control_wait` is durable
-    cdef bytes control                  # None: there is none
+    # Flow-control request to be answered when all up to `control_wait` is durable
+    cdef bytes control                  # its reply subject; None: no request
     cdef uint64_t control_wait
     cdef uint64_t control_sequence
     cdef uint64_t control_delivered

@@ -1,26 +1,25 @@
-"""Receiver: what a consumer of the origin sends is stored, at the speed of a publish.
+"""Receiver: it stores the messages of the origin's consumer, at the speed of a publish.
 
     deliver ─┬─ message ─▶ is it the next one? ─▶ check ─▶ propose ─▶ log     in the sender's turn
              └─ flow control, heartbeat ─▶ noted
-    run      what was asked, once all that came before is durable ─▶ answer   at the end of a turn
-             what is wrong ─▶ `told`, who sets everything up again
+    run      flow control, once all earlier messages are durable ─▶ answer    at the end of a turn
+             trouble ─▶ `told`, which sets everything up again
 
 Promise
-- No Python object is made for a message: its record is written from where it arrived.
-- A mirror has the sequences and times of its origin; what is missing there is skipped here. A
-  source's messages get the next sequences and the time of now, and a header that says which message
-  of which stream it was: message and position are one record, so that a crash keeps both or none.
-- Nothing is taken but the next message. When one is missing, or cannot be stored, or a commit
-  failed and with it went what was stored last, nothing more is taken until `start`.
-- Flow control is answered when what came before is durable: what waits is bounded by the origin's
-  window, and an acknowledgement that rides on the answer is never ahead of the disk.
-- Publishers of the same stream are not starved: an origin in this server slows down when too much
-  waits for the disk.
-- Preconditions that the publisher asked for were the origin's business; limits, duplicates, rollups
-  and lifetimes are this stream's.
+- No Python object is created for a message: its record is written from the receive buffer.
+- A mirror has the sequences and times of its origin; gaps there are gaps here. Messages of a source
+  get the next sequences and the present time, and a header with their stream and sequence: message
+  and position are one record, so that a crash keeps both or neither.
+- Only the next message is accepted. If one is missing or cannot be stored, or a failed commit has
+  rolled back the last messages, no message is accepted until `start`.
+- Flow control is answered when all earlier messages are durable: unsynced messages are bounded by
+  the origin's window, and an acknowledgement carried by the answer is never ahead of the disk.
+- Publishers to the same stream are not starved: an origin in this server slows down when too many
+  bytes wait for the disk.
+- Preconditions of the publisher were checked by the origin; limits, duplicates, rollups and
+  lifetimes are those of this stream.
 
-Source: reference §6.12; nats-server's processInboundMirrorMsg and processInboundSourceMsg for what
-is done about what comes.
+Source: nats-server's `processInboundMirrorMsg` and `processInboundSourceMsg`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -54,7 +53,7 @@ cdef enum:
     SOURCE_NAME_BYTES = 20      # "Nats-Stream-Source: "
 
 CAUGHT_UP = 10
-"""A mirror that has at most so many messages less than its origin answers for it."""
+"""A mirror with fewer pending messages than this answers direct gets for its origin."""
 
 cdef bytes FIRST_LINE = b"NATS/1.0\r\n"
 cdef bytes SOURCE_NAME = b"Nats-Stream-Source: "
@@ -79,9 +78,14 @@ cdef uint64_t number_in(bytes headers, str name):
 
 
 cdef class Receiver(Actor):
+    """Sink for the messages of one origin's consumer, which it stores in the stream."""
+
     def __init__(self, Ingest ingest not None, told not None, transforms=(), header=None):
-        """`header`: what stands before and behind the sequence in `Nats-Stream-Source`; None: this
-        is a mirror. Raises InvalidMapping."""
+        """Create a receiver that accepts nothing before `start`.
+
+        `told` is called without arguments. `header` is the text before and after the sequence in
+        `Nats-Stream-Source`; None: this is a mirror. Raises InvalidMapping.
+        """
         self.ingest = ingest
         self.stream = ingest.stream
         self.log = ingest.log
@@ -97,8 +101,11 @@ cdef class Receiver(Actor):
     def start(
         self, str consumer not None, uint64_t sequence, uint64_t delivered, uint64_t pending
     ) -> None:
-        """Take what this consumer sends behind `sequence` of the origin, its message `delivered`.
-        A mirror lets go of the sequences up to there that it does not have. Raises StoreError."""
+        """Accept messages of this consumer after `sequence` of the origin.
+
+        `delivered` is the consumer's sequence there, `pending` the number of messages it has left.
+        A mirror skips sequences up to there that it does not have. Raises StoreError.
+        """
         self.rollbacks = self.stream.rollbacks
         if self.is_mirror:
             if sequence > self.log.edges.last:
@@ -117,15 +124,15 @@ cdef class Receiver(Actor):
         self.consumer = consumer.encode()
 
     def stop(self) -> None:
-        """Take nothing."""
+        """Accept no more messages."""
         self.consumer = self.control = None
 
     @property
     def is_current(self) -> bool:
-        """Nothing that it stored was lost since it began."""
+        """Whether no message was rolled back since the start."""
         return self.rollbacks == self.stream.rollbacks
 
-    # What comes in
+    # Incoming messages
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         if sub.closed or self.consumer is None or self.ingest.is_paused:
@@ -141,7 +148,7 @@ cdef class Receiver(Actor):
         return self.take(message)
 
     cdef int fail(self, str trouble) except -1:
-        """Nothing more is taken; `told` hears of it when this turn ends."""
+        """Accept no more messages; `told` is called at the end of this turn."""
         self.consumer = self.control = None
         self.trouble = trouble
         self.stream.scheduler.submit(self)
@@ -239,7 +246,7 @@ cdef class Receiver(Actor):
         return 1
 
     cdef bytes admit(self, Entry* entry, PublishHeaders* found):
-        """Stored, or a duplicate; else why not."""
+        """Store the message, or ignore a duplicate; return the error if refused, else None."""
         cdef bytes refused = None
         self.transform(entry)
         found.found = 0
@@ -257,7 +264,7 @@ cdef class Receiver(Actor):
         return refused
 
     cdef bytes count(self, Entry* entry):
-        """A counter's total is added to the one here."""
+        """Merge a counter's total into the total of this stream (ADR-49); return an error or None."""
         cdef Counters counters = self.ingest.counters
         cdef bytes refused = counters.count_sourced(entry)
         if refused is not None and counters.wanted is not None:
@@ -265,8 +272,10 @@ cdef class Receiver(Actor):
         return refused
 
     cdef int heed(self, Entry* entry, PublishHeaders* found) except -1:
-        """What its headers ask of this stream. What was allowed where it came from, and is not
-        here, is only stored."""
+        """Evaluate the headers that concern this stream.
+
+        A header that the origin allowed and this stream does not allow is stored without effect.
+        """
         cdef bint may_roll_up = self.ingest.settings.allows_rollup
         cdef const char* at
         find_publish_headers(entry.headers, entry.headers_len, found)
@@ -300,13 +309,13 @@ cdef class Receiver(Actor):
         return ingest.check_resources(entry, found) if refused is None else refused
 
     cdef int skip(self, uint64_t count) except -1:
-        """The origin has no messages there."""
+        """Skip sequences at which the origin has no message."""
         self.log.skip_raw(count)
         if self.log.is_undoable:
             self.ingest.backlog.note(self.log.edges.last, 0)
         return 0
 
-    # What it looks like here
+    # Subject and headers of the stored message
 
     cdef int transform(self, Entry* entry) except -1:
         cdef SubjectTransform transform
@@ -322,7 +331,7 @@ cdef class Receiver(Actor):
         return 0
 
     cdef int carry(self, Message* message, uint64_t sequence, Entry* entry) except -1:
-        """The headers that are stored."""
+        """Build the headers to be stored."""
         cdef Py_ssize_t head = sendable_headers(message.data, message.header_len)
         cdef char* to
         entry.headers = NULL
@@ -369,7 +378,7 @@ cdef class Receiver(Actor):
         memcpy(to, b"\r\n", 2)
         return to + 2
 
-    # A slice
+    # Work at the end of a turn
 
     cdef bint run(self, int64_t now_ns) except? -1:
         if self.trouble:
@@ -389,7 +398,7 @@ cdef class Receiver(Actor):
         return False
 
     cdef int answer_control(self) except -1:
-        """What came up to there is on disk."""
+        """Answer the flow-control request: the earlier messages are on disk."""
         cdef bytes reply = self.control
         cdef bytes headers = (
             f"NATS/1.0\r\n{LAST_CONSUMER}: {self.control_delivered}\r\n"

@@ -1,21 +1,21 @@
-"""Sourcing: what a stream is filled from, and how far that has come.
+"""Sourcing: the origins of a stream, and the position in each.
 
     configuration ─▶ links, one per origin ─▶ receivers ─▶ the stream's log
-                        │ where to begin
+                        │ start position
     sources.db, messages ┘
 
 Promise
-- Links are those of the configuration: what is added begins, what is removed ends, and the others
-  go on where they are.
-- A mirror goes on behind its last sequence, a source behind the last message of it that the stream
-  took, found in `sources.db` and the messages stored since (positions.py). The file is written
-  every KEPT_EVERY_NS while something comes, before messages are removed by request, and at a stop:
-  so it is known even when the message is gone from the stream.
+- The links are those of the configuration: new ones begin, removed ones end, and the others
+  continue.
+- A mirror continues after its last sequence, a source after its last message in the stream, found
+  in `sources.db` and the messages stored since (positions.py). The file is written every
+  KEPT_EVERY_NS while messages arrive, before messages are removed by request, and at a stop: so
+  the position is known even if the message has been removed from the stream.
 - A stream may have a thousand sources: links begin, change and end in steps.
-- Streams that nothing fills have no links, no alarm and no file.
+- A stream without origins has no links, no alarm and no file.
 
-Source: reference §6.12; nats-server's startingSequenceForSources for what is done when nothing is
-known.
+Source: nats-server's `startingSequenceForSources`, which also defines the start of a source whose
+position is unknown.
 """
 
 import asyncio
@@ -47,35 +47,35 @@ _logger = logging.getLogger(__name__)
 
 KEPT_EVERY_NS: Final = 2_000_000_000
 MIRROR: Final = ""
-"""Where the mirror's link stands among the others, which have an index name."""
+"""Key of the mirror's link; the other links have an index name."""
 
 
 class Sourcing:
-    """Made by its stream; `begin` once everything that the server has is there."""
+    """Mirror or sources of one stream; `begin` is called when the server has recovered all."""
 
     def __init__(self, stream: "Stream") -> None:
         self.stream = stream
         self._links: dict[str, Link] = {}
-        self._order: Sequence[str] = ()  # the links' names as the configuration has them
-        self._found: dict[str, int | None] = {}
+        self._order: Sequence[str] = ()  # the links' names, in the order of the configuration
+        self._found: dict[str, int | None] = {}  # index name ─▶ position; None: unknown
         self._finding: asyncio.Task[None] | None = None
-        self._kept: Positions | None = None
-        self._was_read = not stream.is_filed
-        self._stood_before: set[str] = set()
+        self._kept: Positions | None = None  # content of `sources.db`
+        self._was_read = not stream.is_filed  # `sources.db` was read
+        self._stood_before: set[str] = set()  # sources configured when the stream was recovered
         self._alarm = Alarm(stream.jetstream.scheduler, self._keep_again)
         self._keeping: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
         self._direct: DirectGets | None = None
         self._is_open = self._has_ended = self._was_ended = False
         self._changes = 0
-        self._is_changing = False  # some links are yet to begin
+        self._is_changing = False  # some links have not begun yet
         self.troubles = Troubles(stream.name, stream.jetstream.scheduler)
-        self.placing = asyncio.Lock()  # one link at a time asks where it begins
+        self.placing = asyncio.Lock()  # one link at a time looks for its start position
 
-    # Life
+    # Start and stop
 
     def begin(self) -> Steps[None]:
-        """Fill the stream from now on; nothing if it has ended."""
+        """Start to fill the stream; does nothing after `end`."""
         if self._has_ended:
             return
         self._is_open = True
@@ -84,8 +84,10 @@ class Sourcing:
         yield from self.configure(self.stream.config)
 
     def configure(self, config: StreamConfig) -> Steps[None]:
-        """Fill it as the configuration says. What is gone ends before anything begins; a second
-        call takes over from one under way."""
+        """Set up the links of the configuration.
+
+        Removed links end before new ones begin. A second call replaces a running one.
+        """
         if not self._is_open:
             return
         self._changes += 1
@@ -108,7 +110,7 @@ class Sourcing:
             self._alarm.cancel()
 
     def _have(self, name: str, origin: Origin | None) -> None:
-        """A link to the origin; None: no link."""
+        """Begin or change the link to the origin; None: end it."""
         link = self._links.get(name)
         if origin is None:
             if link is not None:
@@ -121,20 +123,22 @@ class Sourcing:
             self._links[name].begin()
 
     async def ended(self) -> None:
-        """Returns once nothing is written any more, after `end`."""
+        """Wait until nothing is written any more; called after `end`."""
         async with self._writing:
             self._was_ended = True
 
     async def removed(self, rename: Callable[[], Awaitable[Path]]) -> Path:
-        """Have the stream's directory renamed while nothing is written there; nothing is from then
-        on. What `rename` raises is raised."""
+        """Rename the stream's directory by `rename` while nothing is written in it.
+
+        Nothing is written afterwards. Raises the errors of `rename`.
+        """
         async with self._writing:
             path = await rename()
             self._was_ended = True
             return path
 
     def end(self, *, is_gone: bool = False) -> Steps[None]:
-        """Fill it no more. `is_gone`: the stream goes away."""
+        """End all links, in steps; `is_gone`: the stream is deleted."""
         self._is_open, self._has_ended = False, True
         self._alarm.cancel()
         self.troubles.tell()
@@ -150,18 +154,18 @@ class Sourcing:
         stream = self.stream
         return Target(stream.name, stream.account.name, stream.jetstream.options.domain)
 
-    # What can be asked
+    # Queries
 
     def mirror_info(self) -> StreamSourceInfo | None:
-        """Of a mirror, how far it is."""
+        """Return the state of the mirror; None if the stream is none."""
         link = self._links.get(MIRROR)
         return None if link is None else link.info()
 
     def sources_info(self) -> list[StreamSourceInfo]:
-        """How far each source is, in the order of the configuration."""
+        """Return the state of each source, in the order of the configuration."""
         return [self._links[name].info() for name in self._order if name in self._links]
 
-    # Direct gets in the origin's name
+    # Direct gets for the origin
 
     def _set_direct(self, config: StreamConfig) -> None:
         wanted = config.mirror is not None and config.mirror_direct
@@ -173,7 +177,7 @@ class Sourcing:
             self.caught_up(link)
 
     def caught_up(self, link: Link) -> None:
-        """A mirror answers for its origin once it has, nearly, all that the origin has."""
+        """Answer direct gets for the origin: the mirror has nearly all of its messages."""
         config = self.stream.config
         if config.mirror is None or not config.mirror_direct or not link.origin.is_mirror:
             return
@@ -181,11 +185,13 @@ class Sourcing:
             self._direct = DirectGets(self.stream, config.mirror.name)
         self._direct.open()
 
-    # Where to begin
+    # Start positions
 
     async def start_of(self, link: Link) -> tuple[int, Start]:
-        """The last sequence that came of the origin, 0: none, and where to begin. Raises
-        StoreError."""
+        """Return the last sequence received from the origin (0: none), and where to start.
+
+        Raises StoreError.
+        """
         log, source = self.stream.core.log, link.origin.source
         if link.origin.is_mirror:
             last = log.last_sequence
@@ -199,12 +205,12 @@ class Sourcing:
         state = self.stream.store.state()
         is_unknown = position is None and source.opt_start_seq == 0 and state.last_time_ns > 0
         if is_unknown and (source.opt_start_time is not None or state.first_sequence > 1):
-            # Something came, and nobody knows what: as nats-server has it.
+            # Messages came, but their position is unknown: start as nats-server does.
             return 0, Start(time_ns=max(source.opt_start_time or 0, state.last_time_ns))
         return 0, first_start(source)
 
     async def _position_of(self, name: str) -> int | None:
-        """Of all links that wait for theirs, the positions are looked for at once."""
+        """Return the source's position; one search serves all links that wait for theirs."""
         while name not in self._found:
             if self._finding is None:
                 self._finding = asyncio.get_running_loop().create_task(self._find())
@@ -212,7 +218,7 @@ class Sourcing:
         return self._found[name]
 
     def placed(self, link: Link) -> None:
-        """The link's receiver knows from now on."""
+        """Forget the found position: the link's receiver has it now."""
         self._found.pop(index_name(link.origin.source), None)
 
     async def _find(self) -> None:
@@ -225,7 +231,7 @@ class Sourcing:
                 if not (link.is_placed or link.origin.is_mirror or name in self._found)
             ]
             found = await find_positions(self.stream.store, names, self._kept)
-            # Of one that is new nothing has come; of others that may just be forgotten.
+            # A new source has sent nothing; the position of an older one may be lost.
             unknown = self._stood_before if self._kept is None else ()
             self._found |= {name: found.get(name, None if name in unknown else 0) for name in names}
         finally:
@@ -240,7 +246,7 @@ class Sourcing:
         )
         self._was_read = True
 
-    # Keeping it
+    # Positions on disk
 
     def _keep_again(self, now_ns: int) -> None:
         if self._is_open and self._keeping is None:
@@ -254,7 +260,7 @@ class Sourcing:
             self._keeping = None
 
     async def keep(self) -> None:
-        """What is known of the sources is on disk, if it is not there already."""
+        """Write the positions to disk, unless the file has them already."""
         async with self._writing:
             positions = self._positions()
             if self._was_ended or positions is None or positions == self._kept:
@@ -273,7 +279,7 @@ class Sourcing:
             self._kept = positions
 
     def _positions(self) -> Positions | None:
-        """As of now; None: there are none, or not all that may be known is."""
+        """Return the current positions; None if there are none, or if some are not known yet."""
         sequences: dict[str, int] = {}
         if MIRROR in self._links or not self._links or not self.stream.is_filed:
             return None
@@ -290,7 +296,7 @@ class Sourcing:
 
 
 def origins_of(config: StreamConfig, target: Target) -> Steps[dict[str, Origin]]:
-    """By index name, the mirror's under MIRROR."""
+    """Return the origins by index name; a mirror's key is MIRROR."""
     if config.mirror is not None:
         return {MIRROR: Origin(config.mirror, target, is_mirror=True)}
     counts = Counter(source.name for source in config.sources)
@@ -303,7 +309,7 @@ def origins_of(config: StreamConfig, target: Target) -> Steps[dict[str, Origin]]
 
 
 def first_start(source: StreamSource) -> Start:
-    """Where one begins of which nothing has come yet."""
+    """Return the configured start of a source without earlier messages."""
     if source.opt_start_seq:
         return Start(source.opt_start_seq)
     return Start(time_ns=source.opt_start_time or 0)

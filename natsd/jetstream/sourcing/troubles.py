@@ -1,10 +1,10 @@
-"""What keeps a stream from its origins, told in one line for all origins with the same trouble.
+"""Errors between a stream and its origins, logged in one line per distinct error.
 
-    a thousand links: "stream not found" ─▶ TOLD_AFTER_NS ─▶ one line: how many, and the first few
+    a thousand links: "stream not found" ─▶ TOLD_AFTER_NS ─▶ one line: the number and a few names
 
 Promise
-- What is told is told within TOLD_AFTER_NS, or when the stream ends.
-- Memory: for each different trouble, the names of NAMED_MAX origins and a number.
+- An error is logged within TOLD_AFTER_NS, or when the stream ends.
+- Memory: for each distinct error, the names of NAMED_MAX origins and a number.
 """
 
 import logging
@@ -24,7 +24,7 @@ BEGINS_ANEW: Final = "from"
 
 @dataclass(slots=True)
 class _Trouble:
-    """Which origins have it: the first few, and how many there are."""
+    """Origins with the same error: the first few names, and their number."""
 
     names: list[str] = field(default_factory=list)
     count: int = 0
@@ -35,7 +35,7 @@ class _Trouble:
 
 
 class Troubles:
-    """Of one stream's links."""
+    """Errors of one stream's links."""
 
     def __init__(self, stream: str, scheduler: Scheduler) -> None:
         self._stream = stream
@@ -44,7 +44,7 @@ class Troubles:
         self._noted: dict[tuple[int, str, str], _Trouble] = {}
 
     def note(self, what: str, origin: str, why: str, level: int = logging.WARNING) -> None:
-        """One more origin: `what` is CANNOT_BE_FILLED or BEGINS_ANEW."""
+        """Note an error of an origin; `what` is CANNOT_BE_FILLED or BEGINS_ANEW."""
         if not _logger.isEnabledFor(level):
             return
         if not self._noted:
@@ -55,7 +55,7 @@ class Troubles:
             trouble.names.append(origin)
 
     def tell(self) -> None:
-        """What was noted, now."""
+        """Log the noted errors now."""
         self._alarm.cancel()
         noted, self._noted = self._noted, {}
         for (level, what, why), trouble in noted.items():
