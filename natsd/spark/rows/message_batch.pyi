@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 class ColumnBuffer:
-    """Bytes of a column, owned, behind the buffer protocol."""
+    """Owned bytes of a column, exposed by the buffer protocol."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

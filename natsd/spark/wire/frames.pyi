@@ -1,5 +1,5 @@
 class Intake:
-    """Takes all messages of one subscription, in compiled code."""
+    """Handler that takes all messages of one subscription, in compiled code."""
 
 class Message:
     sid: int
