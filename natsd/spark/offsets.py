@@ -45,9 +45,8 @@ class StreamState:
     created: str
     allow_direct: bool
     overwrites: bool
-    """Whether the stream keeps a limited number of messages per subject: messages that disappear
-    from
-    its beginning are then no data loss."""
+    """Whether the stream keeps a limited number of messages per subject. Messages that disappear
+    from its beginning are then no data loss."""
 
     @property
     def end(self) -> int:

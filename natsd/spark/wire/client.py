@@ -247,8 +247,8 @@ class Client:
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the server has read everything sent so far.
 
-        Messages that arrive meanwhile are dropped, but intakes still receive their messages. `timeout_s` None: the request timeout. Raises
-        ConnectionLost.
+        Messages that arrive meanwhile are dropped, but intakes still receive their messages.
+        `timeout_s` None: the request timeout. Raises ConnectionLost.
         """
         self.connection.pong(self._deadline(timeout_s))
 
