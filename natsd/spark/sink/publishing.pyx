@@ -1,25 +1,25 @@
-"""Rows of Arrow columns become publishes, and what the server answers becomes rows done.
+"""Rows of Arrow columns become publishes, and the server's answers mark rows as done.
 
 Promise
-- `Rows` reads an Arrow batch's buffers where they lie. `problem` finds the first row that no server
-  could store; `digest` chains the content of rows, in order, into 64 bits.
-- `FoundIds` remembers message ids by 128 bits of hash: two ids that meet by chance would need about
-  2^60 messages. Memory: 32 to 64 bytes for each id.
-- `SendWindow` knows of each row in flight whether it is acknowledged. At most `max_rows` rows and
-  `max_bytes` bytes (but always one row) are in flight. An answer is taken only if it is a whole
-  PubAck of a stream the window knows; any other is handed out with its row, which is then refused:
-  sent again when its turn comes, and never counted as done.
-- No Python object is made for a row that goes well.
+- `Rows` reads an Arrow batch's buffers in place. `check` finds the first row that no server could
+  store; `digest` chains the content of rows, in order, into 64 bits.
+- `FoundIds` stores message ids as 128 bits of hash: an accidental collision is likely only at about
+  2^60 messages. Memory: 32 to 64 bytes per id.
+- `SendWindow` knows of each pending row whether it is acknowledged. At most `max_rows` rows and
+  `max_bytes` bytes (but at least one row) are in flight. An answer counts only if it is a whole
+  PubAck of a stream that the window knows; any other answer is handed out with its row, which is
+  then refused: it is sent again later, and never counted as done.
+- No Python object is created for a row without problems.
 
-What leaves for row 7, and what comes back:
+The frame of row 7 and its answer:
 
     HPUB <subject> <inbox>7 <header bytes> <total bytes>\\r\\n
     NATS/1.0\\r\\nNats-Msg-Id: <prefix>7\\r\\n<the row's own headers>\\r\\n<data>\\r\\n
 
     MSG <inbox>7 <sid> <bytes>\\r\\n{"stream":"S","seq":17}\\r\\n          (spaces differ)
 
-Source: nats-server 2.14 reference 3.1, 6.7; Arrow columnar format, "Variable-size Binary Layout",
-"Map Layout".
+Source: https://docs.nats.io/reference/reference-protocols/nats-protocol; nats-server's
+`JSPubAckResponse`; the Arrow columnar format, "Variable-size Binary Layout", "Map Layout".
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -55,9 +55,9 @@ cdef enum:
     TOO_LARGE = 8
 
 cdef enum:
-    OUT_BYTES = 1 << 17         # frames wait here for the socket
-    FIXED_BYTES = 160           # of a frame: numbers, names, line ends
-    NEVER = 0xff                # a row whose message no target of this window took
+    OUT_BYTES = 1 << 17         # size of the send buffer
+    FIXED_BYTES = 160           # maximum of a frame's numbers, names and line ends
+    NEVER = 0xff                # target of a row that was found, not sent
 
 PROBLEMS = {
     NO_SUBJECT: "the subject is null",
@@ -76,7 +76,7 @@ cdef uint64_t SECOND_SEED = 0x9E3779B97F4A7C15ULL
 
 
 cdef const char* address(object buffer, list held):
-    """Where it begins, as long as it is held; NULL if there is none, or nothing in it."""
+    """Return the start of the buffer, kept alive by `held`; NULL: none, or empty."""
     cdef Py_buffer view
     cdef const char* start
     if buffer is None:
@@ -119,7 +119,7 @@ cdef inline bint is_there(Strings* column, int64_t at) noexcept nogil:
 
 
 cdef inline Text text_at(Strings* column, int64_t at) noexcept nogil:
-    """Empty where it is null."""
+    """Return the text; a null is empty."""
     cdef int32_t start = column.offsets[at]
     if not is_there(column, at):
         return Text(column.data, 0)
@@ -133,7 +133,7 @@ cdef inline bint has_line_end(Text text) noexcept nogil:
 
 
 cdef inline bint is_msg_id(Text name) noexcept nogil:
-    """Whatever its letters' case: servers differ in what they take for it."""
+    """Return whether the name is Nats-Msg-Id in any case: servers differ in how they compare it."""
     cdef Py_ssize_t at
     if name.size != MSG_ID.size:
         return False
@@ -158,7 +158,7 @@ cdef inline int decimal_size(uint64_t number) noexcept nogil:
 
 
 cdef class RowProblem(Exception):
-    """A row that cannot be sent: its index in the batch, and why."""
+    """A row that cannot be sent; `row` is its index in the batch."""
 
     cdef readonly int64_t row
 
@@ -259,7 +259,7 @@ cdef class Rows:
         return digest
 
     cdef int64_t _user_headers(self, int64_t row, char* to) noexcept nogil:
-        """How many bytes the row's own headers have; written behind `to` unless it is NULL."""
+        """Write the row's own headers to `to` unless that is NULL; return their bytes."""
         cdef int64_t at
         cdef int64_t value
         cdef int64_t value_end
@@ -361,7 +361,7 @@ cdef class FoundIds:
         return self.has(message_id, len(message_id))
 
     def take(self, int64_t count, headers, bytes prefix, bint by_row):
-        """Of an Arrow column of headers: each id that begins with the prefix, without it."""
+        """Add the ids of a headers column that begin with the prefix, without the prefix."""
         cdef list held = []
         cdef Maps maps = maps_of(headers, held)
         cdef Text start = Text(<const char*> prefix, len(prefix))
@@ -434,7 +434,7 @@ cdef class FoundIds:
 
 
 cdef int64_t number_at(const char* digits, const char* end) noexcept nogil:
-    """The number that these are; -1: they are none."""
+    """Return the decimal number; -1: the bytes are not one."""
     cdef int64_t number = 0
     cdef const char* at = digits
     while at < end and c"0" <= at[0] <= c"9" and at - digits < 18:
@@ -596,7 +596,7 @@ cdef class SendWindow(Intake):
         return STOP if self.in_flight < self.wake_below or self.in_flight == 0 else GO_ON
 
     cdef bint _ack(self, int64_t row, const char* data, Py_ssize_t size) noexcept nogil:
-        """Whether it is a PubAck of one of the targets; then the row is done."""
+        """Mark the row as done if the data is a PubAck of a target; return False otherwise."""
         cdef const char* end = data + size
         cdef const char* at = data + 10
         cdef uint64_t sequence = 0
@@ -626,7 +626,7 @@ cdef class SendWindow(Intake):
         return True
 
     cdef bint _is_target(self, const char* name, const char* end) noexcept nogil:
-        """Whether a target's name and a quote stand here; then it is `_target`."""
+        """Return whether a target's name and a quote stand here; `_target` is then that target."""
         cdef Py_ssize_t index
         if named(name, end, self._target):
             return True
@@ -648,7 +648,7 @@ cdef class SendWindow(Intake):
         self.acknowledged = self.acknowledged + 1
 
     cdef void _advance(self) noexcept nogil:
-        """Past every row that is done."""
+        """Move `first` past the rows that are done."""
         cdef int64_t slot
         cdef uint8_t target
         while self.first < self.next:
