@@ -59,7 +59,7 @@ class StreamState:
 
 
 def state_of(answer: Mapping[str, object]) -> StreamState:
-    """Return the state of the stream in an answer to STREAM.INFO or STREAM.LIST."""
+    """Return the state of a stream from an answer to STREAM.INFO, or an item of STREAM.LIST."""
     config: dict[str, object] = dict(answer["config"])  # type: ignore[call-overload]  # JSON
     state: dict[str, int] = dict(answer["state"])  # type: ignore[call-overload]  # JSON
     return StreamState(

@@ -196,7 +196,7 @@ class ConnectionSettings(BaseModel):
 
 
 class ReadOptions(ConnectionSettings):
-    """Options of batch and streaming reads.
+    """Options of batch and streaming reads; docs/spark.md describes each of them.
 
     `check_batch` and `check_stream` refuse the options of the other kind. `starting_timestamp` and
     `ending_timestamp` are ns since the epoch; `max_trigger_delay` and `ack_wait` are seconds;

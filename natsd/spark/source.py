@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from natsd.spark.options import ReadOptions
 
 PUSHES_FILTERS: Final = "data_source_pushdown_filters.py"
-"""File name of the Spark process that calls `pushFilters`. It runs only if the session enables
-filter pushdown."""
+"""File name of the Spark process that calls `pushFilters`.
+
+It runs only if the session enables filter pushdown.
+"""
 
 
 class JetStreamSource(DataSource):

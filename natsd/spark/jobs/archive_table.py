@@ -218,7 +218,7 @@ class ArchiveTable:
         self.finish()
 
     def _readable(self) -> list[str]:
-        """Return the paths of all files; for unmoved files of the last change, the staging paths."""
+        """Return the paths of all files; for unmoved ones of the last change, the staging paths."""
         change = self.state.unfinished
         staged = {added.path: added.staged for added in change.added} if change else {}
         return [

@@ -6,9 +6,9 @@
 Promise
 - At most two requests are pending, each of at most REQUEST_ROWS messages and about `max_bytes`;
   rows of the second that arrive before the first has ended are kept until then.
-- The second request begins behind the sequence that the first one is sure to reach (each message
-  that it has yet to send has a higher sequence than the one before); its rows count from there. If
-  the first one ends earlier, the second is dropped and sent again.
+- The second request begins behind the sequence that the first one is sure to reach (it advances
+  by at least one for each message that it has yet to send); its rows count from there. If the
+  first one ends earlier, the second is dropped and sent again.
 
 Source: ADR-31; nats-server's `getDirectRequest`.
 """
@@ -34,8 +34,11 @@ ADDED_BYTES: Final = 200
 AHEAD: Final = 4
 """One part in AHEAD of a request is still pending when the next request is sent."""
 SPARSE_AHEAD: Final = 32
-"""As AHEAD, for ranges in which many sequences are missing: there the next request repeats most of
-the pending part."""
+"""As AHEAD, for ranges in which many sequences are missing.
+
+There the pending part of a request reaches far beyond the first sequence of the next request, which
+repeats most of its rows.
+"""
 DRAINING_MAX: Final = 4
 
 EOB = 204
@@ -157,7 +160,7 @@ class DirectReader:
         following.intake.batch = self._spare
         return following
 
-    # Ends
+    # Ends of requests
 
     def _after(self, ended: Slot, following: Slot | None) -> Slot | None:
         """Return the request behind one that has ended; None: the range is read."""

@@ -77,7 +77,7 @@ class LastReader:
         if reading.batch.rows:
             yield reading.take(reading.batch)
 
-    # A few subjects
+    # Subjects that fit one direct get
 
     def _ask(self, subjects: tuple[str, ...]) -> Generator[pa.RecordBatch, None, bool]:
         """Read the last messages of the subjects; return False if the subjects are too many."""
@@ -135,7 +135,7 @@ class LastReader:
         client.publish(subject, json.dumps(body).encode(), answers.subject)
         return intake, answers
 
-    # Many
+    # More subjects
 
     def _by_consumer(self) -> Iterator[pa.RecordBatch]:
         reading = self._reading

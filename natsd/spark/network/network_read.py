@@ -99,9 +99,9 @@ def read_range(
 def reader_of(reading: Reading) -> DirectReader | LastReader | PullReader:
     """Return the reader that fits the stream, its server and the request.
 
-    If `data` is not read, a pull consumer saves the payloads. A stream that is not kept by limits
-    is read by direct get instead: a consumer of ours would count as interest there, and a work
-    queue accepts no consumer without acknowledgements.
+    A pull consumer is also used if `data` is not read, because it can leave the payloads on the
+    server. The exception are streams with another retention than limits: there a consumer would
+    count as interest, and a work queue accepts no consumer without acknowledgements.
     """
     info, request = reading.info, reading.request
     direct = info.allow_direct and info.server_version >= BATCHED_DIRECT_GET

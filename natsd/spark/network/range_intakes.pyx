@@ -157,8 +157,10 @@ cdef class DirectIntake(RangeIntake):
         )
 
     cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil:
-        """Parse the headers of a message without own headers, in the servers' order; else return
-        False."""
+        """Parse the headers if the message has no own ones and they are in the servers' order.
+
+        Return False otherwise.
+        """
         cdef const char* at = frame.headers
         cdef const char* end = frame.headers + frame.headers_len
         cdef const char* value
@@ -278,8 +280,7 @@ cdef inline bint skip(
 
 
 cdef inline bint skip_line(const char** at, const char* end, const char** value) noexcept nogil:
-    """Move `at` behind the end of the line, whose text is `value`; return False if it has no
-    end."""
+    """Move `at` behind the line, whose text is `value`; return False if it has no end."""
     cdef const char* found = <const char*> memchr(at[0], c"\r", end - at[0])
     if found == NULL or end - found < 2 or found[1] != c"\n":
         return False

@@ -7,6 +7,12 @@ class ColumnBuffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class MessageBatch:
+    """Rows of messages, collected as Arrow column buffers.
+
+    `names` are the columns; `rows` counts the rows, and `headerless` those without headers. The
+    batch is full at `max_rows` rows or `max_bytes` bytes.
+    """
+
     stream: str
     names: tuple[str, ...]
     rows: int

@@ -1,5 +1,4 @@
-"""MessageBatch: rows are appended one by one without the GIL; column buffers in Arrow layout
-result.
+"""MessageBatch: collects rows one by one without the GIL, returns column buffers in Arrow layout.
 
     stream, subject   [offsets: int32 × rows+1] [text]
     seq, time_ns      [int64 × rows]
@@ -39,6 +38,8 @@ class BatchOverflow(ValueError):
 
 
 cdef class ColumnBuffer:
+    """Owned bytes of a column, exposed by the buffer protocol."""
+
     def __dealloc__(self):
         free(self.at)
 
@@ -166,6 +167,12 @@ cdef ColumnBuffer handed_over(Growing* of):
 
 
 cdef class MessageBatch:
+    """Rows of messages, collected as Arrow column buffers.
+
+    `names` are the columns; `rows` counts the rows, and `headerless` those without headers. The
+    batch is full at `max_rows` rows or `max_bytes` bytes.
+    """
+
     def __init__(self, names, Py_ssize_t max_rows=10_000, Py_ssize_t max_bytes=8 << 20):
         if max_rows < 1 or max_bytes < 1:
             raise ValueError("a batch has room for a row at least")
@@ -347,7 +354,7 @@ cdef class MessageBatch:
             at = line_end + 1
         return count
 
-    # Handing over
+    # Handover of the buffers
 
     def take(self):
         """Return for each column of `names` its buffers, as drawn above, and empty the batch."""

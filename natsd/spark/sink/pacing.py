@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SLICES_PER_SECOND: Final = 10
-"""Parts into which a second's rows are divided; one part may be caught up on after a pause."""
+"""Slices of a second: the rows of one slice are sent at once, and at most one slice is caught up on
+after a pause."""
 
 
 def paced(

@@ -3,11 +3,12 @@ from typing import TypeAlias
 from natsd.spark.wire.frames import Intake
 
 Column: TypeAlias = tuple[object, object, object, int]
-"""Offsets, data and validity (each a buffer, or None), and the first bit of the validity."""
+"""A column of strings: offsets, data, validity (each a buffer, or None), and the first bit of the
+validity."""
 
 Headers: TypeAlias = tuple[object, object, int, Column, object, object, int, Column]
-"""Of the maps: offsets, validity, its first bit, names; of the lists (None: each name has one
-value): offsets, validity, its first bit; the values."""
+"""A column of headers: offsets, validity and its first bit of the maps; their names; offsets,
+validity and its first bit of the lists (offsets None: each name has one value); the values."""
 
 class RowProblem(Exception):
     """A row that no server could store; `row` is its index in the batch."""

@@ -37,13 +37,13 @@ from natsd.store.xxh64 cimport xxh64
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* haystack, size_t haystack_bytes, const void* needle, size_t bytes)
 
-cdef enum:
+cdef enum:  # states of a row in a SendWindow
     UNSENT = 0
     IN_FLIGHT = 1
     DONE = 2
     REFUSED = 3
 
-cdef enum:
+cdef enum:  # results of a row's check; PROBLEMS has their texts
     OK = 0
     NO_SUBJECT = 1
     BAD_SUBJECT = 2
@@ -168,6 +168,7 @@ cdef class RowProblem(Exception):
 
 
 cdef class Rows:
+    """The columns of one Arrow batch, read in place."""
 
     def __init__(self, int64_t count, subjects, data, headers=None, ids=None):
         self.count = count
@@ -182,10 +183,12 @@ cdef class Rows:
             self._ids = strings_of(ids, self._held)
 
     def subject(self, int64_t row):
+        """Return the subject of a row; empty: it is null."""
         cdef Text text = text_at(&self._subjects, row)
         return text.data[:text.size].decode("utf-8", "replace") if text.size else ""
 
     def digest(self, int64_t first, int64_t last, uint64_t digest):
+        """Return the digest of rows `first` to `last` (exclusive), chained to the given digest."""
         cdef int64_t row
         with nogil:
             for row in range(first, last):
@@ -193,6 +196,7 @@ cdef class Rows:
         return digest
 
     def check(self, int64_t max_payload):
+        """Raise RowProblem for the first row that cannot be sent."""
         cdef int64_t row
         cdef int problem = OK
         with nogil:
@@ -205,6 +209,7 @@ cdef class Rows:
             raise RowProblem(row, text)
 
     def first_outside(self, list patterns, int64_t first):
+        """Return the first row, from `first` on, whose subject no pattern matches; else `count`."""
         cdef int64_t row
         cdef Py_ssize_t index = 0
         cdef Py_ssize_t tried
@@ -343,6 +348,7 @@ cdef class Rows:
 
 
 cdef class FoundIds:
+    """Set of message ids that are stored already."""
 
     def __cinit__(self):
         self._mask = 1023
@@ -355,6 +361,7 @@ cdef class FoundIds:
         free(self._slots)
 
     def add(self, bytes message_id):
+        """Add an id."""
         self._add(message_id, len(message_id))
 
     def __contains__(self, bytes message_id):
@@ -452,6 +459,7 @@ cdef inline bint named(const char* name, const char* end, Text target) noexcept 
 
 
 cdef class SendWindow(Intake):
+    """Pending rows, from the lowest that is not done; takes the server's answers."""
 
     def __cinit__(self, *_, int64_t max_rows, **__):
         cdef int64_t slots = 64
@@ -488,6 +496,7 @@ cdef class SendWindow(Intake):
         self.first = self.next = first
 
     def add_target(self, bytes stream):
+        """Accept acknowledgements of this stream. Raises ValueError beyond 255 streams."""
         if stream in self._targets:
             return
         if len(self._targets) == NEVER:
@@ -497,9 +506,11 @@ cdef class SendWindow(Intake):
         self._target_index = len(self._targets) - 1
 
     def last_sequences(self):
+        """Return by target the highest sequence of a row below `first`; 0: there is none."""
         return {name: self._last[index] for index, name in enumerate(self._targets)}
 
     def connected(self, bytes inbox):
+        """Expect answers at `inbox<row>`, and mark all pending rows as unsent."""
         cdef int64_t row
         self._inbox_held = inbox
         self._inbox = Text(<const char*> inbox, len(inbox))
@@ -512,6 +523,10 @@ cdef class SendWindow(Intake):
         self.refusals.clear()
 
     def fill(self, Rows rows, int64_t base, int64_t last, FoundIds found=None):
+        """Write frames of rows from `next` to `last` while there is room; rows[0] is row `base`.
+
+        Rows that are in `found` become done instead.
+        """
         cdef int64_t row
         cdef int64_t slot
         with nogil:
@@ -531,6 +546,7 @@ cdef class SendWindow(Intake):
         self._advance()
 
     def resend(self, Rows rows, int64_t base):
+        """Write frames of the refused rows among these while there is room."""
         cdef int64_t row
         cdef int64_t first = max(base, self.first)
         cdef int64_t last = min(base + rows.count, self.next)
@@ -543,6 +559,7 @@ cdef class SendWindow(Intake):
                     self.refused = self.refused - 1
 
     def acknowledge(self, int64_t row, bytes stream, uint64_t sequence, bint duplicate):
+        """Mark a row that counted as refused as stored."""
         if not self.first <= row < self.next or self._states[row & self._mask] != REFUSED:
             return
         self._states[row & self._mask] = DONE
@@ -554,6 +571,7 @@ cdef class SendWindow(Intake):
         self._advance()
 
     def refused_rows(self):
+        """Return the numbers of the refused rows, ascending."""
         cdef int64_t row
         if not self.refused:
             return []
@@ -563,14 +581,17 @@ cdef class SendWindow(Intake):
         ]
 
     def take_refusals(self):
+        """Return row, headers and data of each refusal since the last call."""
         self._advance()
         taken, self.refusals = self.refusals, []
         return taken
 
     def outgoing(self):
+        """Return the frames to be sent, valid until the next call of any method."""
         return PyMemoryView_FromMemory(self._out, self._out_end, PyBUF_READ)
 
     def sent_all(self):
+        """Clear the frames after all of them were sent."""
         self._out_end = 0
 
     cdef int take(self, const Frame* frame) except -1 nogil:

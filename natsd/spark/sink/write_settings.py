@@ -18,7 +18,7 @@ BUCKET_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class WriteSettings(ConnectionSettings):
-    """Options of batch and streaming writes.
+    """Options of batch and streaming writes; docs/spark.md describes each of them.
 
     `max_msgs_per_second` limits each task; `ack_timeout` is seconds.
     """

@@ -24,6 +24,11 @@ from natsd.store.subject_index cimport SubjectIndex
 
 
 cdef class Records:
+    """The wanted messages of a block, from `first` to `last` and not in `dead`.
+
+    `start_time_ns` (inclusive) and `end_time_ns` (exclusive) are ns since the epoch, or None.
+    """
+
     def __init__(
         self, Scan scan not None, uint64_t first, uint64_t last, SequenceSet dead not None,
         Filter wanted not None, start_time_ns=None, end_time_ns=None,

@@ -182,7 +182,7 @@ class Client:
             self._connection.close()
             self._connection = None
 
-    # Out
+    # Sending
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes of the protocol unchanged. Blocks until sent. Raises ConnectionLost."""
@@ -228,7 +228,7 @@ class Client:
         number, self._next_inbox = self._next_inbox, self._next_inbox + 1
         return f"{self._inbox}.{number}"
 
-    # In
+    # Receiving
 
     def receive(self, deadline: float) -> Message | Intake | None:
         """Return the next event before `deadline` (of time.monotonic), or None.

@@ -150,7 +150,7 @@ class Connection:
             self.close()
         raise error_of(text)(f"{self.address}: {text}")
 
-    # The way in
+    # Connecting
 
     def expect_info(self, deadline: float) -> None:
         """Wait for the server's INFO. Raises ConnectionLost at `deadline`."""

@@ -43,6 +43,8 @@ cdef enum Found:
 
 
 cdef class Intake:
+    """Handler that takes all messages of one subscription, in compiled code."""
+
     cdef int take(self, const Frame* frame) except -1 nogil:
         return GO_ON
 
@@ -84,6 +86,8 @@ cdef class Control:
 
 
 cdef class FrameParser:
+    """Parser of the bytes that one connection receives; `frames` counts its messages."""
+
     def __init__(self, size_t room_bytes=1 << 20, size_t frame_bytes_max=80 << 20):
         self.frame_bytes_max = max(frame_bytes_max, <size_t> LINE_BYTES_MAX)
         self.intakes = {}
@@ -95,8 +99,7 @@ cdef class FrameParser:
     # Bytes in
 
     def room(self):
-        """Return the memory for the next received bytes, valid until the next call of any
-        method."""
+        """Return memory for the next received bytes, valid until the next call of any method."""
         if self.head == self.tail:
             self.head = self.tail = 0
         if self.room_bytes - self.tail < RECEIVE_BYTES_MIN:
