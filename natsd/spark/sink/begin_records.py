@@ -162,7 +162,7 @@ class Lease:
 
     def _take(self, entry: Entry, sleep: Callable[[float], None]) -> bool:
         left = BeginRecord.decode(entry.value)
-        if left.owner == self.record.owner:  # the answer to our write was lost
+        if left.owner == self.record.owner:  # the answer to this write was lost
             self.confirm()
             return True
         if not left.is_released:
