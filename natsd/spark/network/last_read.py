@@ -8,7 +8,7 @@ Promise
 - The rows are, for each matching subject, the last message up to the range's last sequence, if it
   lies in the range. If the range ends with the stream or behind it, that is the last message of the
   subject.
-- The rows are in the order of their sequences. The exception are subjects that changed behind the
+- The rows are in the order of their sequences. The exceptions are subjects that changed behind the
   range before they were read, among more than 1,024 subjects: they come last.
 - Each subject is yielded once. After a failure the read begins again if no row was yielded yet;
   otherwise the failure is raised, and Spark retries the task.

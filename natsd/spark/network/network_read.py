@@ -100,7 +100,7 @@ def reader_of(reading: Reading) -> DirectReader | LastReader | PullReader:
     """Return the reader that fits the stream, its server and the request.
 
     A pull consumer is also used if `data` is not read, because it can leave the payloads on the
-    server. The exception are streams with another retention than limits: there a consumer would
+    server. The exceptions are streams with another retention than limits: there a consumer would
     count as interest, and a work queue accepts no consumer without acknowledgements.
     """
     info, request = reading.info, reading.request

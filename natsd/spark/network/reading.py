@@ -34,7 +34,7 @@ ROW_BYTES: Final = 1024
 
 
 class Lagging(ClientError):
-    """A replica answered that does not have all messages yet."""
+    """The replica that answered does not have all messages yet."""
 
 
 class StreamInfo:
@@ -199,7 +199,7 @@ class Reading:
 
 
 class LossWatch:
-    """Checks whether the stream began behind a gap after the gap had been read over.
+    """Watch for data loss: a stream that begins behind a gap after the gap was read over.
 
     One STREAM.INFO request is pending at a time; gaps found meanwhile wait for the next one.
     """

@@ -100,8 +100,10 @@ class Delivery:
     def of(reply: str) -> Delivery:
         """Parse an ack subject, which is the reply subject of a delivery.
 
-        It is `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream sequence>.<consumer
-        sequence>.<time>.<pending>`; newer servers insert a domain and an account behind `$JS.ACK`.
+        Its form, in which newer servers insert a domain and an account behind `$JS.ACK`:
+
+            $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's>.<time>.<pending>
+
         Raises QueueError.
         """
         tokens = reply.split(".")

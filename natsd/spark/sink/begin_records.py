@@ -111,7 +111,7 @@ class BeginRecord:
 
 
 def fence_of(bucket: StateBucket, job: Job) -> int | None:
-    """Return the highest complete version; None: none is. Raises ClientError."""
+    """Return the highest complete version; None: no version is. Raises ClientError."""
     entry = bucket.get(job.fence_key)
     return None if entry is None else int(entry.value["version"])
 

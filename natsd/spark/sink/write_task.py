@@ -18,7 +18,7 @@ Guarantees and their conditions
   The stream's duplicate window handles the rest: messages of an interrupted attempt that are still
   in transit, at most `max_in_flight`, and attempts in other partitions of a batch with an id
   column.
-- A version at or below the fence is complete: its rows are not even read.
+- A version at or below the fence is complete: its rows are neither checked nor sent.
 - For streams that remove messages (a work queue, limits), see stored_ids; the record's count of
   acknowledged rows holds there too.
 """
