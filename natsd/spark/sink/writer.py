@@ -45,7 +45,7 @@ __all__ = ["WriteOptions", "batch_writer", "stream_writer"]
 
 UNNAMED: Final = re.compile(r"write-(\d{10})-[0-9a-f]{16}")
 KEPT_S: Final = 7 * 86_400
-"""Age in seconds at which the records of a killed unnamed write are removed; no write lasts so long."""
+"""Age in seconds at which records of a killed unnamed write are removed; no write lasts so long."""
 QUERY: Final = "sql.streaming.queryId"
 BATCH: Final = "streaming.sql.batchId"
 
