@@ -1,9 +1,9 @@
-"""natsd's streams as tables of Spark: `spark.read.format("jetstream")`, and the jobs made of it.
+"""Spark support of natsd: `spark.read.format("jetstream")`, and the jobs built on it.
 
-Spark finds the format by itself where natsd was installed from a wheel; `register(spark)` tells
-it where that is not so (an editable install). It stands beside the house and imports `core` and
-`store` only. Executors import it, so that what is heavy (pyarrow, pyspark, pydantic) is imported
-where it is used.
+Spark discovers the format where natsd was installed from a wheel; `register(spark)` registers it
+where discovery does not work (an editable install). Of natsd's other packages, this one imports
+only `core` and `store`. Executors import it too, so heavy packages (pyarrow, pyspark, pydantic) are
+imported only where they are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["LagListener", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("jetstream")` known to the session."""
+    """Register `format("jetstream")` with the session."""
     from natsd.spark.source import JetStreamSource
 
     spark.dataSource.register(JetStreamSource)

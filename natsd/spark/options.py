@@ -1,13 +1,14 @@
-"""The options of `format("jetstream")`: their names, their defaults, and what is wrong with one.
+"""The options of `format("jetstream")`: their names, defaults and checks.
 
-- Names are camelCase and found whatever their case, as Spark's are; where Kafka's source has one of
-  the same meaning, it is Kafka's. One that is unknown is refused by name, with the nearest known.
-- Everything is checked when a DataFrame is made, before a server is asked. What is wrong is said in
-  one line, which never holds a value that may be secret.
-- Durations are given as Go writes them (`200ms`, `1m30s`); times as RFC 3339 or in milliseconds
-  since the epoch. Here they are seconds and nanoseconds.
+- Names are camelCase and matched without regard to case, as Spark matches its own. An option that
+  means the same as one of Kafka's source has Kafka's name. An unknown option raises an error that
+  names it and the most similar known option.
+- All options are checked when a DataFrame is created, before any request to a server. An error text
+  is one line, and never holds a value that may be secret.
+- Durations are written as in Go (`200ms`, `1m30s`); times as RFC 3339 or in milliseconds since the
+  epoch. The fields here hold seconds and nanoseconds.
 
-Only the driver's side imports this: executors get what they need of it as plain values.
+Only the driver imports this module: executors receive the values that they need as plain objects.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ from natsd.spark.wire.connecting import DEFAULT_SERVER, ConnectOptions, parse_se
 
 
 class OptionsError(ValueError):
-    """What is wrong with which option, in one line."""
+    """An option is wrong; the one-line text names the option and the reason."""
 
 
 def parse_list(value: object) -> object:
-    """`a, b` as ("a", "b")."""
+    """Split a comma-separated text, `a, b`, to a tuple; other types are returned unchanged."""
     if not isinstance(value, str):
         return value
     return tuple(part for part in (part.strip() for part in value.split(",")) if part)
 
 
 def parse_servers(value: object) -> object:
+    """Split a list of server URLs. Raises InvalidServer, a ValueError, if one is malformed."""
     servers = parse_list(value)
     if isinstance(servers, tuple):
         for server in servers:
@@ -56,6 +58,10 @@ def parse_servers(value: object) -> object:
 
 
 def parse_subjects(value: object) -> object:
+    """Split a list of subject filters and drop those that others cover.
+
+    Raises ValueError if one is not a valid subject, or if two overlap partly.
+    """
     subjects = parse_list(value)
     if not isinstance(subjects, tuple):
         return subjects
@@ -66,11 +72,13 @@ def parse_subjects(value: object) -> object:
 
 
 def parse_columns(value: object) -> object:
+    """Split a list of column names. Raises UnknownColumn, a ValueError."""
     names = parse_list(value)
     return columns.checked(names) if isinstance(names, tuple) else names
 
 
 def parse_pattern(value: object) -> object:
+    """Return the value. Raises ValueError if it is not a regular expression."""
     if isinstance(value, str):
         try:
             re.compile(value)
@@ -91,7 +99,10 @@ Count = Annotated[int, Field(gt=0)]
 
 
 class ConnectionSettings(BaseModel):
-    """How to reach servers: shared by reading and writing."""
+    """Options for the connection to the servers, shared by reads and writes.
+
+    Timeouts and intervals are in seconds; `num_retries` is how often a failed operation is retried.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -125,7 +136,7 @@ class ConnectionSettings(BaseModel):
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Of what Spark hands over. Raises OptionsError."""
+        """Return the options from the mapping that Spark passes. Raises OptionsError."""
         known = {name.lower(): name for name in cls.names()}
         known |= {alias.lower(): name for alias, name in cls.aliases.items()}
         given: dict[str, str] = {}
@@ -143,10 +154,12 @@ class ConnectionSettings(BaseModel):
 
     @classmethod
     def names(cls) -> list[str]:
+        """Return the names of all options, in camelCase."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
     @model_validator(mode="after")
     def check_connection(self) -> Self:
+        """Check the combinations of connection options. Raises ValueError."""
         if self.domain and self.api_prefix:
             raise ValueError("domain and apiPrefix exclude each other: give one of them")
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -157,6 +170,7 @@ class ConnectionSettings(BaseModel):
 
     @property
     def connect(self) -> ConnectOptions:
+        """The connection options as plain values for executors."""
         return ConnectOptions(
             servers=self.servers,
             user=self.user,
@@ -182,7 +196,12 @@ class ConnectionSettings(BaseModel):
 
 
 class ReadOptions(ConnectionSettings):
-    """Of both kinds of reads; `check_batch` and `check_stream` refuse what is the other's."""
+    """Options of batch and streaming reads; docs/spark.md describes each of them.
+
+    `check_batch` and `check_stream` refuse the options of the other kind. `starting_timestamp` and
+    `ending_timestamp` are ns since the epoch; `max_trigger_delay` and `ack_wait` are seconds;
+    `batch_bytes` and `max_bytes_per_trigger` are bytes.
+    """
 
     aliases: ClassVar[Mapping[str, str]] = {
         "subject": "subjects",
@@ -225,6 +244,7 @@ class ReadOptions(ConnectionSettings):
 
     @model_validator(mode="after")
     def check_reading(self) -> Self:
+        """Check the combinations of read options. Raises ValueError."""
         chosen = [bool(self.stream), bool(self.streams), bool(self.streams_pattern)]
         if sum(chosen) != 1:
             raise ValueError('give one of "stream", "streams" and "streamsPattern"')
@@ -245,17 +265,18 @@ class ReadOptions(ConnectionSettings):
 
     @property
     def named_streams(self) -> tuple[str, ...]:
-        """Empty where a pattern finds them."""
+        """The streams that the options name; empty if `streamsPattern` selects them."""
         return (self.stream,) if self.stream else tuple(dict.fromkeys(self.streams))
 
     @property
     def column_names(self) -> tuple[str, ...]:
+        """The columns to read, in order."""
         if self.include_headers or "columns" in self.model_fields_set:
             return self.columns
         return tuple(name for name in self.columns if name != "headers")
 
     def check_batch(self) -> Self:
-        """Raises OptionsError."""
+        """Return the options if they fit a batch read. Raises OptionsError."""
         if self.mode == "queue":
             raise OptionsError('mode "queue" is for streaming reads: use spark.readStream')
         self._refuse(_STREAM_ONLY, "streaming reads (spark.readStream)")
@@ -264,7 +285,7 @@ class ReadOptions(ConnectionSettings):
         return self
 
     def check_stream(self) -> Self:
-        """Raises OptionsError."""
+        """Return the options if they fit a streaming read. Raises OptionsError."""
         self._refuse(_BATCH_ONLY | _STORE_ONLY, "batch reads (spark.read)")
         if self.mode == "queue":
             self._refuse(_LOG_ONLY, 'mode "log": a queue begins where its consumer does')
@@ -302,21 +323,24 @@ _LOG_ONLY: Final = frozenset(
 
 
 def revealed(secret: SecretStr | None) -> str | None:
+    """Return the text of a secret; None stays None."""
     return None if secret is None else secret.get_secret_value()
 
 
 def is_stream_name(name: str) -> bool:
+    """Return whether the text is a valid name of a stream."""
     return not re.search(r"[\s.*>/\\]|[^\x20-\x7e]", name)
 
 
 def unknown(key: str, known: Mapping[str, str]) -> str:
+    """Return the error text for an unknown option, with the most similar known name."""
     near = difflib.get_close_matches(key.lower(), known, n=1)
     advice = f': do you mean "{known[near[0]]}"?' if near else ""
     return f'format("jetstream") has no option "{key}"{advice}'
 
 
 def in_one_line(error: ValidationError) -> str:
-    """The first thing that is wrong; pydantic would say it in several lines."""
+    """Return the first error of the validation as one line; pydantic formats several lines."""
     first: Any = error.errors(include_url=False, include_input=False, include_context=False)[0]
     text = str(first["msg"]).removeprefix("Value error, ").replace("\n", " ")
     name = first["loc"][0] if first["loc"] else None

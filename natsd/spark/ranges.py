@@ -1,6 +1,7 @@
-"""What a task reads: a range of one stream's sequences, and what of it is wanted.
+"""The range of sequences of one stream that a task reads, and which of its messages are wanted.
 
-Plain and picklable: the driver makes it, an executor reads it. Importing this is cheap.
+A range is plain and picklable: the driver creates it, an executor reads it. Importing this module
+is cheap.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from dataclasses import dataclass
 from typing import Final
 
 NO_END: Final = (1 << 63) - 1
-"""The last sequence of a range that goes on as its stream does."""
+"""Last sequence of a range without an end: the range grows with its stream."""
 
 
 @dataclass(frozen=True)
 class RangeRequest:
-    """Messages `first_sequence` to `last_sequence`, both inclusive, in their order.
+    """Messages `first_sequence` to `last_sequence`, both inclusive, in sequence order.
 
-    `subjects` are filters, with wildcards or without; empty: all. `start_time_ns` (inclusive) and
-    `end_time_ns` (exclusive) leave out rows that are older or younger, since the epoch.
-    `last_per_subject`: of each subject only its last message within the range; what marks a key
-    as deleted is a message like any other. `fail_on_data_loss`: raise DataLoss rather than go on
-    where the stream begins only behind `first_sequence`; sequences missing behind its beginning
-    are holes, no loss.
+    - `subjects`: subject filters, with or without wildcards; empty: all subjects.
+    - `start_time_ns` (inclusive) and `end_time_ns` (exclusive), in ns since the epoch: older and
+      younger messages are left out.
+    - `last_per_subject`: only the last message of each subject within the range is read. A delete
+      marker of a key-value store counts as a message.
+    - `fail_on_data_loss`: raise DataLoss if the stream begins after `first_sequence`, instead of
+      skipping the gap. Sequences that are missing after the stream's beginning are holes, no data
+      loss.
     """
 
     stream: str
@@ -39,12 +42,12 @@ class RangeRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing can be in it."""
+        """Whether the range can hold no message."""
         return self.last_sequence < self.first_sequence
 
 
 class DataLoss(Exception):
-    """Messages of the range are gone, purged or expired, before they were read."""
+    """Messages of the range were purged, expired or discarded before they were read."""
 
     def __init__(self, stream: str, first: int, last: int) -> None:
         self.stream = stream

@@ -1,6 +1,6 @@
-"""A SparkSession for natsd's own jobs: the same Python everywhere, and a Java that is there.
+"""A SparkSession for natsd's own jobs, with this Python interpreter and a Java runtime that works.
 
-A session that exists already is taken as it is; what is set here is for a new one.
+An existing session is used as it is; the settings here apply to a new one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Spark looks through the long texts of Python's errors with a pattern that recurses.
+    # Spark matches a recursive regular expression against the long texts of Python errors
+    # (`StreamExecution.isInterruptionException`), which overflows the default thread stack.
     "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={LOGGING.as_uri()}",
 }
 
@@ -34,7 +35,10 @@ def make_session(
     name: str = "natsd",
     configuration: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session, with the data source registered. Raises JavaMissing."""
+    """Return a session in which the data source is registered.
+
+    `configuration` overrides DEFAULTS. Raises JavaMissing.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
     from pyspark.sql import SparkSession
@@ -52,7 +56,7 @@ def make_session(
 
 
 def end(spark: SparkSession) -> None:
-    """Stop the session and its JVM, which would stay until this process ends."""
+    """Stop the session and its JVM, which would otherwise run until this process ends."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -65,10 +69,11 @@ def end(spark: SparkSession) -> None:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make it the session of this thread, in which Spark looks for the format of a write.
+    """Make the session the active one of this thread.
 
-    Without it, a write to a data source of Python's fails in any thread but that of the session.
+    Spark looks up the format of a write in the thread's active session. Without this call, a write
+    to a Python data source fails in every thread except the one that created the session.
     """
-    jvm: Any = getattr(spark, "_jvm", None)  # none in a Spark Connect session, which needs no help
+    jvm: Any = getattr(spark, "_jvm", None)  # None in Spark Connect, which needs no help
     if jvm is not None:
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)

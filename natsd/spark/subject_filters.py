@@ -1,10 +1,10 @@
-"""Sets of subject patterns: simplified, and what two of them have in common.
+"""Simplification and intersection of sets of subject patterns.
 
-A set is a tuple of patterns of which a subject must match one. The empty tuple stands for all
-subjects, as in a consumer; that nothing is left is said with None.
+A set is a tuple of patterns; a subject is in the set if it matches one of them. The empty tuple
+means all subjects, as in a consumer's filter; None means no subject.
 
-Two patterns have at most one pattern in common, token by token: a literal and `*` give the literal,
-`>` and what remains give what remains.
+Two patterns intersect in at most one pattern, which is built token by token: a literal and `*` give
+the literal, `>` and the rest of the other pattern give that rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ Patterns = tuple[str, ...]
 
 
 def simplified(patterns: Patterns) -> Patterns:
-    """Without those that another one covers. Raises ValueError where two overlap in part."""
+    """Return the set without patterns that another pattern covers.
+
+    Raises ValueError if two patterns overlap partly.
+    """
     kept: list[str] = []
     for pattern in dict.fromkeys(patterns):
         if any(is_subset(pattern, other) for other in kept):
@@ -31,7 +34,10 @@ def simplified(patterns: Patterns) -> Patterns:
 
 
 def in_common(first: Patterns, second: Patterns) -> Patterns | None:
-    """None: no subject is in both. Raises ValueError where the result overlaps in part."""
+    """Return the intersection of two sets; None: no subject is in both.
+
+    Raises ValueError if patterns of the result overlap partly.
+    """
     if not first or not second:
         return first or second
     found = [both for a in first for b in second if (both := intersection(a, b)) is not None]
@@ -39,7 +45,7 @@ def in_common(first: Patterns, second: Patterns) -> Patterns | None:
 
 
 def intersection(first: str, second: str) -> str | None:
-    """The subjects that match both patterns, as a pattern."""
+    """Return the pattern of the subjects that match both patterns; None: there is none."""
     a, b = first.split("."), second.split(".")
     common: list[str] = []
     for index in range(max(len(a), len(b))):

@@ -1,12 +1,12 @@
-"""Subjects with wildcards, as Spark can look for them."""
+"""Subject filters as regular expressions that Spark can evaluate."""
 
 import re
 
 
 def pattern_of(subject: str) -> str:
-    """A regular expression, Java's as well as Python's, for the subjects that a filter matches.
+    """Return a regular expression, valid in Java and Python, that matches what the filter matches.
 
-    `*` stands for one token, a last `>` for one or more.
+    `*` stands for one token, a final `>` for one or more tokens.
     """
     tokens = subject.split(".")
     has_rest = tokens[-1] == ">"

@@ -1,4 +1,4 @@
-"""Durations and points in time as options write them: `1m30s`, `2026-11-21T13:00:00Z`, epoch ms."""
+"""Durations and times in the format of options: `1m30s`, `2026-11-21T13:00:00Z`, epoch ms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration_s(value: object) -> object:
-    """Seconds of Go's way of writing. Raises ValueError."""
+    """Parse a Go duration ("1m30s") to seconds; other types are returned unchanged.
+
+    Raises ValueError.
+    """
     if not isinstance(value, str):
         return value
     parts = _PART.findall(value)
@@ -26,7 +29,10 @@ def parse_duration_s(value: object) -> object:
 
 
 def parse_time_ns(value: object) -> object:
-    """Nanoseconds since the epoch. Raises ValueError."""
+    """Parse RFC 3339, or milliseconds since the epoch, to nanoseconds since the epoch.
+
+    Values that are not text are returned unchanged. Raises ValueError.
+    """
     if not isinstance(value, str):
         return value
     if re.fullmatch(r"-?\d+", value):
@@ -43,7 +49,7 @@ def parse_time_ns(value: object) -> object:
 
 
 def time_us(moment: datetime) -> int:
-    """Microseconds since the epoch; a moment without a zone is UTC's."""
+    """Return microseconds since the epoch; a time without a time zone is taken as UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     since = moment - _EPOCH
@@ -51,6 +57,6 @@ def time_us(moment: datetime) -> int:
 
 
 def rfc3339(time_ns: int) -> str:
-    """As the JetStream API takes it."""
+    """Return a time in ns since the epoch as RFC 3339, as the JetStream API expects it."""
     seconds, rest = divmod(time_ns, SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"

@@ -1,2 +1,4 @@
-"""Ready-made jobs over streams, each a function that takes a SparkSession and a `natsd pipeline`
-command: `archive`, `replay`, `audit`, `report`, `transform`."""
+"""Ready-made jobs over streams: `archive`, `replay`, `audit`, `report`, `transform`.
+
+Each job is a function that takes a SparkSession, and a `natsd pipeline` command.
+"""

@@ -4,12 +4,12 @@
     archive(spark, {"stream": "ORDERS"}, "/data/orders", tokens={"region": 2})
 
 Promise
-- A streaming query reads what is new since the last run, batch after batch, and a batch is added
-  whole (archive_table.py). Killed at any point, the next run goes on without a gap or a repetition,
-  with or without the query's checkpoint.
-- The table's columns are the source's, all of them, and `archived_at`; its partitions are the day
-  of `time` in UTC, and below that the chosen subject tokens.
-- Without `follow` it ends when it has what was in the streams at its start.
+- A streaming query reads the messages since the last run in batches, and each batch is added
+  atomically (archive_table.py). If it is killed at any point, the next run continues without a gap
+  or a repetition, with or without the query's checkpoint.
+- The table has all columns of the source, and `archived_at`; its partitions are the day of `time`
+  in UTC, and below it the chosen subject tokens.
+- Without `follow` the job ends when it has archived the messages that the streams had at its start.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ ARCHIVED_AT: Final = "archived_at"
 COLUMNS: Final = f"{ddl()}, {ARCHIVED_AT} TIMESTAMP"
 MSGS_PER_BATCH: Final = 1_000_000
 COMPACT_EVERY: Final = 32
-"""Changes between two looks for small files, while it goes on."""
+"""Changes after which small files are compacted, while the job follows."""
 _IDENTITY: Final = ("stream", "streams", "streamsPattern", "subject", "subjects", "domain")
 
 
 @dataclass(slots=True)
 class Archived:
-    """What one run has added, and what the table is now."""
+    """Result of one run: the added messages by stream, and the table's totals."""
 
     table: str
     streams: dict[str, StreamRange]
@@ -66,11 +66,11 @@ class Archived:
 
     @property
     def added(self) -> int:
-        """Messages that are new."""
+        """Number of added messages."""
         return sum(stream.rows for stream in self.streams.values())
 
     def text(self) -> str:
-        """A line for each stream, and one for the table."""
+        """Return a line for each stream, and one for the table."""
         lines = [
             f"{name}: {new.rows:,} messages, sequences {new.first:,} to {new.last:,}"
             for name, new in sorted(self.streams.items())
@@ -84,7 +84,7 @@ class Archived:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the result as plain values."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "streams"}
         ranges = {
             name: {"first": new.first, "last": new.last, "rows": new.rows}
@@ -104,11 +104,12 @@ def archive(
     target_file_bytes: int = TARGET_FILE_BYTES,
     advance: Callable[[Advance], None] | None = None,
 ) -> Archived:
-    """Archive streams into the table at `path`, which is made if there is none.
+    """Archive streams into the table at `path`, which is created if it does not exist.
 
-    `source` are the data source's options; `tokens` names subject tokens, counted from 1.
-    `follow` goes on, with a batch each `interval`, until the query is stopped (SIGINT, SIGTERM).
-    `advance` is told how far it is. Raises JobError.
+    `source` holds the data source's options; `tokens` maps column names to subject tokens, counted
+    from 1. With `follow` the job continues, with a batch each `interval`, until the query is
+    stopped (SIGINT, SIGTERM). `advance` is called with the progress. Blocks until the end. Raises
+    JobError.
     """
     began = time.monotonic()
     table = ArchiveTable.create(
@@ -124,7 +125,7 @@ def archive(
         try:
             following(_start(spark, source, filling, follow, interval), advance)
         except Exception:
-            with contextlib.suppress(Exception):  # why the query failed is what is to be told
+            with contextlib.suppress(Exception):  # the query's error counts
                 filling.end()
             raise
         filling.end()
@@ -144,13 +145,15 @@ def archive(
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """The messages of an archive, each once, as it is now. Raises JobError where there is none."""
+    """Return the current messages of an archive, each once. Raises JobError if there is none."""
     return ArchiveTable(spark, path).read()
 
 
 class _Filling:
-    """Adds one batch after the other, in a thread of its own. The stop of a query interrupts what
-    that thread does in the JVM, at any step."""
+    """Writer of batches, called by the query in a thread of its own.
+
+    Stopping a query interrupts the JVM calls of that thread at any step.
+    """
 
     def __init__(self, table: ArchiveTable, compact_to: int | None) -> None:
         self.table = table
@@ -174,8 +177,7 @@ class _Filling:
             self.compacted += self.table.compact(self._compact_to)
 
     def end(self) -> None:
-        """Let no batch be added any more; what the one that was being added has put into the log
-        goes where it belongs."""
+        """Refuse further batches, and finish a change that reached the log but was interrupted."""
         with self._in_batch:
             self._has_ended = True
         self.table.recover()
@@ -196,7 +198,7 @@ def _start(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("stream", metavar="STREAM", help="name of a stream, or several by commas")
     parser.add_argument(
         "table", metavar="TABLE", help="directory of the table; any that Spark opens"
@@ -221,7 +223,7 @@ def run(
     arguments: argparse.Namespace,
     advance: Callable[[Advance], None] | None = None,
 ) -> Archived:
-    """The command. Raises JobError."""
+    """Run the command. Raises JobError."""
     return archive(
         spark,
         source_of(arguments, arguments.stream),

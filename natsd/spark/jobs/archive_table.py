@@ -1,22 +1,22 @@
-"""A table of a stream's messages in Parquet files, each message in it once.
+"""A table of stream messages in Parquet files, in which each message is once.
 
     <root>/day=2026-11-21/region=eu/000000000012-00000.parquet
            _natsd/…                     the log (table_log.py) and the query's checkpoint
 
-    table = ArchiveTable.create(spark, root, source={"stream": "ORDERS"}, schema=…, tokens={})
+    table = ArchiveTable.create(spark, root, source={"stream": "ORDERS"}, columns=…, tokens={})
     table.append(dataframe)             all of it or nothing
     table.compact()                     many small files → a few large ones
-    table.read()                        as a DataFrame: what the log says, at one instant
+    table.read()                        a DataFrame of the log's state at one instant
 
 Promise
-- A sequence that is in the table is not added again: what `append` is given may overlap with what
-  is there, as after a crash. Messages of a stream come in order: one that is not beyond the last
-  that the table has is left out.
-- A change is whole for `read` from the instant it is in the log. What reads the directory itself
-  may meet a part of a change, until the job that made it, or the next one, has finished it; then it
-  finds each message once.
-- What Spark leaves behind of a failed attempt is in `_natsd/staging`, which readers of Parquet skip
-  for its underscore.
+- A sequence that is in the table is not added again: the batch given to `append` may overlap with
+  the table, as after a crash. Messages of a stream are added in order: a message that is not beyond
+  the table's last one is left out.
+- `read` sees a change as a whole once it is in the log. A reader of the directory itself may see
+  part of a change until its job, or the next one, has finished it; afterwards it sees each message
+  once.
+- The remains of Spark's failed attempts are in `_natsd/staging`, which Parquet readers skip because
+  of the underscore.
 """
 
 from __future__ import annotations
@@ -53,15 +53,18 @@ STAGING: Final = f"{DIRECTORY}/staging"
 DAY: Final = "day"
 TARGET_FILE_BYTES: Final = 128 << 20
 SMALL_FILES_MIN: Final = 4
-"""So many small files next to each other are worth being made one."""
+"""Minimum number of neighbouring small files that are compacted into one."""
 FORMAT_VERSION: Final = 1
 _SUFFIX: Final = ".parquet"
 _NS_PER_DAY: Final = 86_400 * 10**9
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What a table is, and where its messages come from: `source` says which, `servers` from whom
-    the first ones came."""
+    """Description of a table.
+
+    `source` holds the options that identify the streams; `servers` are those of the first messages;
+    `columns` is Spark DDL; `tokens` maps partition columns to subject tokens, counted from 1.
+    """
 
     source: dict[str, str]
     servers: str
@@ -74,16 +77,16 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class ArchiveTable:
-    """One table, open for reading and for one job that writes."""
+    """One table, open for reading and for one writing job."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """Opens a table. Raises JobError where there is none, or it cannot be read."""
+        """Open a table. Raises JobError if there is none, or it cannot be read."""
         self._spark = spark
         self._files = TableFiles(spark, root)
         self.description = self._describe()
         self._log = TableLog(self._files)
         self.added: dict[str, StreamRange] = {}
-        """What `append` has put into the log."""
+        """Messages that `append` has added, by stream."""
 
     @classmethod
     def create(
@@ -96,11 +99,12 @@ class ArchiveTable:
         columns: str,
         tokens: Mapping[str, int],
     ) -> Self:
-        """The table in `root`, made if there is none. `columns` is DDL; `tokens` names the subject
-        tokens (from 1) by which files are partitioned below the day.
+        """Open the table in `root`, and create it if it does not exist.
 
-        One that nothing was ever added to, as by a command with a slip in it, is made anew. Raises
-        JobError where there is one of another source or other partitions.
+        `columns` is DDL; `tokens` names the subject tokens (from 1) by which files are partitioned
+        below the day. A table to which nothing was ever added, for example after a command with a
+        mistake, is created anew. Raises JobError if the table has another source or other
+        partitions.
         """
         files = TableFiles(spark, root)
         if files.exists(DESCRIPTION):
@@ -124,36 +128,36 @@ class ArchiveTable:
 
     @property
     def root(self) -> str:
-        """Where it is, with its scheme."""
+        """Path of the table with its scheme."""
         return self._files.root
 
     @property
     def state(self) -> State:
-        """What it holds."""
+        """State of the table: files, streams, and the unfinished change."""
         return self._log.state
 
     @property
     def checkpoint(self) -> str:
-        """Where the query that fills it keeps its own."""
+        """Path of the checkpoint of the query that fills the table."""
         return self._files.absolute(CHECKPOINT)
 
     @property
     def has_checkpoint(self) -> bool:
-        """A query has filled it already."""
+        """Whether a query has filled the table before."""
         return self._files.exists(CHECKPOINT)
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """Columns that are directories."""
+        """Names of the partition columns."""
         return (DAY, *self.description.tokens)
 
     def is_of(self, source: Mapping[str, str], tokens: Mapping[str, int]) -> bool:
-        """Whether it is of this source, with these partitions."""
+        """Return whether the table has this source and these partitions."""
         known = self.description
         return known.source == dict(source) and known.tokens == dict(tokens)
 
     def check(self, source: Mapping[str, str], tokens: Mapping[str, int]) -> None:
-        """Raises JobError unless the table is of this source, with these partitions."""
+        """Raise JobError unless the table has this source and these partitions."""
         if self.description.source != dict(source):
             raise JobError(
                 f"{self.root}: the table is of {_shown(self.description.source)}, not of "
@@ -166,7 +170,7 @@ class ArchiveTable:
             )
 
     def read(self) -> DataFrame:
-        """All messages of the table as it is now, with its partitions as columns."""
+        """Return all messages of the table, with the partitions as columns."""
         tokens = "".join(f", `{name}` STRING" for name in self.description.tokens)
         schema = f"{self.description.columns}, {DAY} DATE{tokens}"
         paths = [self._files.absolute(path) for path in self._readable()]
@@ -175,7 +179,7 @@ class ArchiveTable:
         return self._spark.read.schema(schema).option("basePath", self.root).parquet(*paths)
 
     def append(self, batch: DataFrame) -> None:
-        """Add the messages that are not there yet."""
+        """Add the messages that the table does not have."""
         number = self.state.number + 1
         staging = _new_staging(number)
         new = self._partitioned(self._without_known(batch))
@@ -191,14 +195,14 @@ class ArchiveTable:
     def compact(
         self, target_bytes: int = TARGET_FILE_BYTES, files_min: int = SMALL_FILES_MIN
     ) -> int:
-        """Make one file of small ones next to each other; returns how many took others' place."""
+        """Compact neighbouring small files; return how many files were replaced."""
         groups = small_files(self.state.files, target_bytes, files_min)
         for group in groups:
             self._rewrite(group)
         return sum(map(len, groups))
 
     def finish(self) -> None:
-        """Put the last change's files where they belong, and away what nothing refers to."""
+        """Finish the last change: move its files to their paths, and remove unused files."""
         change = self.state.unfinished
         if change is not None:
             for path in change.removed:
@@ -209,12 +213,12 @@ class ArchiveTable:
         self._files.remove(STAGING)
 
     def recover(self) -> None:
-        """Finish a change that was cut off anywhere: the log may know of it, this object not."""
+        """Finish a change that was interrupted: the log may have it, and this object not."""
         self._log = TableLog(self._files)
         self.finish()
 
     def _readable(self) -> list[str]:
-        """The files, those of the last change where they are until they have been moved."""
+        """Return the paths of all files; for unmoved ones of the last change, the staging paths."""
         change = self.state.unfinished
         staged = {added.path: added.staged for added in change.added} if change else {}
         return [
@@ -237,8 +241,10 @@ class ArchiveTable:
         self.finish()
 
     def _staged(self, number: int, staging: str, directory: str | None = None) -> list[AddedFile]:
-        """Files below a staging directory, and where they go: into one directory, or into that of
-        their partition."""
+        """Return the files below a staging directory with their final paths.
+
+        `directory` is their common directory; None: that of their partition.
+        """
         found = sorted(
             (file for file in self._files.below(staging) if file.path.endswith(_SUFFIX)),
             key=lambda file: file.path,
@@ -260,7 +266,7 @@ class ArchiveTable:
         return batch.where(~reduce(or_, known)) if known else batch
 
     def _partitioned(self, rows: DataFrame) -> DataFrame:
-        """With a column for each partition, what goes into one file next to each other."""
+        """Add the partition columns, and sort the rows so that those of one file are adjacent."""
         from pyspark.sql import functions as F
 
         tokens: dict[str, Column] = {
@@ -298,8 +304,11 @@ class ArchiveTable:
 
 
 def small_files(files: Mapping[str, int], target_bytes: int, files_min: int) -> list[list[str]]:
-    """Groups of at least `files_min` files, next to each other in one directory, that together have
-    no more than `target_bytes`, none of them more than half of it."""
+    """Return groups of neighbouring files in one directory that are worth compacting.
+
+    A group has at least `files_min` files and at most `target_bytes` together; each file has at
+    most half of that. `files` maps paths to bytes.
+    """
     groups: list[list[str]] = []
     group: list[str] = []
     size = 0
@@ -316,7 +325,7 @@ def small_files(files: Mapping[str, int], target_bytes: int, files_min: int) -> 
 
 
 def _new_staging(number: int) -> str:
-    """Never the same: what was killed may still write for a while to where it began."""
+    """Return a new staging path: a killed attempt may still write to the old one for a while."""
     return f"{STAGING}/{number:012}-{secrets.token_hex(4)}"
 
 

@@ -1,4 +1,4 @@
-"""Arguments that several jobs share: where streams are, and how they are reached."""
+"""Command line arguments that several jobs share: the streams, and the connection."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from natsd.spark.jobs.errors import JobError
 
 
 def add_subject(parser: argparse.ArgumentParser) -> None:
-    """Which messages of the streams."""
+    """Add the argument that selects messages by subject."""
     parser.add_argument("--subject", metavar="SUBJECTS", help="only of these, by commas")
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """How a server is reached; other options of the data source go behind `--option`."""
+    """Add the connection arguments, and `--option` for other options of the data source."""
     group = parser.add_argument_group("connection")
     group.add_argument(
         "-s", "--server", metavar="URL", help="servers, by commas (default nats://127.0.0.1:4222)"
@@ -40,19 +40,19 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_trigger(parser: argparse.ArgumentParser) -> None:
-    """Whether a query goes on."""
+    """Add the arguments that say whether and how often a query continues."""
     parser.add_argument("--follow", action="store_true", help="go on until it is stopped")
     parser.add_argument("--interval", default="10 seconds", help="of batches, with --follow")
 
 
 def source_of(arguments: argparse.Namespace, streams: str) -> dict[str, str]:
-    """The data source's options for reading these streams, by commas. Raises JobError."""
+    """Return the data source's options to read these streams (by commas). Raises JobError."""
     source = {"streams": streams, **connection_of(arguments), **options_of(arguments)}
     return {**source, "subjects": arguments.subject} if arguments.subject else source
 
 
 def connection_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The data source's options that these arguments are. Raises JobError for a file's error."""
+    """Return the connection options of the arguments. Raises JobError for an unreadable file."""
     named = {
         "servers": arguments.server,
         "credentials": arguments.creds,
@@ -68,12 +68,12 @@ def connection_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """What stands behind `--option`. Raises JobError for one that has no `=`."""
+    """Return the options given by `--option`. Raises JobError for one without `=`."""
     return pairs(arguments.option, "--option")
 
 
 def pairs(given: Iterable[str], flag: str) -> dict[str, str]:
-    """`NAME=VALUE` arguments. Raises JobError for one that has no `=`."""
+    """Parse `NAME=VALUE` arguments. Raises JobError for one without `=`."""
     result = {}
     for pair in given:
         name, equals, value = pair.partition("=")

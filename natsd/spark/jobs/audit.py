@@ -1,5 +1,6 @@
-"""`natsd pipeline audit`: what is damaged, missing, twice or out of order in store directories
-and snapshots, and where replicas of a stream differ.
+"""`natsd pipeline audit`: checks of store directories and snapshots, and comparison of replicas.
+
+It finds damaged and missing messages, duplicate ids, and times out of order.
 
     from natsd.spark.jobs.audit import audit
     outcome = audit(spark, ["/backup/n1", "/backup/n2", "/backup/n3"], streams=["ORDERS"])
@@ -8,17 +9,19 @@ and snapshots, and where replicas of a stream differ.
     chunks that differ between replicas ─▶ tasks for those alone ─▶ digests of rows ─▶ runs of rows
 
 Promise
-- Every checksum of every block is verified, by tasks that Spark distributes; those of the journal,
-  of keys, configurations, indexes and consumers by the driver. Nothing is written.
-- Deleted and missing are told apart as far as a store can: missing is what a damaged or lost
-  record, block or index says; all else that has no message was removed.
-- An id is a duplicate if it comes twice within the stream's duplicate window; mirrors and streams
-  with sources are not asked for it. Times are out of order where a message is older than the one
+- Every checksum is verified: those of blocks by tasks that Spark distributes; those of the journal,
+  keys, configurations, indexes and consumers by the driver. Nothing is written.
+- Deleted and missing messages are distinguished as far as a store can: a message is missing if a
+  damaged or lost record, block or index says so; every other sequence without a message was
+  removed.
+- An id is a duplicate if it occurs twice within the stream's duplicate window; mirrors and streams
+  with sources are not checked for this. A time is out of order if a message is older than the one
   before it on its subject.
 - Replicas are compared from the highest of their first sequences to the lowest of their last: by
-  digests of 65,536 sequences, and where those differ, row by row. What only some have behind or
-  before that is one finding. No payload leaves a task, and none is shown.
-- Lists are cut at `limit` of each kind and stream; `counts` counts all.
+  digests of 65,536 sequences, and row by row where those differ. The messages before or behind that
+  range, which only some replicas have, are one finding per replica and side. No payload leaves a
+  task, and none is shown.
+- Lists are cut at `limit` findings of each kind and stream; `counts` has all.
 """
 
 from __future__ import annotations
@@ -68,8 +71,11 @@ def audit(
     limit: int = LIMIT,
     advance: Callable[[Advance], None] | None = None,
 ) -> Audited:
-    """Audit replicas, each a store directory or a snapshot; `streams` None: all. Raises JobError
-    where Spark fails."""
+    """Audit replicas, each a store directory or a snapshot; `streams` None: all streams.
+
+    `limit` is the number of listed findings of each kind and stream; `advance` is called with the
+    progress. Blocks until the end. Raises JobError if Spark fails.
+    """
     began = time.monotonic()
     paths = [Path(each) for each in directories]
     audited = Audited(names_of(paths))
@@ -92,6 +98,8 @@ def audit(
 
 
 class _Audit:
+    """One run of an audit."""
+
     def __init__(
         self,
         spark: SparkSession,
@@ -108,7 +116,7 @@ class _Audit:
         self._states: dict[tuple[int, str], StreamState] = {}
 
     def run(self) -> None:
-        """Both passes."""
+        """Run both passes."""
         self._note_states()
         tasks = self._tasks(lambda _number, _plan: None)
         self._tell(0, 2)
@@ -137,8 +145,12 @@ class _Audit:
         *,
         rows: bool = False,
     ) -> list[AuditTask]:
-        """For each plan the tasks that read it; with `rows`, of the chunks alone that are asked of
-        it: first and last sequence, encoded numbers."""
+        """Return the tasks that read each plan.
+
+        `chunks` returns for a plan (first sequence, last sequence, encoded chunk numbers), or None
+        for all of it. With `rows` the tasks read only those chunks, and plans without chunks are
+        skipped.
+        """
         tasks = []
         for number, replica in enumerate(self._replicas):
             for stream, plan in replica.plans.items():
@@ -228,7 +240,7 @@ class _Audit:
             self._take_order(suspects)
 
     def _take_order(self, suspects: set[tuple[int, str]]) -> None:
-        """Times descend somewhere: do they on one subject?"""
+        """Check streams whose times descend for times that descend within one subject."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -276,7 +288,10 @@ class _Audit:
         self._take_pairs(twice, DUPLICATE_ID, "{} s after message {} with the same Nats-Msg-Id")
 
     def _take_pairs(self, pairs: DataFrame, kind: str, text: str) -> None:
-        """Rows that do not go with the one before: a, its time b, that one's time and sequence."""
+        """Add a finding for each row that conflicts with an earlier one.
+
+        The columns are sequence `a`, its time `b`, and time and sequence of the earlier message.
+        """
         pairs = pairs.persist()
         try:
             total = pairs.count()
@@ -290,7 +305,7 @@ class _Audit:
             self._audited.counts[kind] += total
 
     def _note_gaps(self) -> None:
-        """What has no message: missing as the findings say, else removed."""
+        """Count the sequences without a message: missing as the findings say, otherwise removed."""
         for number, replica in enumerate(self._replicas):
             for stream, plan in replica.plans.items():
                 state = self._states[number, stream]
@@ -330,7 +345,7 @@ class _Audit:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument(
         "directory",
         nargs="+",
@@ -355,7 +370,7 @@ def run(
     arguments: argparse.Namespace,
     advance: Callable[[Advance], None] | None = None,
 ) -> Audited:
-    """The command. Raises JobError."""
+    """Run the command. Raises JobError."""
     return audit(
         spark,
         arguments.directory,

@@ -1,13 +1,13 @@
-"""The comparison of an audit: where replicas of a stream hold other messages.
+"""Comparison of an audit: messages that differ between the replicas of a stream.
 
-    chunks   one replica's digest is not that of another: which 65,536 sequences
-    rows     of those: group by sequence ─▶ who has it, what differs ─▶ runs of neighbours
+    chunks   digests that differ between replicas: which 65,536 sequences
+    rows     of those chunks, grouped by sequence ─▶ replicas, fields that differ ─▶ runs
 
 Promise
-- A run is of sequences that follow each other and differ alike: the same replicas have them, the
-  same fields differ.
-- Of what a replica does not have, the reason is told as far as it knows: removed there, damaged,
-  before its first or behind its last message.
+- The sequences of a run are consecutive and differ alike: the same replicas have them, the same
+  fields differ.
+- If a replica lacks a message, the finding says why as far as known: removed there, damaged, before
+  its first or behind its last message.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Plans = Mapping[int, StreamPlan]
 
 
 def without_message(plan: StreamPlan) -> SequenceSet:
-    """Sequences from the first to the last that have none."""
+    """Return the sequences, from the first to the last, that have no message."""
     gone = SequenceSet()
     gone.add_range(plan.first_sequence, plan.last_sequence)
     for part in plan.blocks:
@@ -52,7 +52,7 @@ def without_message(plan: StreamPlan) -> SequenceSet:
 
 
 def lost_of(replica: str, plan: StreamPlan, findings: Sequence[Finding]) -> SequenceSet:
-    """Sequences that should be there, as damage and what is missing say."""
+    """Return the sequences that should have a message, according to the findings."""
     lost = SequenceSet()
     for found in findings:
         if found.kind not in (DAMAGE, MISSING) or not found.first:
@@ -66,15 +66,17 @@ def lost_of(replica: str, plan: StreamPlan, findings: Sequence[Finding]) -> Sequ
 def note_lacking(
     stream: str, plans: Plans, lacking: Sequence[str], names: Sequence[str], audited: Audited
 ) -> None:
-    """Who does not have the stream at all."""
+    """Add a finding that names the replicas without the stream."""
     if lacking:
         what = f"the stream is in {_named(plans, names)}, not in {', '.join(lacking)}"
         audited.add(Finding(ONLY_IN, "", stream, 0, 0, what))
 
 
 def note_ends(stream: str, plans: Plans, names: Sequence[str], audited: Audited) -> tuple[int, int]:
-    """What only some have before or behind the others; the sequences, first and last, that all have
-    to have alike."""
+    """Add findings for the messages before or behind the range that all replicas cover.
+
+    Returns that range: first and last sequence.
+    """
     first = max(plan.first_sequence for plan in plans.values())
     last = min(plan.last_sequence for plan in plans.values())
     for number, plan in plans.items():
@@ -103,7 +105,7 @@ def _note_end(
 def differing_chunks(
     found: DataFrame, stream: str, replicas: list[int], first: int, last: int
 ) -> SequenceSet:
-    """Numbers of those whose digests are not alike, or that not all replicas have."""
+    """Return the numbers of the chunks that differ, or that not all replicas have."""
     from pyspark.sql import functions as F
 
     whole = found.where((F.col("kind") == audit_tasks.CHUNK) & (F.col("stream") == stream))
@@ -130,7 +132,7 @@ def take_rows(
     audited: Audited,
     limit: int,
 ) -> None:
-    """Compare row by row."""
+    """Compare the rows, and add findings for the runs that differ."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -198,7 +200,7 @@ def _why_not(plan: StreamPlan, name: str, sequence: int, findings: Sequence[Find
 
 
 def _shown(plans: Plans, names: Sequence[str], sequence: int) -> str:
-    """The message as each replica has it, without its data."""
+    """Return a text with the message of each replica, without its data."""
     return "; ".join(
         f"{names[number]}: {_message(plan, sequence)}" for number, plan in plans.items()
     )

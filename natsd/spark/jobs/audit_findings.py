@@ -1,8 +1,8 @@
-"""What an audit found: for a person, for a program, and as an exit code.
+"""Findings of an audit, as text, as plain values, and as an exit code.
 
-0   every checksum verifies, nothing is missing or twice, and the replicas are alike
+0   every checksum verifies, nothing is missing or duplicate, and the replicas are equal
 1   there are findings
-2   something could not be read; what could be is told
+2   something could not be read; the readable parts are reported
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ DIFFERENT: Final = "different"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, in `replica`, or between replicas (then it is empty).
+    """One finding in `replica`, or between replicas (then `replica` is empty).
 
-    Messages `first` to `last`; both 0 where none is concerned. `file`, `offset` and `length` where
-    bytes do not verify.
+    It concerns messages `first` to `last`; both are 0 if it concerns none, and `last` is 0 if there
+    is no known end. `file`, `offset` and `length` (bytes) are set if bytes do not verify.
     """
 
     kind: str
@@ -60,8 +60,11 @@ class Finding:
 
 @dataclass(slots=True)
 class StreamState:
-    """One stream in one replica. `deleted`: sequences without a message that were removed, purged,
-    skipped or erased; `missing`: those that should be there."""
+    """State of one stream in one replica.
+
+    `deleted`: number of sequences without a message that were removed, purged, skipped or erased;
+    `missing`: number of sequences that should have one; `data_bytes`: bytes of all payloads.
+    """
 
     replica: str
     stream: str
@@ -77,8 +80,12 @@ class StreamState:
 
 @dataclass(slots=True)
 class Audited:
-    """The outcome. `findings` lists at most `limit` of each kind and stream; `counts` has all, by
-    kind, in messages for what is between replicas and otherwise in findings."""
+    """Outcome of an audit.
+
+    `findings` lists at most `limit` findings of each kind and stream. `counts` has all, by kind:
+    messages for differences between replicas, findings for the other kinds. `unread` lists the
+    parts that could not be read; `compared` counts compared sequences.
+    """
 
     replicas: list[str]
     streams: list[StreamState] = field(default_factory=list)
@@ -90,21 +97,23 @@ class Audited:
 
     @property
     def is_clean(self) -> bool:
+        """Whether there are no findings and everything was read."""
         return not self.counts and not self.unread
 
     @property
     def exit_code(self) -> int:
+        """Exit code of the command: 0 clean, 1 findings, 2 something was unreadable."""
         if self.unread:
             return UNREAD
         return FOUND if self.counts else CLEAN
 
     def add(self, finding: Finding, messages: int = 1) -> None:
-        """Take down a finding that stands for so many."""
+        """Add a finding that counts for `messages`."""
         self.findings.append(finding)
         self.counts[finding.kind] += messages
 
     def text(self) -> str:
-        """A line for each stream and finding, and the verdict."""
+        """Return a line for each stream and finding, and the verdict."""
         lines = [_state_line(state) for state in self.streams]
         lines += [str(finding) for finding in self.findings]
         lines += [f"could not be read: {line}" for line in self.unread]
@@ -125,7 +134,7 @@ class Audited:
         return ", ".join(told)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the outcome as plain values."""
         return {
             "clean": self.is_clean,
             "exit_code": self.exit_code,

@@ -1,11 +1,11 @@
-"""One replica of an audit: its streams' plans, and what of a store directory is no block.
+"""One replica of an audit: the plans of its streams, and the checks of all files but blocks.
 
-    journal.0 .1        replayed in memory; what does not verify is damage
+    journal.0 .1        replayed in memory; a part that does not verify is damage
     …/streams/<stream>/meta.json  msgs/key.db  msgs/index.db  obs/<consumer>/…
 
 Promise
-- Not a byte changes; a directory that a server uses, or whose keys are missing, is unread.
-- The blocks are left to Spark's tasks (audit_tasks.py).
+- No byte changes; a directory that a server uses, or whose keys are missing, is reported as unread.
+- Spark's tasks read the blocks (audit_tasks.py).
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ DEFAULT_WINDOW_NS: Final = 120 * 10**9
 
 @dataclass(slots=True)
 class Replica:
-    """Plans by the stream's name; `windows_ns` has the window in which a message's id is unique, of
-    streams that see to that themselves."""
+    """Plans of a replica's streams, by name.
+
+    `windows_ns` holds the duplicate windows in ns, only of streams that enforce unique message ids
+    themselves. `unread` names streams that could not be read; `is_read` is false if the whole
+    replica could not be read.
+    """
 
     name: str
     plans: dict[str, StreamPlan] = field(default_factory=dict)
@@ -38,7 +42,7 @@ class Replica:
     is_read: bool = True
 
     def lacks(self, stream: str) -> bool:
-        """It could be read, and does not have the stream."""
+        """Return whether the replica was read and does not have the stream."""
         return self.is_read and stream not in self.plans and stream not in self.unread
 
 
@@ -50,7 +54,7 @@ def look_at(
     keys: StoreKeys,
     audited: Audited,
 ) -> Replica:
-    """Plan a replica's streams, and check what is no block; findings go to `audited`."""
+    """Plan a replica's streams, and check its other files; findings are added to `audited`."""
     replica = Replica(name)
     try:
         if find_archive(path) is not None:
@@ -91,7 +95,7 @@ def _look_into(
 
 def _take(replica: Replica, plan: StreamPlan, config: dict[str, Any]) -> None:
     replica.plans[plan.stream] = plan
-    if not (config.get("mirror") or config.get("sources")):  # there the origins saw to it
+    if not (config.get("mirror") or config.get("sources")):  # the origins check ids
         window = config.get("duplicate_window")
         replica.windows_ns[plan.stream] = int(window) if window else DEFAULT_WINDOW_NS
 
@@ -117,7 +121,7 @@ def _note(replica: Replica, stream: str, report: Report, audited: Audited) -> No
 
 
 def names_of(paths: list[Path]) -> list[str]:
-    """Short names that tell the paths apart: without what all of them begin with."""
+    """Return short distinct names for the paths: without their common beginning."""
     absolute = [str(path.absolute()) for path in paths]
     if len(absolute) < 2:
         return absolute

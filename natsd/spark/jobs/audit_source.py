@@ -1,7 +1,6 @@
-"""An audit's tasks as rows: a data source of their own, since Spark gives Arrow to no other kind of
-task without pandas.
+"""The tasks of an audit as a data source: only a data source runs Arrow tasks without pandas.
 
-The tasks travel in an option, from the driver to itself; each executor gets its own alone.
+An option carries the tasks within the driver; each executor gets only its own task.
 """
 
 from __future__ import annotations
@@ -24,28 +23,31 @@ TASKS: Final = "tasks"
 
 
 def rows_of(spark: SparkSession, tasks: Sequence[AuditTask]) -> DataFrame:
-    """What the tasks say, one of Spark's for each of them; there is at least one."""
+    """Return the rows of all tasks; each task is one of Spark's. There must be at least one."""
     spark.dataSource.register(AuditSource)
     packed = base64.b64encode(pickle.dumps(list(tasks))).decode()
     return spark.read.format(AuditSource.name()).option(TASKS, packed).load()
 
 
 class AuditSource(DataSource):
-    """See the top of the file."""
+    """The data source whose rows are the results of audit tasks."""
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the format."""
         return "natsd_audit"
 
     def schema(self) -> str:
+        """Return the schema of the results."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the tasks in the option."""
         return AuditReader(pickle.loads(base64.b64decode(self.options[TASKS])))
 
 
 class AuditPartition(InputPartition):
-    """One task."""
+    """One audit task."""
 
     def __init__(self, task: AuditTask) -> None:
         super().__init__(task)
@@ -53,7 +55,7 @@ class AuditPartition(InputPartition):
 
 
 class AuditReader(DataSourceReader):
-    """Goes to executors without the tasks: partitions bring them."""
+    """The reader; its copies on executors have no tasks, because partitions carry them."""
 
     def __init__(self, tasks: list[AuditTask]) -> None:
         self._tasks = tasks
@@ -62,8 +64,10 @@ class AuditReader(DataSourceReader):
         return {"_tasks": []}
 
     def partitions(self) -> list[AuditPartition]:
+        """Return one partition for each task."""
         return [AuditPartition(task) for task in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Run the task of the partition, on an executor."""
         assert isinstance(partition, AuditPartition)
         return run_task(partition.task)

@@ -1,6 +1,6 @@
-"""What an audit's tasks do on executors: read a run of blocks, verify all of it, give digests.
+"""Tasks of an audit, on executors: read a run of blocks, verify all of it, return digests.
 
-    AuditTask ─▶ rows of SCHEMA, told apart by `kind`
+    AuditTask ─▶ rows of SCHEMA, distinguished by `kind`
 
     SUMMARY  a first sequence · b last · c messages · d bytes of data · e descents in time
              text: JSON with first and last time
@@ -11,9 +11,9 @@
     UNREAD   text: why
 
 Promise
-- A task never fails: what it cannot read it says. Its memory is one block, one block's digests, and
-  a chunk for each 65,536 sequences.
-- Importing this imports no Arrow.
+- A task never fails: it reports the parts that it cannot read. Its memory is one block, one block's
+  digests, and one chunk for each 65,536 sequences.
+- Importing this module does not import pyarrow.
 """
 
 from __future__ import annotations
@@ -45,8 +45,12 @@ SCHEMA: Final = (
 
 @dataclass(frozen=True)
 class AuditTask:
-    """`chunks`: an encoded set of those of which each message is told, and nothing else; None: the
-    first pass. `window_ns` 0: message ids are nothing to us."""
+    """One task of an audit.
+
+    `chunks`: an encoded SequenceSet of chunk numbers whose single messages are returned, and
+    nothing else; None: the first pass. `window_ns`: duplicate window in ns; 0: message ids are
+    ignored.
+    """
 
     replica: int
     blocks: StoreRange
@@ -55,12 +59,12 @@ class AuditTask:
 
 
 def run_task(task: AuditTask) -> Iterator[pa.RecordBatch]:
-    """Its rows; it never raises for what it could not read."""
+    """Yield the rows of the task; unreadable parts are rows too, not errors."""
     return _Running(task).run()
 
 
 class _Running:
-    """One task."""
+    """One run of a task."""
 
     def __init__(self, task: AuditTask) -> None:
         self._task = task
@@ -69,6 +73,7 @@ class _Running:
         self._digests = Digests(wanted)
 
     def run(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the task."""
         try:
             reader = BlockReader(self._task.blocks.place)
             try:
@@ -114,7 +119,7 @@ class _Running:
 def damage_of(
     reader: BlockReader, part: BlockPart, records: Records | None, damage: list[Damage]
 ) -> Iterator[dict[str, Any]]:
-    """What of a block does not verify, and what of it is not there, each once."""
+    """Yield the damaged and the missing parts of a block, each once."""
     path = reader.path_of(part)
     seen = set()
     for each in damage:
@@ -139,21 +144,21 @@ def damage_of(
 
 
 class Rows:
-    """Makes batches of SCHEMA."""
+    """Factory of batches of SCHEMA."""
 
     def __init__(self, replica: int, stream: str) -> None:
         self._replica = replica
         self._stream = stream
 
     def one(self, kind: int, *numbers: int, text: str | None = None) -> pa.RecordBatch:
-        """A single row."""
+        """Return a batch of a single row."""
         packed = [number.to_bytes(8, "little", signed=True) for number in numbers]
         return self._batch(kind, 1, packed, {}, text)
 
     def columns(
         self, kind: int, columns: list[bytes], same: dict[str, int] | None = None
     ) -> pa.RecordBatch:
-        """Columns of int64 from `a` on; `same`: columns that have one value."""
+        """Return a batch of int64 columns, from `a` on; `same` holds constant columns."""
         return self._batch(kind, len(columns[0]) // 8, columns, same or {}, None)
 
     def _batch(

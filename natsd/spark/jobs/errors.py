@@ -1,4 +1,4 @@
-"""What a job says when it cannot go on: one line, what, where, and what to do."""
+"""Errors of jobs: one line that says what failed, where, and what to do."""
 
 import re
 from typing import Final
@@ -8,12 +8,15 @@ _RAISED: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w+: *(\S.*)$", re.M)
 
 
 class JobError(Exception):
-    """A job cannot go on; the text is for the person who started it."""
+    """A job cannot continue; the text is for the user who started it."""
 
 
 def reason_of(error: Exception) -> str:
-    """The line that says why, of an error that Spark wraps in traces of two languages: what was
-    raised at the end of the last trace of Python, or the first line."""
+    """Return the line that states the cause of an error.
+
+    Spark wraps errors in Java and Python traces: the cause is the error at the end of the last
+    Python trace, or the first line if there is none.
+    """
     text = str(error)
     _, trace, last = text.rpartition(TRACE)
     raised = _RAISED.search(last) if trace else None

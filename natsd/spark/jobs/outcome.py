@@ -1,17 +1,17 @@
-"""What a job has done, for a person and for a program."""
+"""Interface of a job's outcome, for users and for programs."""
 
 from typing import Any, Protocol
 
 
 class Outcome(Protocol):
-    """The end of a job."""
+    """Result of a finished job."""
 
     @property
     def exit_code(self) -> int:
-        """0 when all is well."""
+        """Exit code of the command; 0: success."""
 
     def text(self) -> str:
-        """A summary that a person reads; may have several lines."""
+        """Return a summary for users, of one or more lines."""
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the outcome as plain values."""

@@ -1,4 +1,4 @@
-"""How far a streaming query is, told while it runs; and sizes as people read them."""
+"""Progress of a streaming query while it runs, and sizes with units."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How far a job is: messages done, and how many are known to wait."""
+    """Progress of a job: messages done, and messages known to wait."""
 
     done: int
     waiting: int
 
 
 def trigger_of(follow: bool, interval: str) -> dict[str, Any]:
-    """A batch each `interval`, or all there is now."""
+    """Return the trigger: a batch each `interval` with `follow`, else all available messages."""
     return {"processingTime": interval} if follow else {"availableNow": True}
 
 
 def following(query: StreamingQuery, advance: Callable[[Advance], None] | None) -> None:
-    """Wait for the end of a query; its error is raised. Stops it when the wait is interrupted."""
+    """Wait for the end of a query, and raise its error; an interrupted wait stops the query.
+
+    `advance` is called for each progress report. Blocks.
+    """
     from natsd.spark.lag import lag_of
 
     last, done, has_ended = -1, 0, False
@@ -45,7 +48,7 @@ def following(query: StreamingQuery, advance: Callable[[Advance], None] | None) 
 
 
 def shown_bytes(size: int) -> str:
-    """Bytes with a unit."""
+    """Return the size with a unit."""
     value = float(size)
     for unit in _UNITS:
         if value < 1024 or unit == _UNITS[-1]:

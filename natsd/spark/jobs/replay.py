@@ -4,15 +4,15 @@
     replay(spark, "/data/orders", {"stream": "AGAIN"}, mappings={"orders.>": "again.orders.>"})
 
 Promise
-- Messages of one subject come in the order of their sequences, each sent by one task; with one task
-  all of them do.
-- A message that the stream has already is not sent again: each carries where it comes from, and
-  what is there is looked at first. So a replay that was killed goes on, and one that is run again
-  after its archive has grown sends what is new. What the stream has lost since, by a limit, a purge
-  or a work queue's acknowledgement, is sent again.
-- `Nats-Original-Stream`, `-Sequence` and `-Time` (RFC 3339) tell where a message comes from. What
-  its publisher asked of the server, any `Nats-` header, is carried as `Nats-Original-…`: it was
-  done once. Only the reason of a delete marker stays, for a bucket's readers.
+- Messages of one subject are sent in the order of their sequences by one task; with a single task
+  all messages are.
+- A message that the stream has is not sent again: each message carries its origin, and the stream's
+  messages are read first. So a killed replay continues, and a repeated one sends only what its
+  archive has gained. Messages that the stream has lost since, by a limit, a purge or a work queue's
+  acknowledgement, are sent again.
+- `Nats-Original-Stream`, `-Sequence` and `-Time` (RFC 3339) name the origin of a message. Other
+  `Nats-` headers of the original become `Nats-Original-…`, because they were requests to a server
+  that were carried out once. Only the reason of a delete marker is kept, for readers of a bucket.
 - A dry run reads, maps and counts, and sends nothing.
 """
 
@@ -49,7 +49,11 @@ SHOWN_SUBJECTS: Final = 20
 
 @dataclass(slots=True)
 class Replayed:
-    """What was sent, or would have been. `subjects`: those with the most messages, as mapped."""
+    """Result of a replay: the messages that were sent, or in a dry run would be sent.
+
+    `size_bytes`: bytes of their payloads; `subjects`: the mapped subjects with the most messages,
+    and their counts; `there_before`: messages that the stream had already.
+    """
 
     stream: str
     sent: int
@@ -62,7 +66,7 @@ class Replayed:
     exit_code = 0
 
     def text(self) -> str:
-        """A line of numbers; a dry run shows subjects as well."""
+        """Return a line of counts; a dry run has a line for each subject too."""
         verb = "would be sent" if self.is_dry else "sent"
         rate = f" ({self.sent / self.seconds:,.0f}/s)" if self.seconds and not self.is_dry else ""
         lines = [
@@ -76,7 +80,7 @@ class Replayed:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the result as plain values."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -92,12 +96,12 @@ def replay(
     tasks: int | None = None,
     is_dry: bool = False,
 ) -> Replayed:
-    """Send an archive's messages, or those of any Parquet files with its columns, to a stream.
+    """Send the messages of an archive, or of Parquet files with its columns, to a stream.
 
-    `target` are the data source's options, `stream` among them. `mappings`: subject mappings, as in
-    a server's configuration; the first that matches a subject holds. `where`: SQL over the columns
-    of the archive; `subject`: with wildcards. `rate`: messages a second, of all tasks together.
-    Raises JobError.
+    `target` holds the data source's options, with `stream`. `mappings` are subject mappings as in a
+    server's configuration; the first that matches a subject is applied. `where` is SQL over the
+    archive's columns; `subject` is a filter that may have wildcards. `rate` limits the messages per
+    second of all tasks together. Blocks until the end. Raises JobError.
     """
     from pyspark.sql import functions as F
 
@@ -107,7 +111,7 @@ def replay(
     activate(spark)
     number = tasks or spark.sparkContext.defaultParallelism
     rows = _selected(spark, path, where, subject)
-    there = _there(spark, target).persist()  # its headers are fetched once: to count, and to send
+    there = _there(spark, target).persist()  # persisted: counting and sending need the headers
     missing = rows.join(there, on=["stream", "seq"], how="left_anti")
     mapped = _mapped(missing, mappings or {})
     try:
@@ -152,7 +156,7 @@ def _selected(spark: SparkSession, path: str, where: str | None, subject: str | 
 
 
 def _there(spark: SparkSession, target: Mapping[str, str]) -> DataFrame:
-    """Streams and sequences of what the target has got from an archive already."""
+    """Return stream and sequence of the archived messages that the target already has."""
     from pyspark.sql import functions as F
 
     known = {name.lower() for name in ConnectionSettings.names()}
@@ -181,7 +185,10 @@ def _send(rows: DataFrame, target: Mapping[str, str], rate_per_task: float | Non
 
 
 def _carried_headers() -> Column:
-    """The message's own headers, none that asks the server for something, and where it is from."""
+    """Return the headers to send: the message's own and its origin.
+
+    Requests to the server are renamed to `Nats-Original-…`.
+    """
     from pyspark.sql import functions as F
 
     name = "CASE WHEN lower(k) LIKE 'nats-%' AND lower(k) <> 'nats-marker-reason'"
@@ -209,7 +216,7 @@ def _carried_headers() -> Column:
 
 
 def _mapped(rows: DataFrame, mappings: Mapping[str, str]) -> DataFrame:
-    """With subjects as mapped, each by the first mapping that matches it."""
+    """Map the subjects, each by the first mapping that matches it."""
     from pyspark.sql import functions as F
 
     for source, destination in mappings.items():
@@ -219,13 +226,14 @@ def _mapped(rows: DataFrame, mappings: Mapping[str, str]) -> DataFrame:
             raise JobError(f"--map {source}={destination}: {error}") from None
     if not mappings:
         return rows
-    # Row by row: Spark's Arrow functions want pandas, and one string of each row is quick enough.
+    # A row-wise function: Spark's Arrow functions need pandas, and one string per row is fast
+    # enough.
     mapped = F.udf(_Mapped(tuple(mappings.items())), "string", useArrow=False)
     return rows.withColumn("subject", mapped("subject"))
 
 
 class _Mapped:
-    """A function that is sent to executors: the transforms are made where it is called."""
+    """A subject mapping that is sent to executors, which build the transforms."""
 
     def __init__(self, mappings: tuple[tuple[str, str], ...]) -> None:
         self._mappings = mappings
@@ -243,7 +251,7 @@ class _Mapped:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument(
         "table", metavar="TABLE", help="an archive, or a directory of Parquet files"
     )
@@ -270,7 +278,7 @@ def run(
     arguments: argparse.Namespace,
     advance: Callable[[Advance], None] | None = None,
 ) -> Replayed:
-    """The command. Raises JobError."""
+    """Run the command. Raises JobError."""
     if (arguments.rate is not None and arguments.rate <= 0) or (arguments.tasks or 1) < 1:
         raise JobError("--rate and --tasks: more than 0")
     return replay(

@@ -4,10 +4,10 @@
     report(spark, rows, "orders.html", title="ORDERS", csv="numbers/")
 
 Promise
-- The rows may be of streams, of a store directory, or of an archive.
-- The page is self-contained (report_page.py); its numbers can be had as CSV or Parquet as well, a
+- The rows may come from streams, a store directory, or an archive.
+- The page is self-contained (report_page.py); its numbers can be written as CSV or Parquet too, one
   file for each table.
-- Files are written under another name and renamed: who looks finds the old one or the new one.
+- Files are written under another name and renamed: a reader finds the old or the new file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOP_SUBJECTS: Final = 50
 
 @dataclass(slots=True)
 class Reported:
-    """Where the page is, and its numbers."""
+    """Result of a report: the path of the page, and its numbers."""
 
     page: str
     numbers: Numbers
@@ -48,7 +48,7 @@ class Reported:
     exit_code = 0
 
     def text(self) -> str:
-        """A line for each stream, and one for the page."""
+        """Return a line for each stream, and one for the page."""
         lines = [
             f"{row['stream']}: {row['messages']:,} messages, {shown_bytes(row['bytes'] or 0)}, "
             f"about {row['subjects']:,} subjects, {row['missing']:,} sequences missing"
@@ -57,7 +57,7 @@ class Reported:
         return "\n".join([*lines, f"{self.page} ({self.seconds:.1f} s)"])
 
     def as_json(self) -> dict[str, Any]:
-        """The tables as plain values, and the page's path."""
+        """Return the tables as plain values, and the path of the page."""
         tables = {name: _plain(rows) for name, rows in self.numbers.tables().items()}
         return {
             "page": self.page,
@@ -82,10 +82,10 @@ def report(
 ) -> Reported:
     """Write the page of these rows, which have the data source's columns.
 
-    `window`: Spark's interval, like "1 hour"; without one, one that fits. `sent_header` names the
-    header in which a publisher wrote the time (RFC 3339, or milliseconds since 1970): latency is
-    from that to the time the server stored it. `csv`, `parquet`: directories for the numbers.
-    Raises JobError.
+    `window` is a Spark interval like "1 hour"; None: one that fits. `top` is the number of listed
+    subjects. `sent_header` names the header with the publisher's time (RFC 3339, or milliseconds
+    since 1970): latency is from that time to the time the server stored the message. `csv` and
+    `parquet` are directories for the numbers. Blocks until the end. Raises JobError.
     """
     began = time.monotonic()
     try:
@@ -158,7 +158,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument(
         "what", metavar="STREAM|TABLE", help="streams by commas; or with --archive a table"
     )
@@ -184,7 +184,7 @@ def run(
     arguments: argparse.Namespace,
     advance: Callable[[Advance], None] | None = None,
 ) -> Reported:
-    """The command. Raises JobError."""
+    """Run the command. Raises JobError."""
     return report(
         _rows(spark, arguments),
         arguments.page,

@@ -1,7 +1,7 @@
-"""A report as one HTML page that needs nothing else: numbers, charts, tables.
+"""A report as one self-contained HTML page: numbers, charts, tables.
 
-The charts are plotly's, whose script stands in the page: it can be kept, mailed and read without a
-network. Nothing in it is executed that comes from a message: subjects are text.
+The charts are plotly's, whose script is in the page: the page can be kept, mailed and read without
+a network. Content of messages is never executed: subjects are escaped text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COLOURS: Final = ("#27aae1", "#34a574", "#8dc63f", "#375c93", "#d9822b", "#9b59
 
 
 def page(title: str, source: str, numbers: Numbers, made_at: str) -> str:
-    """The whole page."""
+    """Return the HTML page; `source` and `made_at` are shown below the title."""
     from plotly.offline import get_plotlyjs
 
     sections = [

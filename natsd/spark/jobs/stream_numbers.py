@@ -1,12 +1,14 @@
-"""What a report says of streams, computed by Spark from rows with the data source's columns.
+"""Numbers of a report, computed by Spark from rows with the data source's columns.
 
 Promise
-- Each table is small whatever the number of messages: windows, subjects and gaps have limits, and
-  `totals` tells how many there are in all.
-- A gap is a run of sequences between a stream's first and last one here that has no message: it was
-  removed, by someone or by a limit, or it is lost; which of them, `natsd pipeline audit` can tell.
-- Latency is what lies between two times that are known: of an archive's rows from `time` (when the
-  server stored it) to `archived_at`; with a header of the publisher's, from that to `time`.
+- Each table is small for any number of messages: windows, subjects and gaps are limited, and
+  `totals` has their full counts.
+- A gap is a run of sequences without a message between a stream's first and last one in the rows.
+  Its messages were removed, by a user or a limit, or they are lost; `natsd pipeline audit` can tell
+  which.
+- Latency is the difference of two known times: for an archive's rows from `time` (when the server
+  stored the message) to `archived_at`; with a header of the publisher, from the header's time to
+  `time`.
 """
 
 from __future__ import annotations
@@ -25,14 +27,17 @@ Rows = list[dict[str, Any]]
 WINDOWS_MAX: Final = 2_000
 GAPS_MAX: Final = 200
 _GAP_BUCKET: Final = 1 << 20
-"""Sequences that one task looks at for gaps."""
+"""Sequences in which one task searches for gaps."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """All of a report's tables, as rows. Times are UTC, sizes bytes, latencies milliseconds."""
+    """All tables of a report, as rows; times are UTC, sizes are bytes, latencies are milliseconds.
+
+    `window` is the Spark interval of `windows`; `latency` names the two times, None: unknown.
+    """
 
     totals: Rows
     windows: Rows
@@ -43,7 +48,7 @@ class Numbers:
     latency: str | None
 
     def tables(self) -> dict[str, Rows]:
-        """The tables by name."""
+        """Return the tables by name."""
         names = ("totals", "windows", "subjects", "sizes", "gaps")
         return {name: getattr(self, name) for name in names}
 
@@ -51,8 +56,11 @@ class Numbers:
 def compute(
     rows: DataFrame, *, window: str | None, top: int, latency: tuple[str, Column] | None
 ) -> Numbers:
-    """All tables. `window`: Spark's interval, else one that fits; `latency`: what it lies between,
-    and a column of milliseconds."""
+    """Compute all tables.
+
+    `window` is a Spark interval, None: one that fits. `top` is the number of subjects. `latency` is
+    the name of the two times, and a column of milliseconds.
+    """
     from pyspark.sql import functions as F
 
     size = F.octet_length(F.coalesce("data", F.lit(b"")))
@@ -77,7 +85,7 @@ def compute(
 
 
 def fitting_window(totals: Rows) -> str:
-    """The shortest of the usual windows of which no more than 200 cover the time there is."""
+    """Return the shortest usual window of which at most 200 cover the streams' time."""
     known = [row for row in totals if row["first_time"] is not None]
     if not known:
         return "1 minute"
@@ -132,7 +140,7 @@ def _subjects(rows: DataFrame, top: int) -> Rows:
 
 
 def _sizes(rows: DataFrame) -> Rows:
-    """How many payloads are of up to 1, 2, 4, 8 … bytes."""
+    """Count the payloads of up to 1, 2, 4, 8 … bytes."""
     from pyspark.sql import functions as F
 
     bucket = F.pow(F.lit(2), F.ceil(F.log2(F.greatest(F.col("size"), F.lit(1))))).cast("bigint")
@@ -141,8 +149,10 @@ def _sizes(rows: DataFrame) -> Rows:
 
 
 def _gaps(rows: DataFrame) -> Rows:
-    """The longest runs of sequences that are missing: those inside a bucket of sequences are found
-    where the bucket is, those between buckets from their ends."""
+    """Find the longest runs of missing sequences.
+
+    Gaps inside a bucket of sequences are found within it, gaps between buckets from their ends.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -206,7 +216,11 @@ def _quantiles(column: str) -> Sequence[Column]:
 
 
 def _rows(found: DataFrame) -> Rows:
-    """As plain rows; Spark gives times in the zone of the process, so they travel as numbers."""
+    """Return plain rows, with times in UTC.
+
+    Times are collected as numbers, because Spark converts timestamps to the time zone of the
+    process.
+    """
     from pyspark.sql import functions as F
 
     times = [name for name, kind in found.dtypes if kind == "timestamp"]

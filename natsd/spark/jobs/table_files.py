@@ -1,15 +1,15 @@
-"""The files of a table, wherever Spark can reach: a disk, HDFS, an object store.
+"""Files of a table on any file system that Spark can open: a disk, HDFS, an object store.
 
     files = TableFiles(spark, "hdfs://nn/archive/orders")
     files.create("_natsd/log/000000000001.json", b"{}")   # whole, or not at all
 
 Promise
 - Paths are relative to the table's root, with `/` between names.
-- `create` gives the file its name once all of its bytes are written, and refuses a name that is
-  taken. Where renaming copies (an object store), it is as atomic as a copy there.
-- Spark's own Hadoop configuration is used: what `spark.read` can open, this can.
+- `create` renames the file to its name after all bytes are written, and refuses an existing name.
+  On a file system that renames by copying (an object store), it is as atomic as a copy there.
+- Spark's Hadoop configuration is used: `spark.read` and this module can open the same paths.
 
-Source: Hadoop's FileSystem and FileContext, through the gateway that a classic SparkSession has.
+Source: Hadoop's FileSystem and FileContext, through the gateway of a classic SparkSession.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READ_BYTES_MAX: Final = 64 << 20
-"""A file of a table's log is never nearly as long."""
+"""Maximum bytes that `read` returns; files of a table's log are far smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file below the root: its path from there, and its size."""
+    """A file below the root: its relative path, and its size in bytes."""
 
     path: str
     size_bytes: int
 
 
 class TableFiles:
-    """The files below one root."""
+    """The files below one root. Methods block on the file system."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """Raises JobError on a session that has no gateway, and on a root that cannot be one."""
+        """Open the root. Raises JobError if the session has no gateway, or the root is invalid."""
         self._jvm: Any = getattr(spark, "_jvm", None)
         if self._jvm is None:
             raise JobError("a table needs a classic SparkSession; this is a Spark Connect one")
@@ -52,31 +52,31 @@ class TableFiles:
             self._context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
                 self._root.toUri(), configuration
             )
-        except Exception as error:  # what the gateway raises has no narrower class that is public
+        except Exception as error:  # the gateway's errors have no narrower public class
             raise JobError(f"{root}: Spark cannot open it: {_first_line(error)}") from None
 
     @property
     def root(self) -> str:
-        """The root with its scheme."""
+        """Path of the root with its scheme."""
         return str(self._root.toString())
 
     def absolute(self, path: str) -> str:
-        """The whole path of a file below the root."""
+        """Return the absolute path of a file below the root."""
         return str(self._path(path).toString())
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Return whether the file or directory exists."""
         return bool(self._system.exists(self._path(path)))
 
     def names(self, directory: str) -> list[str]:
-        """Names in a directory, in order; none where it is not there."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
         path = self._path(directory)
         if not self._system.exists(path):
             return []
         return sorted(str(status.getPath().getName()) for status in self._system.listStatus(path))
 
     def below(self, directory: str) -> Iterator[TableFile]:
-        """All files below a directory, in any order, paths relative to the root."""
+        """Yield all files below a directory, in any order."""
         path = self._path(directory)
         if not self._system.exists(path):
             return
@@ -87,7 +87,7 @@ class TableFiles:
             yield TableFile(str(status.getPath().toUri().getPath())[prefix:], int(status.getLen()))
 
     def read(self, path: str) -> bytes:
-        """A small file's bytes. Raises JobError for one that is not there."""
+        """Return the bytes of a small file. Raises JobError if it does not exist."""
         opened = self._path(path)
         if not self._system.exists(opened):
             raise JobError(f"{opened.toString()}: there is no such file")
@@ -98,7 +98,7 @@ class TableFiles:
             stream.close()
 
     def create(self, path: str, data: bytes) -> None:
-        """Write a file that was not there. Raises JobError where it was, which is left as it is."""
+        """Write a new file. Raises JobError if it exists, and leaves it unchanged."""
         final = self._path(path)
         unfinished = self._path(f"{path}.unfinished")
         stream = self._system.create(unfinished, True)
@@ -113,7 +113,7 @@ class TableFiles:
         self._rename(unfinished, final)
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another path; the target's directory is made. No-op where that was done."""
+        """Move a file, and create the target's directory; do nothing if it was moved before."""
         before, after = self._path(source), self._path(target)
         if not self._system.exists(before) and self._system.exists(after):
             return
@@ -121,7 +121,7 @@ class TableFiles:
         self._rename(before, after)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it; nothing happens if it is gone."""
+        """Remove a file, or a directory with its content; do nothing if it does not exist."""
         self._system.delete(self._path(path), True)
 
     def _rename(self, before: Any, after: Any) -> None:

@@ -1,16 +1,16 @@
-"""What a table holds: a log of what was added and removed, one file for each change.
+"""Log of a table: the added and removed files, one log file for each change.
 
-    _natsd/table.json                     what the table is: written once
-    _natsd/log/000000000041.state.json    all that holds after change 41
+    _natsd/table.json                     description of the table: written once
+    _natsd/log/000000000041.state.json    the state after change 41
     _natsd/log/000000000042.json          change 42: files added and removed, sequences they hold
     _natsd/staging/000000000043-1f…/      files of a change that is not in the log yet
 
 Promise
-- A change has happened once its file is there. Its files are moved to where they belong behind
-  that, and `unfinished` names the change for which this may not have been done.
-- Changes are numbered without a gap. Every STATE_EVERY changes the state is written and what came
-  before it is removed, so that a table is opened by reading a few files, whatever its age.
-- One job writes a table at a time; a second one is refused when it would write the same change.
+- A change is committed when its log file exists. Its files are moved to their final paths
+  afterwards; `unfinished` is the change for which this may be incomplete.
+- Changes are numbered without a gap. After every STATE_EVERY changes the state is written and
+  earlier log files are removed, so a table of any age is opened by reading a few files.
+- One job writes a table at a time; a second job is refused when it would write the same change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Read = TypeVar("_Read")
 
 
 class StreamRange(msgspec.Struct, frozen=True):
-    """Messages of one stream: how many, and the first and last sequence of them."""
+    """Messages of one stream: their number, and their first and last sequence."""
 
     first: int
     last: int
@@ -40,7 +40,7 @@ class StreamRange(msgspec.Struct, frozen=True):
 
 
 class AddedFile(msgspec.Struct, frozen=True):
-    """A file that a change adds: where it goes, and where it was written."""
+    """A file that a change adds: its final path, its staging path, and its bytes."""
 
     path: str
     staged: str
@@ -48,7 +48,7 @@ class AddedFile(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One change. `streams`: what was new in it; nothing, where files only take others' place."""
+    """One change; `streams` holds its new messages, none if files only replace others."""
 
     number: int
     at: str
@@ -58,7 +58,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct):
-    """All changes up to one: the files with their sizes, and what was ever added of each stream."""
+    """State after a change: the files with their bytes, and all messages ever added, by stream."""
 
     number: int = 0
     files: dict[str, int] = {}
@@ -67,16 +67,16 @@ class State(msgspec.Struct):
 
     @property
     def rows(self) -> int:
-        """Messages in the table."""
+        """Number of messages in the table."""
         return sum(stream.rows for stream in self.streams.values())
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its files."""
+        """Bytes of the table's files."""
         return sum(self.files.values())
 
     def apply(self, change: Change) -> None:
-        """Take in the next change."""
+        """Apply the next change."""
         assert change.number == self.number + 1
         self.number = change.number
         for path in change.removed:
@@ -88,10 +88,10 @@ class State(msgspec.Struct):
 
 
 class TableLog:
-    """The log of one table, and what it says."""
+    """The log of one table, and the state that results from it."""
 
     def __init__(self, files: TableFiles) -> None:
-        """Reads it. Raises JobError where it is damaged."""
+        """Read the log. Raises JobError if it is damaged."""
         self._files = files
         names = files.names(LOG)
         states = [name for name in names if name.endswith(_STATE_SUFFIX)]
@@ -101,7 +101,7 @@ class TableLog:
                 self._take(name)
 
     def append(self, change: Change) -> None:
-        """Make a change happen. Raises JobError where another job has made one with its number."""
+        """Commit a change. Raises JobError if another job has committed one with its number."""
         number = change.number
         self._files.create(f"{LOG}/{number:012}{_CHANGE_SUFFIX}", msgspec.json.encode(change))
         self.state.apply(change)
@@ -133,7 +133,7 @@ class TableLog:
 
 
 def joined(one: StreamRange | None, other: StreamRange) -> StreamRange:
-    """Both ranges as one."""
+    """Return the range that covers both, with the sum of their messages."""
     if one is None:
         return other
     return StreamRange(
@@ -142,5 +142,5 @@ def joined(one: StreamRange | None, other: StreamRange) -> StreamRange:
 
 
 def ranges_of(rows: Iterable[tuple[str, int, int, int]]) -> dict[str, StreamRange]:
-    """Of rows of stream, first, last, and number."""
+    """Return the ranges of rows of (stream, first, last, count), by stream."""
     return {stream: StreamRange(first, last, count) for stream, first, last, count in rows}

@@ -1,16 +1,18 @@
-"""`natsd pipeline transform`: a user's own function or SQL between a stream and a stream or table.
+"""`natsd pipeline transform`: a user's function or SQL between a stream and a stream or table.
 
     from natsd.spark.jobs.transform import transform
     transform(spark, {"stream": "ORDERS"}, lambda rows: rows.where("length(data) > 1000"),
               into_stream={"stream": "BIG"}, checkpoint="/data/big.checkpoint")
 
 Promise
-- The function takes the DataFrame of the source and gives the one that is written; SQL reads it as
-  `messages`. What goes to a stream has the columns `subject` and `data`, and may have `headers` and
-  `id`, as any write of the data source.
-- It is a streaming query with a checkpoint: what was done is not done again, a killed one goes on.
-  Both sinks are exactly once: the data source's own, and Spark's file sink for tables.
-- Without `follow` it ends when it has done what was in the streams at its start.
+- The function takes the DataFrame of the source and returns the one to write; SQL reads the view
+  `messages`. For a stream the result has the columns `subject` and `data`, and optionally `headers`
+  and `id`, as in any write of the data source.
+- The job is a streaming query with a checkpoint: finished batches are not repeated, and a killed
+  job continues. Both sinks are exactly once: the data source's own, and Spark's file sink for
+  tables.
+- Without `follow` the job ends when it has processed the messages that the streams had at its
+  start.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ VIEW: Final = "messages"
 
 @dataclass(slots=True)
 class Transformed:
-    """How many messages were read, and where what became of them is."""
+    """Result of a transform: the messages read, the batches, and where the rows were written."""
 
     target: str
     read: int
@@ -58,7 +60,7 @@ class Transformed:
     exit_code = 0
 
     def text(self) -> str:
-        """One line."""
+        """Return one line with the counts."""
         rate = f" ({self.read / self.seconds:,.0f}/s)" if self.seconds else ""
         batches = f"{self.batches:,} batch{'' if self.batches == 1 else 'es'}"
         return (
@@ -67,7 +69,7 @@ class Transformed:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the result as plain values."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -84,8 +86,11 @@ def transform(
     interval: str = "10 seconds",
     advance: Callable[[Advance], None] | None = None,
 ) -> Transformed:
-    """Run a function over a stream, into a stream (the data source's options) or a directory of
-    Parquet files. Raises JobError."""
+    """Run a function over a stream, into a stream or a directory of Parquet files.
+
+    `source` and `into_stream` are the data source's options; exactly one of `into_stream` and
+    `into_table` is given. Blocks until the end. Raises JobError.
+    """
     if (into_stream is None) == (into_table is None):
         raise JobError("transform: say where to, a stream or a table, and one of them only")
     began = time.monotonic()
@@ -108,7 +113,7 @@ def transform(
 
 
 class _Total:
-    """Adds up what a query tells of itself."""
+    """Sums of a query's progress reports."""
 
     def __init__(self, advance: Callable[[Advance], None] | None) -> None:
         self.done = 0
@@ -123,7 +128,7 @@ class _Total:
 
 
 def sql_function(text: str) -> Function:
-    """The function that a query over `messages` is."""
+    """Return the function for a query over `messages`."""
     return partial(_query, text=text)
 
 
@@ -133,7 +138,7 @@ def _query(rows: DataFrame, text: str) -> DataFrame:
 
 
 def load_function(name: str) -> Function:
-    """The function that `module:function` or `file.py:function` names. Raises JobError."""
+    """Import the function named by `module:function` or `file.py:function`. Raises JobError."""
     module_name, colon, function_name = name.rpartition(":")
     if not colon:
         raise JobError(f"--function {name}: write it as module:function or file.py:function")
@@ -155,7 +160,7 @@ def load_function(name: str) -> Function:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument(
         "--from", dest="source", required=True, metavar="STREAM", help="or several, by commas"
     )
@@ -183,7 +188,7 @@ def run(
     arguments: argparse.Namespace,
     advance: Callable[[Advance], None] | None = None,
 ) -> Transformed:
-    """The command. Raises JobError."""
+    """Run the command. Raises JobError."""
     function = (
         load_function(arguments.function)
         if arguments.function

@@ -1,1 +1,1 @@
-"""Ranges of a stream read from a server, by direct gets or an ordered pull consumer."""
+"""Reads of stream ranges from a server, by direct gets or by an ordered pull consumer."""

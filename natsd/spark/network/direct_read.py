@@ -1,16 +1,16 @@
-"""A range by batched direct gets, the next one asked for before the last one has come.
+"""Reads a range by batched direct gets; a request is sent before the previous one has ended.
 
     ask 1 ──▶ rows … … … ask 2 ──▶ … … last row of 1, EOB │ rows of 2 … … ask 3 ──▶ …
-                          └ begins where 1 will at least have come to
+                          └ begins at the sequence that 1 reaches at least
 
 Promise
-- At most two requests are under way, of at most REQUEST_ROWS messages and about `max_bytes` each;
-  rows of the second that come before the first has ended are kept until then.
-- The second begins behind the sequence that the first reaches at least (one for each message that
-  it has still to send); from there on its rows count. Where the first ends before, the second
-  is dropped, and asked for again.
+- At most two requests are pending, each of at most REQUEST_ROWS messages and about `max_bytes`;
+  rows of the second that arrive before the first has ended are kept until then.
+- The second request begins behind the sequence that the first one is sure to reach (it advances
+  by at least one for each message that it has yet to send); its rows count from there. If the
+  first one ends earlier, the second is dropped and sent again.
 
-Source: nats-server 2.14 reference 6.11, ADR-31.
+Source: ADR-31; nats-server's `getDirectRequest`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ from natsd.spark.wire.client import Subscription
 REQUEST_ROWS: Final = 50_000
 REQUEST_ROWS_MIN: Final = 64
 ADDED_BYTES: Final = 200
-"""What a server adds to each message."""
+"""Bytes of the headers that a server adds to each message, estimated."""
 AHEAD: Final = 4
-"""The part of a request that is still to come when the next one is asked for."""
+"""One part in AHEAD of a request is still pending when the next request is sent."""
 SPARSE_AHEAD: Final = 32
-"""The same where the next one gives most of that part again: sequences are missing."""
+"""As AHEAD, for ranges in which many sequences are missing.
+
+There the pending part of a request reaches far beyond the first sequence of the next request, which
+repeats most of its rows.
+"""
 DRAINING_MAX: Final = 4
 
 EOB = 204
@@ -44,7 +48,7 @@ TOO_MANY_REQUESTS = 429
 
 
 class Slot:
-    """A request that is under way."""
+    """A pending request and its received rows."""
 
     def __init__(self, intake: DirectIntake, answers: Subscription, rows: int) -> None:
         self.intake = intake
@@ -55,17 +59,17 @@ class Slot:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether a quarter of the sequences or more do not come."""
+        """Whether at least a quarter of the sequences are missing."""
         return 4 * self.intake.frames < 3 * (self.intake.last - self.begin + 1)
 
     @property
     def left(self) -> int:
-        """Messages that it has still to send, at most."""
+        """Maximum number of messages that the request has yet to send."""
         return self.rows - self.intake.frames
 
 
 class DirectReader:
-    """Reads what is left of `reading`; a second try is another one of these."""
+    """Reader of the rest of `reading`; each retry uses a new one."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -74,7 +78,7 @@ class DirectReader:
         self._spare = reading.new_batch()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Raises ClientError, DataLoss."""
+        """Yield the record batches. Raises ClientError, DataLoss."""
         reading = self._reading
         self._current = self._ask(reading.last + 1)
         try:
@@ -140,7 +144,7 @@ class DirectReader:
         return answers
 
     def _ask_ahead(self, current: Slot) -> Slot | None:
-        """The next one, once it is known where it may begin."""
+        """Send the next request once its first sequence is known; None: not yet, or not needed."""
         intake = current.intake
         if intake.frames < intake.stop_at_frames or intake.status or current.left == 0:
             return None
@@ -156,10 +160,10 @@ class DirectReader:
         following.intake.batch = self._spare
         return following
 
-    # Ends
+    # Ends of requests
 
     def _after(self, ended: Slot, following: Slot | None) -> Slot | None:
-        """What comes behind a request that has reached its end; None: nothing."""
+        """Return the request behind one that has ended; None: the range is read."""
         reading = self._reading
         if ended.intake.status:
             ended.answers.unsubscribe()
@@ -176,7 +180,7 @@ class DirectReader:
         return None
 
     def _ended_early(self, ended: Slot) -> bool:
-        """Whether there is more behind its end. Raises what its status says."""
+        """Return whether messages follow the request's end. Raises its status if it is an error."""
         intake = ended.intake
         if intake.status == NOT_FOUND:
             return False
@@ -189,7 +193,7 @@ class DirectReader:
         return True
 
     def _drop(self, slot: Slot) -> None:
-        """Its rows come too early."""
+        """Drop a request whose rows begin too far ahead."""
         slot.intake.is_over = True
         slot.ready.clear()
         if self._spare.rows:
@@ -197,7 +201,10 @@ class DirectReader:
         slot.answers.unsubscribe()
 
     def _switch(self, current: Slot) -> Iterator[pa.RecordBatch]:
-        """Its rows count from now on; one that has not begun goes on in the old batch."""
+        """Make the request the current one, and yield its completed batches.
+
+        Its rows go on in the old batch if it has none yet.
+        """
         reading = self._reading
         if current.intake.batch is not reading.batch:
             if current.ready or current.intake.batch.rows:
@@ -212,7 +219,7 @@ class DirectReader:
 
 
 def raise_for(intake: DirectIntake, reading: Reading) -> None:
-    """What a status says that is no end. Raises NoResponders, Lagging, ClientError."""
+    """Raise the error of a status other than EOB. Raises NoResponders, Lagging, ClientError."""
     stream, where = reading.request.stream, reading.client.where
     if intake.status == NO_RESPONDERS:
         raise NoResponders(f'{where}: nobody answers direct gets of stream "{stream}"')

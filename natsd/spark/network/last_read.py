@@ -1,18 +1,19 @@
-"""The last message of each subject in a range: a key-value bucket as a table.
+"""Reads the last message of each subject in a range: a key-value bucket as a table.
 
     multi_last ─▶ at most 1,024 subjects ─▶ rows
               └─▶ 413 ─▶ a consumer `last_per_subject` ─▶ rows, and subjects changed since `target`
                                                               └─▶ multi_last up_to_seq ─▶ rows
 
 Promise
-- Of each subject that matches, the last message up to the range's last sequence, where that is in
-  the range. Where the range ends with the stream or behind it, that is the last one there is.
-- In the order of the sequences, but for subjects that were changed behind the range before they
-  were read, of more than 1,024: those come at the end.
-- A subject is given once: after a failure everything begins anew, if no row was given yet; else the
-  failure is raised, and whoever runs the task tries it again.
+- The rows are, for each matching subject, the last message up to the range's last sequence, if it
+  lies in the range. If the range ends with the stream or behind it, that is the last message of the
+  subject.
+- The rows are in the order of their sequences. The exceptions are subjects that changed behind the
+  range before they were read, among more than 1,024 subjects: they come last.
+- Each subject is yielded once. After a failure the read begins again if no row was yielded yet;
+  otherwise the failure is raised, and Spark retries the task.
 
-Source: nats-server 2.14 reference 6.11 (multi_last), 6.5; ADR-31.
+Source: ADR-31; nats-server's `getDirectMulti`.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from natsd.spark.wire.client import Subscription
 TOO_MANY_RESULTS: Final = 413
 NO_RESULTS: Final = "No Results"
 SUBJECTS_MAX: Final = 1024
-"""Of one request."""
+"""Maximum subjects of one request; nats-server refuses more with 413."""
 
 
 class Broken(ClientError):
-    """Some rows were given, and the others cannot be any more."""
+    """The read failed after some rows were yielded, so it cannot begin again."""
 
 
 class LastReader:
-    """Reads all of `reading`, or what a failure before the first row has left."""
+    """Reader of all of `reading`; a new reader retries after a failure before the first row."""
 
     def __init__(self, reading: Reading, *, direct: bool) -> None:
         self._reading = reading
@@ -52,7 +53,7 @@ class LastReader:
         self._upto = reading.target if bounded else NO_END
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Raises ClientError, ApiError."""
+        """Yield the record batches. Raises ClientError, ApiError."""
         reading = self._reading
         try:
             for batch in self._batches():
@@ -76,10 +77,10 @@ class LastReader:
         if reading.batch.rows:
             yield reading.take(reading.batch)
 
-    # A few subjects
+    # Subjects that fit one direct get
 
     def _ask(self, subjects: tuple[str, ...]) -> Generator[pa.RecordBatch, None, bool]:
-        """Returns False where they are too many for a direct get."""
+        """Read the last messages of the subjects; return False if the subjects are too many."""
         sequence: int | None = self._reading.request.first_sequence
         while sequence is not None:
             intake, answers = self._request(subjects, sequence)
@@ -91,7 +92,7 @@ class LastReader:
         return True
 
     def _read(self, intake: DirectIntake) -> Iterator[pa.RecordBatch]:
-        """Up to a status."""
+        """Yield batches until the request has ended with a status."""
         reading = self._reading
         while not intake.status:
             reading.receive()
@@ -100,7 +101,10 @@ class LastReader:
                 yield reading.take(intake.batch)
 
     def _after(self, intake: DirectIntake) -> int | None:
-        """Where the next request begins, if there is more. Raises Lagging, ClientError."""
+        """Return the first sequence of the next request; None: the read is complete.
+
+        Raises Lagging, ClientError.
+        """
         reading = self._reading
         if intake.status == NOT_FOUND and NO_RESULTS in intake.status_text():
             return None
@@ -131,7 +135,7 @@ class LastReader:
         client.publish(subject, json.dumps(body).encode(), answers.subject)
         return intake, answers
 
-    # Many
+    # More subjects
 
     def _by_consumer(self) -> Iterator[pa.RecordBatch]:
         reading = self._reading

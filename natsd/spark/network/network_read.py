@@ -1,15 +1,16 @@
-"""A range of a stream over the network, as Arrow record batches.
+"""Reads a range of a stream over the network, as Arrow record batches.
 
     read_range ─┬─ batched direct gets (direct_read.py)     servers from 2.11, if allowed
                 ├─ an ordered pull consumer (pull_read.py)  else; several filters; no payloads
                 └─ the last of each subject (last_read.py)
 
 Promise
-- Each row once, in the order of the sequences, whatever happens to the connection: after a failure
-  another server is asked for what is missing, until it fails `retries` times without a row.
-- Memory is bounded whatever the range: the receive buffer (1 MiB, or the largest message), two
-  batches being filled and one that was given (`max_bytes` and one message each, doubled by the way
-  they grow), and one request's rows that came too early (`max_bytes` and one message).
+- Each row is yielded once, in the order of the sequences, also if connections fail: after a failure
+  the missing rows are requested again, from another server if the connection was lost, until
+  `retries` further attempts in a row yield nothing.
+- Memory is bounded for any range: the receive buffer (1 MiB, or the largest message), two batches
+  being filled and one that was yielded (each `max_bytes` and one message, doubled because
+  allocations double), and the early rows of one request (`max_bytes` and one message).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ RETRIED: Final = (
 )
 ON_ANOTHER_CONNECTION: Final = (ConnectionLost, ProtocolViolation, RequestTimeout)
 UNAVAILABLE: Final = 503
-"""JetStream's own word for: no leader, for now."""
+"""Code of a JetStream API error that is temporary: there is no leader."""
 BACKOFF_DOUBLINGS_MAX: Final = 6
 
 
@@ -60,9 +61,12 @@ def read_range(
     max_bytes: int = 8 << 20,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at most `max_rows` rows and about `max_bytes` bytes, with the columns `names`.
+    """Yield batches of at most `max_rows` rows and about `max_bytes` bytes.
 
-    Raises DataLoss, ApiError, AuthorizationError, ConnectError, ClientError.
+    The batches have the columns `names`.
+
+    Blocks on the network. `sleep` takes seconds. Raises DataLoss, ApiError, AuthorizationError,
+    ConnectError, ClientError.
     """
     chosen = checked(names)
     if request.is_empty:
@@ -93,9 +97,11 @@ def read_range(
 
 
 def reader_of(reading: Reading) -> DirectReader | LastReader | PullReader:
-    """By what the stream and its server can do, and by what is asked for.
+    """Return the reader that fits the stream, its server and the request.
 
-    A consumer counts where acknowledged messages are removed, and a work queue takes none of ours.
+    A pull consumer is also used if `data` is not read, because it can leave the payloads on the
+    server. The exceptions are streams with another retention than limits: there a consumer would
+    count as interest, and a work queue accepts no consumer without acknowledgements.
     """
     info, request = reading.info, reading.request
     direct = info.allow_direct and info.server_version >= BATCHED_DIRECT_GET

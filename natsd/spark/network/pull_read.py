@@ -1,14 +1,14 @@
-"""A range by a pull consumer that wants no acknowledgements, lives in memory, and is gone with us.
+"""Reads a range by a temporary pull consumer, in memory and without acknowledgements.
 
     create ─▶ pull, pull ─▶ deliveries, in order … pull … ─▶ end ─▶ delete
 
 Promise
-- Deliveries are in order or not taken: one that is missing, a consumer that is gone, or a leader
-  that changed raises ConsumerGone, and a new consumer begins behind the last row.
-- At most PULL_ROWS deliveries and about twice `max_bytes` are under way, in two pulls.
-- Where `data` is no column, payloads stay on the server.
+- Deliveries are accepted only in order: a missing delivery, a deleted consumer, or a changed leader
+  raises ConsumerGone, and a new consumer begins behind the last row.
+- At most PULL_ROWS deliveries and about twice `max_bytes` are pending, in two pull requests.
+- If `data` is not a chosen column, payloads stay on the server.
 
-Source: nats-server 2.14 reference 6.5, 6.10; ADR-17 (ordered consumer), ADR-13 (pull).
+Source: ADR-17 (ordered consumer), ADR-13 (pull); nats-server's `processNextMsgRequest`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PULL_ROWS_MIN: Final = 64
 SEVERAL_FILTERS: Final = (2, 10)
 SECOND_NS: Final = 1_000_000_000
 DELETE_S: Final = 1.0
-"""Longer nobody waits for a consumer to go."""
+"""Maximum wait, in seconds, for the deletion of the consumer."""
 INACTIVE_NS: Final = 60 * SECOND_NS
 
 NO_MESSAGES = 404
@@ -43,11 +43,11 @@ TOO_MANY_ROWS: Final = "Exceeded MaxRequestBatch of "
 
 
 class ConsumerGone(ClientError):
-    """The consumer ended under us; a new one can go on."""
+    """The consumer no longer exists or missed a delivery; a new one can continue."""
 
 
 class PullReader:
-    """Reads what is left of `reading`; a second try is another one of these."""
+    """Reader of the rest of `reading`; each retry uses a new one."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -66,12 +66,12 @@ class PullReader:
         self._answers: Subscription
 
     def keep_late(self) -> None:
-        """The subjects of what is behind the intake's `upto` go into `late_subjects`."""
+        """Collect the subjects of messages behind the intake's `upto` in `late_subjects`."""
         self.intake.late = MessageBatch(["subject"], PULL_ROWS)
         self._late_wrapper = BatchWrapper(["subject"])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Raises ClientError, ApiError, DataLoss."""
+        """Yield the record batches. Raises ClientError, ApiError, DataLoss."""
         reading, intake = self._reading, self.intake
         waiting = self._create()
         self._answers = reading.client.subscribe(reading.client.new_inbox(), intake)
@@ -101,7 +101,7 @@ class PullReader:
     # The consumer
 
     def _create(self) -> bool:
-        """Whether there is something in it."""
+        """Create the consumer; return whether it has messages. Raises ApiError, ClientError."""
         subject = f"CONSUMER.CREATE.{self._stream}.{self._name}"
         body = {"stream_name": self._stream, "config": self._config(), "action": "create"}
         answer = self._reading.client.api(subject, body)
@@ -137,7 +137,7 @@ class PullReader:
         return config
 
     def _delete(self) -> None:
-        """A consumer that stays nevertheless is removed by the server in a minute."""
+        """Delete the consumer and ignore errors: the server removes it after an idle minute."""
         client = self._reading.client
         self.intake.is_over = True
         if client.is_connected:
@@ -149,7 +149,7 @@ class PullReader:
     # Pulls
 
     def _pull(self) -> None:
-        """Ask for more when half of what was asked for has come."""
+        """Send a pull request when at most half of the requested deliveries are pending."""
         intake, reading = self.intake, self._reading
         if self._asked - intake.frames > self._rows // 2:
             return
@@ -176,7 +176,7 @@ class PullReader:
         intake.stop_at_frames = self._asked - self._rows // 2
 
     def _look_at_status(self) -> None:
-        """A pull has ended before it was full. Raises ConsumerGone."""
+        """Handle the status of a pull request that ended early. Raises ConsumerGone."""
         intake = self.intake
         if intake.is_out_of_order:
             raise ConsumerGone(f"{self._reading.client.where}: a delivery is missing")

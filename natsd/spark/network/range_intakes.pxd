@@ -1,4 +1,4 @@
-"""Answers of direct gets and of pull consumers, into a MessageBatch."""
+"""Parsers that write answers of direct gets and deliveries of pull consumers to a MessageBatch."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -7,31 +7,31 @@ from natsd.spark.rows.message_batch cimport MessageBatch
 from natsd.spark.network.time_stamp cimport Second
 
 
-cdef struct Described:          # what a direct get says of a message
+cdef struct Described:          # fields of a direct get's answer
     const char* subject
     size_t subject_len
     uint64_t sequence
     int64_t time_ns
     int64_t pending
-    size_t own_len              # of the block of headers: the publisher's part
+    size_t own_len              # bytes of the header block that are the publisher's
 
 
 cdef class RangeIntake(Intake):
     cdef public MessageBatch batch
-    cdef public uint64_t last               # sequence seen; what is not behind it is dropped
+    cdef public uint64_t last               # last sequence seen; messages up to it are dropped
     cdef public uint64_t upto               # rows behind it are dropped
-    cdef MessageBatch late_rows             # or go here, if there is one, and end nothing
+    cdef MessageBatch late_rows             # batch for those rows; then no sequence ends the read
     cdef bint has_late
     cdef public int64_t start_ns
     cdef public int64_t end_ns
-    cdef public uint64_t stop_at_frames     # so that somebody can ask for more
-    cdef readonly uint64_t frames           # messages that came, wanted or not
-    cdef readonly uint64_t row_bytes            # of them
-    cdef public uint64_t missing_from       # the first sequence that did not come; 0: all came
-    cdef readonly int64_t pending           # matches behind the last one, where the server says so
-    cdef readonly int status                # of the end; 0: it has not come yet
-    cdef readonly bytes status_block        # its headers
-    cdef public bint is_over                # what still comes is dropped, but a status
+    cdef public uint64_t stop_at_frames     # number of frames after which `take` returns STOP
+    cdef readonly uint64_t frames           # received messages, wanted or not
+    cdef readonly uint64_t row_bytes            # bytes of their subjects, headers and data
+    cdef public uint64_t missing_from       # first missing sequence; 0: none is missing
+    cdef readonly int64_t pending           # matching messages behind the last one; -1: unknown
+    cdef readonly int status                # status code of the end; 0: not ended
+    cdef readonly bytes status_block        # header block of the status
+    cdef public bint is_over                # further messages are dropped, but not a status
 
     cdef int accept(
         self, const char* subject, size_t subject_len, uint64_t sequence, int64_t time_ns,
@@ -42,13 +42,13 @@ cdef class RangeIntake(Intake):
 
 
 cdef class DirectIntake(RangeIntake):
-    cdef Second second           # of the last message
+    cdef Second second           # last parsed second of a time stamp
 
     cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil
     cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil
 
 
 cdef class PullIntake(RangeIntake):
-    cdef public uint64_t consumer_sequence  # of the last delivery
+    cdef public uint64_t consumer_sequence  # consumer sequence of the last delivery
     cdef public bint is_out_of_order        # a delivery is missing
-    cdef public bint is_bare                # payloads stay on the server, which says their size
+    cdef public bint is_bare                # headers_only: `Nats-Msg-Size` is removed

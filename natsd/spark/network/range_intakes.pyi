@@ -2,6 +2,12 @@ from natsd.spark.rows.message_batch import MessageBatch
 from natsd.spark.wire.frames import Intake
 
 class RangeIntake(Intake):
+    """Base of both parsers: which rows are wanted, and what was received.
+
+    Rows begin behind the sequence `after` and end with `upto`; `start_ns` (inclusive) and `end_ns`
+    (exclusive) are ns since the epoch.
+    """
+
     batch: MessageBatch
     last: int
     upto: int
@@ -31,9 +37,12 @@ class RangeIntake(Intake):
     def status_header(self, name: str) -> int | None: ...
     def forget_status(self) -> None: ...
 
-class DirectIntake(RangeIntake): ...
+class DirectIntake(RangeIntake):
+    """Parser of the answers to one batched DIRECT.GET."""
 
 class PullIntake(RangeIntake):
+    """Parser of the deliveries of a pull consumer without acknowledgements."""
+
     consumer_sequence: int
     is_out_of_order: bool
     is_bare: bool

@@ -1,20 +1,20 @@
-"""Answers of direct gets and of pull consumers, straight into a MessageBatch.
+"""Parsers that write answers of direct gets and deliveries of pull consumers to a MessageBatch.
 
     direct   HMSG inbox sid   NATS/1.0 · own headers · Nats-Stream · Nats-Subject · Nats-Sequence
                               · Nats-Time-Stamp · Nats-Num-Pending · Nats-Last-Sequence
     pull     [H]MSG subject sid $JS.ACK.stream.consumer.deliveries.SEQUENCE.consumer's.TIME.PENDING
-    both     HMSG inbox sid   NATS/1.0 204 EOB                    the end, or what went wrong
+    both     HMSG inbox sid   NATS/1.0 204 EOB                    the end, or an error
 
 Promise
-- Rows come out in the order of their sequences, each once: what is not behind `last` is dropped,
-  and what is behind `upto`, or outside of the times.
-- The headers of a row are its publisher's: those that the server adds stand at the end of the
-  block, and only there they are taken off.
-- A stop is asked for when the batch is full, `upto` is reached, a status came, `stop_at_frames`
-  have come, or a delivery is missing. What says nothing that is understood raises
+- Rows are in the order of their sequences, each once: messages up to `last`, behind `upto`, or
+  outside of the time bounds are dropped.
+- The headers of a row are the publisher's: the headers that the server adds are removed, and only
+  at the end of the block, where the server puts them.
+- `take` returns STOP when the batch is full, `upto` is reached, a status arrived, `stop_at_frames`
+  messages arrived, or a delivery is missing. A message without the expected fields raises
   ProtocolViolation.
 
-Source: nats-server 2.14 reference 6.8, 6.10, 6.11; ADR-31.
+Source: ADR-31; nats-server's `getDirectRequest`, `ackReplyInfo` and `processNextMsgRequest`.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
@@ -29,10 +29,10 @@ from natsd.spark.errors import ProtocolViolation
 
 cdef enum:
     HEARTBEAT = 100
-    STATUS_AT = 9               # behind "NATS/1.0 "
+    STATUS_AT = 9               # offset of the status code, behind "NATS/1.0 "
     TOKENS_MAX = 12
 
-cdef enum Name:                 # headers that servers add; the order is theirs
+cdef enum Name:                 # headers that servers add, in the server's order
     OTHER
     STREAM
     SUBJECT
@@ -44,7 +44,11 @@ cdef enum Name:                 # headers that servers add; the order is theirs
 
 
 cdef class RangeIntake(Intake):
-    """Common to both: which rows are wanted, and what came."""
+    """Base of both parsers: which rows are wanted, and what was received.
+
+    Rows begin behind the sequence `after` and end with `upto`; `start_ns` (inclusive) and `end_ns`
+    (exclusive) are ns since the epoch.
+    """
 
     def __init__(
         self, MessageBatch batch not None, uint64_t after, uint64_t upto, start_ns=None,
@@ -60,7 +64,7 @@ cdef class RangeIntake(Intake):
 
     @property
     def late(self):
-        """Where rows behind `upto` go, or None; they end nothing then."""
+        """Batch for rows behind `upto`, or None; if set, no sequence ends the read."""
         return self.late_rows
 
     @late.setter
@@ -70,16 +74,16 @@ cdef class RangeIntake(Intake):
 
     @property
     def is_complete(self):
-        """Nothing that is wanted can come any more."""
+        """Whether no wanted message can follow."""
         return self.is_reached()
 
     def status_text(self):
-        """The status and its description, as the server says it."""
+        """Return the status code and its description, as the server sent them."""
         line = self.status_block.partition(b"\r\n")[0]
         return line[STATUS_AT:].decode("utf-8", "replace")
 
     def status_header(self, str name not None):
-        """A number that came along, or None."""
+        """Return a number among the headers of the status; None: absent, or not a number."""
         begin = name.lower().encode() + b":"
         for line in self.status_block.split(b"\r\n")[1:]:
             if line.lower().startswith(begin):
@@ -88,7 +92,7 @@ cdef class RangeIntake(Intake):
         return None
 
     def forget_status(self):
-        """It was looked at."""
+        """Reset the status after it was handled."""
         self.status = 0
         self.status_block = b""
 
@@ -123,7 +127,7 @@ cdef class RangeIntake(Intake):
         return self.last >= self.upto and not self.has_late
 
     cdef int keep_status(self, const Frame* frame) except -1 nogil:
-        """True: it is one."""
+        """Store the status of the frame; return False if it has none."""
         cdef const char* code = frame.headers + STATUS_AT
         if frame.headers_len < STATUS_AT + 3 or code[-1] != c" " or not is_code(code):
             return False
@@ -136,7 +140,7 @@ cdef class RangeIntake(Intake):
 
 
 cdef class DirectIntake(RangeIntake):
-    """Answers of one request `DIRECT.GET` for many messages."""
+    """Parser of the answers to one batched DIRECT.GET."""
 
     cdef int take(self, const Frame* frame) except -1 nogil:
         cdef Described described
@@ -153,7 +157,10 @@ cdef class DirectIntake(RangeIntake):
         )
 
     cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil:
-        """The usual one: of a message without own headers, in the servers' order; else False."""
+        """Parse the headers if the message has no own ones and they are in the servers' order.
+
+        Return False otherwise.
+        """
         cdef const char* at = frame.headers
         cdef const char* end = frame.headers + frame.headers_len
         cdef const char* value
@@ -182,9 +189,12 @@ cdef class DirectIntake(RangeIntake):
         )
 
     cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil:
-        """From the last line upwards, until the first that the server adds."""
+        """Parse the headers from the last line upwards, as far as the server added them.
+
+        Return False if a needed header is missing or malformed.
+        """
         cdef const char* begin = frame.headers
-        cdef const char* end = frame.headers + frame.headers_len - 2    # of the lines
+        cdef const char* end = frame.headers + frame.headers_len - 2    # end of the unparsed lines
         cdef const char* line
         cdef const char* value
         cdef int name = OTHER
@@ -219,7 +229,7 @@ cdef class DirectIntake(RangeIntake):
 
 
 cdef class PullIntake(RangeIntake):
-    """Deliveries of a pull consumer that wants no acknowledgements."""
+    """Parser of the deliveries of a pull consumer without acknowledgements."""
 
     cdef int take(self, const Frame* frame) except -1 nogil:
         cdef uint64_t sequence = 0
@@ -262,7 +272,7 @@ cdef enum:
 cdef inline bint skip(
     const char** at, const char* end, const char* text, size_t length
 ) noexcept nogil:
-    """Whether that stands there; behind it then."""
+    """Move `at` behind `text`; return False if other bytes are there."""
     if <size_t> (end - at[0]) < length or memcmp(at[0], text, length) != 0:
         return False
     at[0] += length
@@ -270,7 +280,7 @@ cdef inline bint skip(
 
 
 cdef inline bint skip_line(const char** at, const char* end, const char** value) noexcept nogil:
-    """To behind the line's end; what stood before it is the value."""
+    """Move `at` behind the line, whose text is `value`; return False if it has no end."""
     cdef const char* found = <const char*> memchr(at[0], c"\r", end - at[0])
     if found == NULL or end - found < 2 or found[1] != c"\n":
         return False
@@ -294,7 +304,7 @@ cdef inline bint is_code(const char* at) noexcept nogil:
 
 
 cdef inline const char* line_before(const char* begin, const char* end) noexcept nogil:
-    """Where the line begins that ends, with its CRLF, at `end`."""
+    """Return the start of the line that ends, with its CRLF, at `end`."""
     cdef const char* at = end - 2
     while at > begin and at[-1] != c"\n":
         at -= 1
@@ -302,7 +312,7 @@ cdef inline const char* line_before(const char* begin, const char* end) noexcept
 
 
 cdef inline int name_of(const char* line, size_t length, const char** value) noexcept nogil:
-    """A name that servers add, and where its value stands; OTHER: none of them."""
+    """Return which server header the line is, and its value; OTHER: not one of them."""
     if length < 13 or memcmp(line, b"Nats-", 5) != 0:
         return OTHER
     if is_named(line, length, b"Nats-Sequence: ", 15, value):
@@ -335,7 +345,10 @@ cdef bint read_delivery(
     const char* reply, size_t length, uint64_t* sequence, uint64_t* consumers,
     uint64_t* time_ns, uint64_t* pending,
 ) noexcept nogil:
-    """9 tokens, or 11 and more with a domain and an account; a gateway's suffix begins with @."""
+    """Parse the ack subject of a delivery; return False if it is malformed.
+
+    It has 9 tokens, or 11 and more with a domain and an account; a gateway's suffix begins with @.
+    """
     cdef size_t[TOKENS_MAX + 1] starts
     cdef size_t at
     cdef int count = 0

@@ -1,14 +1,14 @@
-"""What a task knows of the range it reads: its stream, how far it is, and what may be lost.
+"""State of a task's read of one range: the stream, the position, and possible data loss.
 
 Promise
-- `last` only grows, and all rows up to it were given or are in `batch`: who starts again after a
-  failure goes on behind it.
-- Nothing is lost in silence: a stream that begins behind `last` when reading starts, or behind a
-  gap when the gap has been read over, raises DataLoss. A stream's beginning only moves up, so that
-  a gap behind it is a hole. (A hole that it overtakes while the same request is being read counts
+- `last` only grows, and all rows up to it were yielded or are in `batch`: a retry after a failure
+  continues behind it.
+- No loss is silent. DataLoss is raised if the stream begins behind `last` when the read begins, or
+  behind a gap after the gap was read over. A stream's beginning only moves up, so a gap behind the
+  beginning is a hole. (A hole that the beginning passes while the same request is being read counts
   as a loss.)
-- The end is the leader's word: where the last message that is wanted was not seen, the leader
-  is asked what follows. A replica that has not caught up raises Lagging.
+- The leader decides about the end: if the last wanted message was not seen, the leader is asked for
+  the next message. A replica that has not caught up raises Lagging.
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ from natsd.spark.wire.frames import Intake, Message
 
 NO_MESSAGE: Final = 10037
 IDLE_BYTES_MAX: Final = 1024
-"""Less than that in a request's time is no progress: heartbeats."""
+"""Fewer received bytes than this within a request timeout are only heartbeats: no progress."""
 ROW_BYTES: Final = 1024
-"""Of an unknown message."""
+"""Assumed size of a message in a stream without messages."""
 
 
 class Lagging(ClientError):
-    """A replica answered that has not got everything yet."""
+    """The replica that answered does not have all messages yet."""
 
 
 class StreamInfo:
-    """What matters here of STREAM.INFO."""
+    """The parts of an answer to STREAM.INFO that a read needs.
+
+    `first` and `last` are sequences; `is_kept`: retention is by limits, so reads have no effect on
+    it; `message_bytes` is the mean size; `server_version` is (major, minor).
+    """
 
     def __init__(self, answer: dict[str, Any], server: dict[str, Any]) -> None:
         state, config = answer["state"], answer["config"]
@@ -52,7 +56,10 @@ class StreamInfo:
 
 
 class Reading:
-    """The state of one range's reading, over however many connections it takes."""
+    """State of the read of one range, across reconnects.
+
+    `last` is the last sequence that was read, `target` the last sequence to read.
+    """
 
     def __init__(
         self,
@@ -76,28 +83,31 @@ class Reading:
 
     @property
     def is_done(self) -> bool:
-        """All of it was read."""
+        """Whether the range is read to its end."""
         return self.last >= self.target
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The filters; one that lets everything through where there are none."""
+        """The subject filters; `>` if there are none."""
         return self.request.subjects or (">",)
 
     def new_batch(self) -> MessageBatch:
-        """For rows of this stream."""
+        """Return an empty batch for rows of this stream."""
         batch = MessageBatch(self.names, self.max_rows, self.max_bytes)
         batch.stream = self.request.stream
         return batch
 
     def take(self, batch: MessageBatch) -> pa.RecordBatch:
-        """Its rows."""
+        """Return the rows of the batch as a record batch, and empty the batch."""
         return self._wrapper.take(batch)
 
     # The stream
 
     def begin(self) -> None:
-        """Look at the stream; anew after each failure. Raises DataLoss, ApiError, ClientError."""
+        """Request the stream's state, at the start and after each failure.
+
+        Raises DataLoss, ApiError, ClientError.
+        """
         self.info = self.read_info(self.client.api(f"STREAM.INFO.{self.request.stream}"))
         self.target = min(self.request.last_sequence, self.info.last)
         if not self.request.last_per_subject:
@@ -105,7 +115,7 @@ class Reading:
             self._loss.begin()
 
     def read_info(self, answer: dict[str, Any]) -> StreamInfo:
-        """Raises ClientError."""
+        """Parse an answer to STREAM.INFO. Raises ClientError if it is malformed."""
         try:
             return StreamInfo(answer, self.client.info)
         except (KeyError, TypeError, ValueError):
@@ -114,7 +124,10 @@ class Reading:
             ) from None
 
     def verify_end(self) -> None:
-        """Everything that is wanted was read, if the leader agrees. Raises Lagging."""
+        """Verify with the leader that no wanted message follows `last`, and mark the range as read.
+
+        Raises Lagging if one follows: the replica that was read lags behind the leader.
+        """
         for subject in self.subjects:
             found = self._next_of_leader(subject)
             if found is not None and found <= self.target:
@@ -125,7 +138,7 @@ class Reading:
         self.last = max(self.last, self.target)
 
     def _next_of_leader(self, subject: str) -> int | None:
-        """The sequence of the next message behind `last`."""
+        """Return the leader's sequence of the next message behind `last`; None: there is none."""
         body = {"seq": self.last + 1, "next_by_subj": subject}
         try:
             answer = self.client.api(f"STREAM.MSG.GET.{self.request.stream}", body)
@@ -139,10 +152,13 @@ class Reading:
                 f"{self.client.where}: the answer to STREAM.MSG.GET is not understood"
             ) from None
 
-    # What comes
+    # Received events
 
     def receive(self) -> Intake | None:
-        """Wait for the next thing. Raises RequestTimeout where the server falls silent."""
+        """Wait for the next event; return the intake that stopped, or None for a message.
+
+        Raises RequestTimeout if the server sends no data within a request timeout.
+        """
         while True:
             connection = self.client.connection
             before = connection.received_bytes
@@ -159,33 +175,33 @@ class Reading:
                 )
 
     def passed(self, intake: RangeIntake) -> None:
-        """Rows up to the intake's last one are in the batch."""
+        """Advance `last` to the intake's last row, which is in the batch."""
         self.last = max(self.last, min(intake.last, intake.upto))
 
     def look_at_gaps(self, intake: RangeIntake) -> None:
-        """At the end of a request: what did not come was a hole, or is lost."""
+        """Check at the end of a request whether missing sequences were holes or are lost."""
         minds = self.request.fail_on_data_loss and not self.request.last_per_subject
         if intake.missing_from and minds:
             self._loss.ask(intake.missing_from)
             intake.missing_from = 0
 
     def leave(self, intake: RangeIntake) -> None:
-        """It breaks off, or is over: its rows count, and so do its gaps that were not looked at."""
+        """Record the rows of a request that ended or failed, and its unchecked gap for later."""
         self.passed(intake)
         if intake.missing_from:
             self._loss.note(intake.missing_from)
 
     def wait_for_gaps(self) -> None:
-        """Until it is known what the gaps were. Raises DataLoss."""
-        self._loss.answered()  # while something else was asked
+        """Wait until all gaps are checked. Raises DataLoss."""
+        self._loss.answered()  # the answer may have arrived during another request
         while self._loss.is_waiting:
             self.receive()
 
 
 class LossWatch:
-    """Whether the stream began behind a gap when the gap had been read over.
+    """Watch for data loss: a stream that begins behind a gap after the gap was read over.
 
-    One question at a time is under way; gaps that are found meanwhile wait for the next.
+    One STREAM.INFO request is pending at a time; gaps found meanwhile wait for the next one.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -196,11 +212,11 @@ class LossWatch:
 
     @property
     def is_waiting(self) -> bool:
-        """A question is under way."""
+        """Whether a request is pending."""
         return bool(self._asked)
 
     def begin(self) -> None:
-        """On a new connection, whose STREAM.INFO has just been looked at."""
+        """Check the known gaps against the STREAM.INFO just received on a new connection."""
         for missing in (self._asked, self._next):
             if missing:
                 self.check(missing, self._reading.info.first)
@@ -208,11 +224,11 @@ class LossWatch:
         self._asked = self._next = 0
 
     def note(self, missing: int) -> None:
-        """Ask when reading begins again."""
+        """Remember a gap that begins at `missing`, to be checked later."""
         self._next = self._next or missing
 
     def ask(self, missing: int) -> None:
-        """Whether the sequence `missing` was lost."""
+        """Request the stream's state, to check the gap that begins at `missing`."""
         if self._asked:
             self._next = self._next or missing
             return
@@ -223,7 +239,7 @@ class LossWatch:
         client.publish(f"{client.options.api}.STREAM.INFO.{stream}", reply=self._answers.subject)
 
     def answered(self) -> None:
-        """Perhaps. Raises DataLoss."""
+        """Check the pending gap if the answer has arrived. Raises DataLoss."""
         if self._answers is None or not self._answers.pending:
             return
         answer = decode_answer(self._answers.pending.popleft().data, "STREAM.INFO")
@@ -234,14 +250,14 @@ class LossWatch:
             self.ask(following)
 
     def check(self, missing: int, first: int) -> None:
-        """Whether a stream that begins with `first` had `missing`. Raises DataLoss."""
+        """Raise DataLoss if the stream begins at `first`, behind the wanted sequence `missing`."""
         request = self._reading.request
         if request.fail_on_data_loss and missing < first and missing <= request.last_sequence:
             raise DataLoss(request.stream, missing, min(first - 1, request.last_sequence))
 
 
 def version_of(text: str) -> tuple[int, int]:
-    """Major and minor; (0, 0): it says none."""
+    """Return (major, minor) of a version text; (0, 0): it is malformed."""
     parts = text.lstrip("v").split(".")
     numbers = [int(part) for part in parts[:2] if part.isdigit()]
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)

@@ -1,4 +1,4 @@
-"""RFC 3339 with nanoseconds, UTC, as `Nats-Time-Stamp` says it, read without a Python object."""
+"""Parser of RFC 3339 times in UTC with nanoseconds (`Nats-Time-Stamp`), without Python objects."""
 
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
@@ -8,14 +8,14 @@ cdef enum:
     SECOND_BYTES = 19           # 2026-11-21T12:51:54
 
 
-cdef struct Second:             # the last one seen: messages come in the order of time
+cdef struct Second:             # last parsed second: consecutive messages often share it
     char[SECOND_BYTES] text
     int64_t begin_ns
     bint is_known
 
 
 cdef inline int64_t digits(const char* at, int count) noexcept nogil:
-    """-1: something else is there."""
+    """Parse `count` decimal digits; return -1 for any other character."""
     cdef int64_t value = 0
     cdef int place
     for place in range(count):
@@ -26,7 +26,7 @@ cdef inline int64_t digits(const char* at, int count) noexcept nogil:
 
 
 cdef inline int64_t day_number(int64_t year, int64_t month, int64_t day) noexcept nogil:
-    """Since 1970: Howard Hinnant's `days_from_civil`."""
+    """Return the days since 1970-01-01 (Howard Hinnant's `days_from_civil`)."""
     cdef int64_t from_march = (month + 9) % 12
     cdef int64_t of_year = (153 * from_march + 2) // 5 + day - 1
     cdef int64_t era
@@ -62,7 +62,7 @@ cdef inline bint read_second(const char* text, Second* to) noexcept nogil:
 cdef inline bint read_time_stamp(
     const char* text, size_t length, Second* last, int64_t* time_ns
 ) noexcept nogil:
-    """False: it is none. `2026-11-21T12:51:54[.734214913]Z`"""
+    """Parse `2026-11-21T12:51:54[.734214913]Z` to ns since the epoch; return False if malformed."""
     cdef uint32_t fraction = 0
     cdef size_t at
     if length <= SECOND_BYTES or length > SECOND_BYTES + 11 or text[length - 1] != c"Z":

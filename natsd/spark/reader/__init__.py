@@ -1,1 +1,1 @@
-"""What Spark reads with: batches, streams and queues, planned into partitions."""
+"""Readers of batches, streams and queues, and how they divide work into partitions."""

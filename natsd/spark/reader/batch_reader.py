@@ -1,16 +1,17 @@
-"""A batch read: streams of servers, or of a store directory, as partitions that tasks read.
+"""Batch reads: streams of servers, or of a store directory, divided into partitions for tasks.
 
-- Where it begins and ends is settled once, when Spark plans: every task, and every attempt of one,
-  reads the same range.
-- Times are settled by rows: what is older or younger is left out exactly. Which sequences to read
-  for that is narrowed by a question to the server, TIME_MARGIN_NS wider than asked for, as clocks
-  of servers step back now and then.
-- Spark refuses a reader with `pushFilters` where the session does not enable them. So the source
-  makes a `FilteringReader` only for the process that asks for filters, and a `BatchReader` for any
-  other.
-- It makes one only where the read says `pushFilters` too. Spark (4.2, 4.3) keeps what a filter left
-  with what was loaded, and gives it to whoever uses the same DataFrame or view again, with other
-  filters or none: rows would be missing. Who sets the option loads anew for each `where`.
+- The range is fixed once, when Spark plans the read: every task, and every attempt of a task, reads
+  the same range.
+- Time bounds are exact, because each row's time is compared. To narrow the sequences that are read,
+  the server is asked for the sequence at a time that lies TIME_MARGIN_NS outside of the bounds:
+  clocks of servers occasionally step back.
+- Spark refuses a reader with `pushFilters` if the session does not enable filter pushdown. So the
+  data source creates a `FilteringReader` only in the process that calls `pushFilters`, and a
+  `BatchReader` in all others.
+- A `FilteringReader` is created only if the read has the option `pushFilters` too. Spark (4.2, 4.3)
+  keeps the narrowed reader with the loaded DataFrame and uses it again for other queries of the
+  same DataFrame or view, with other filters or none: rows would be missing. So a user of the option
+  loads the DataFrame anew for each `where`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ TIME_MARGIN_NS: Final = 60_000_000_000
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     def __init__(self, request: RangeRequest) -> None:
         super().__init__(None)
@@ -57,7 +58,10 @@ class RangePartition(InputPartition):
 
 @dataclass(frozen=True)
 class Tasks:
-    """How tasks read: carried to the executors."""
+    """Parameters of the tasks, sent to the executors.
+
+    `names` are the columns; `batch_rows` and `batch_bytes` limit an Arrow batch.
+    """
 
     connect: ConnectOptions
     names: tuple[str, ...]
@@ -65,9 +69,10 @@ class Tasks:
     batch_bytes: int
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, RangePartition):  # Spark's own, where there are none of ours
+        """Return the record batches of a partition. Raises what `read_range` raises."""
+        if not isinstance(partition, RangePartition):  # Spark's own for an empty plan
             return iter(())
-        # pyarrow and all: where rows are read
+        # imported here, on executors, because it imports pyarrow
         from natsd.spark.network.network_read import read_range
 
         return iter(
@@ -78,15 +83,18 @@ class Tasks:
 
 
 class Found(Protocol):
-    """Where streams are found: asked of servers, or read in a directory."""
+    """Source of stream states: servers, or a store directory."""
 
-    def states(self) -> Mapping[str, StreamState]: ...
-    def sequence_at(self, stream: StreamState, time_ns: int) -> int: ...
+    def states(self) -> Mapping[str, StreamState]:
+        """Return the states of the chosen streams, by name."""
+
+    def sequence_at(self, stream: StreamState, time_ns: int) -> int:
+        """Return the first sequence at or after a time in ns since the epoch."""
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What a user asked for, as plain values."""
+    """The user's batch read as plain values."""
 
     choice: Choice
     selection: Selection
@@ -96,7 +104,10 @@ class BatchPlan:
     fail_on_data_loss: bool = True
 
     def whole(self, found: Found) -> list[RangeRequest]:
-        """Not yet cut, in order, none empty. Raises OffsetError, DataLoss, StreamMissing."""
+        """Return one range for each stream, in order and without empty ones.
+
+        Raises OffsetError, DataLoss, StreamMissing.
+        """
         states = found.states()
         check_streams(self.start, states, "startingOffsets")
         check_streams(self.end, states, "endingOffsets")
@@ -105,13 +116,15 @@ class BatchPlan:
         return [request for request in requests if not request.is_empty]
 
     def span(self, found: Found, state: StreamState) -> Span:
+        """Return the sequences to read of one stream. Raises OffsetError, DataLoss."""
         first = first_sequence(state, self.start, fail_on_data_loss=self.fail_on_data_loss)
         end = end_sequence(state, self.end, fail_on_data_loss=self.fail_on_data_loss)
         wanted = self.selection
         first = max(first, wanted.first_sequence)
         if wanted.last_sequence is not None:
             end = min(end, wanted.last_sequence + 1)
-        # The last message of each subject is the last one before that time: rows are not cut then.
+        # The last message of each subject is chosen among those before the end time; as its rows
+        # are not filtered by time, the bound must be exact.
         margin_ns = 0 if wanted.last_per_subject else TIME_MARGIN_NS
         if first < end and wanted.first_ns is not None:
             first = max(first, found.sequence_at(state, max(0, wanted.first_ns - margin_ns)))
@@ -120,11 +133,12 @@ class BatchPlan:
         return Span(state.name, first, end)
 
     def request(self, span: Span, state: StreamState) -> RangeRequest:
+        """Return the range of one stream as tasks read it."""
         wanted = self.selection
         cuts_rows = not wanted.last_per_subject
         last_ns = wanted.last_ns if cuts_rows else None
-        # A message that was the last of its subject may be gone when the task looks for it; then
-        # there is another one, and without a bound it is the task's.
+        # The last message of a subject may be replaced before the task reads it; its replacement
+        # lies behind the planned end, so the task reads without an end.
         goes_on = wanted.last_per_subject and self.end == LATEST and not wanted.has_end
         return RangeRequest(
             stream=span.stream,
@@ -138,7 +152,10 @@ class BatchPlan:
         )
 
     def requests(self, found: Found) -> list[RangeRequest]:
-        """For tasks of about equal length; the last message of each subject is one task's."""
+        """Return the ranges of all tasks, of about equal length.
+
+        The last messages of all subjects of a stream are read by one task.
+        """
         whole = self.whole(found)
         if self.selection.last_per_subject:
             return whole
@@ -154,24 +171,27 @@ class BatchPlan:
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the options say."""
+    """The batch reader of streams on servers."""
 
     def __init__(self, plan: BatchPlan, tasks: Tasks) -> None:
         self.plan = plan
         self.tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Return the partitions. Asks the servers, and blocks."""
         with Streams(self.tasks.connect, self.plan.choice) as streams:
             return [RangePartition(request) for request in self.plan.requests(streams)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the record batches of a partition; called on executors."""
         return self.tasks.read(partition)
 
 
 class FilteringReader(BatchReader):
-    """Reads of it what `where` leaves."""
+    """A batch reader that takes the filters of `where`."""
 
     def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
+        """Narrow the read by the filters; return those that Spark must still evaluate."""
         selection, left = filters.push(self.plan.selection, filters_)
         self.plan = replace(self.plan, selection=selection)
         return left

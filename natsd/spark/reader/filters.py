@@ -1,13 +1,13 @@
-"""What `where` narrows: Spark's filters on stream, seq, time, time_ns and subject.
+"""Pushdown of Spark's filters on stream, seq, time, time_ns and subject.
 
-- A filter that is applied here exactly is taken: Spark does not evaluate it again. One that is
-  applied in part narrows what is read and stays with Spark. All others stay with Spark untouched.
-- A microsecond of the column `time` is the nanoseconds from its first to its last.
-- Of `last_per_subject` what is read is the last message of each subject; only what cannot choose
-  another one is taken: streams, subjects, and a lowest sequence.
+- A filter that is applied exactly is taken: Spark does not evaluate it again. A filter that is
+  applied in part narrows the read and stays with Spark. All others stay with Spark unchanged.
+- One microsecond of the column `time` covers all 1,000 nanoseconds in it.
+- With `last_per_subject`, the read gives the last message of each subject. Only filters that cannot
+  select another message are taken: streams, subjects, and a lowest sequence.
 - None of these columns is ever null.
 
-Source: pyspark.sql.datasource, `pushFilters`.
+Source: pyspark.sql.datasource, `DataSourceReader.pushFilters`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _US_NS: Final = 1000
 
 @dataclass(frozen=True)
 class Selection:
-    """What of the streams is wanted: all bounds inclusive, times in nanoseconds."""
+    """The wanted part of the streams; all bounds are inclusive, times are ns since the epoch.
+
+    `subjects` empty: all subjects; `streams` None: all streams; a bound None: no bound.
+    """
 
     subjects: Patterns = ()
     streams: frozenset[str] | None = None
@@ -42,34 +45,43 @@ class Selection:
     last_per_subject: bool = False
 
     def wants(self, stream: StreamState) -> bool:
+        """Return whether the stream is part of the selection."""
         return not self.is_empty and (self.streams is None or stream.name in self.streams)
 
     @property
     def has_end(self) -> bool:
-        """Whether messages that are yet to come are left out."""
+        """Whether the selection excludes messages that are stored in the future."""
         return self.last_sequence is not None or self.last_ns is not None
 
     def from_sequence(self, first: int) -> Selection:
+        """Return the selection without sequences below `first`."""
         return replace(self, first_sequence=max(self.first_sequence, first))
 
     def to_sequence(self, last: int) -> Selection:
+        """Return the selection without sequences above `last`."""
         known = self.last_sequence
         return replace(self, last_sequence=last if known is None else min(known, last))
 
     def from_ns(self, first: int) -> Selection:
+        """Return the selection without times before `first` (ns since the epoch)."""
         known = self.first_ns
         return replace(self, first_ns=first if known is None else max(known, first))
 
     def to_ns(self, last: int) -> Selection:
+        """Return the selection without times after `last` (ns since the epoch)."""
         known = self.last_ns
         return replace(self, last_ns=last if known is None else min(known, last))
 
     def of_streams(self, names: Iterable[str]) -> Selection:
+        """Return the selection restricted to these streams."""
         names = frozenset(names)
         return replace(self, streams=names if self.streams is None else self.streams & names)
 
     def of_subjects(self, patterns: Patterns) -> Selection | None:
-        """None: a server would refuse what comes of it."""
+        """Return the selection restricted to the patterns.
+
+        None: the resulting patterns overlap, and a server would refuse them.
+        """
         try:
             both = in_common(self.subjects, patterns)
         except ValueError:
@@ -79,7 +91,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Narrowed:
-    """The selection, and whether it says all that the filter says."""
+    """A narrowed selection; `is_exact`: the filter is applied completely."""
 
     selection: Selection
     is_exact: bool = True
@@ -105,7 +117,7 @@ _EDGES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 
 
 def push(selection: Selection, filters: Iterable[Filter]) -> tuple[Selection, list[Filter]]:
-    """What is to be read, and the filters that stay with Spark."""
+    """Return the narrowed selection, and the filters that stay with Spark."""
     left: list[Filter] = []
     for filter_ in filters:
         narrowed = narrow(selection, filter_)
@@ -117,7 +129,7 @@ def push(selection: Selection, filters: Iterable[Filter]) -> tuple[Selection, li
 
 
 def narrow(selection: Selection, filter_: Filter) -> Narrowed | None:
-    """None: this filter says nothing that could be applied here."""
+    """Return the selection narrowed by one filter; None: the filter cannot be applied here."""
     path: tuple[str, ...] = getattr(filter_, "attribute", ())
     if len(path) != 1 or path[0] not in COLUMNS:
         return None
@@ -133,6 +145,7 @@ def narrow(selection: Selection, filter_: Filter) -> Narrowed | None:
 
 
 def narrow_streams(selection: Selection, kind: str, value: Any) -> Narrowed | None:
+    """Return the selection narrowed by a filter on `stream`; None: it cannot be applied."""
     if kind in ("EqualTo", "EqualNullSafe") and isinstance(value, str):
         return Narrowed(selection.of_streams([value]))
     if kind == "In" and all(isinstance(name, str) for name in value):
@@ -141,6 +154,7 @@ def narrow_streams(selection: Selection, kind: str, value: Any) -> Narrowed | No
 
 
 def narrow_subjects(selection: Selection, kind: str, value: Any) -> Narrowed | None:
+    """Return the selection narrowed by a filter on `subject`; None: it cannot be applied."""
     if kind == "StringStartsWith":
         return narrow_prefix(selection, value)
     if kind in ("EqualTo", "EqualNullSafe"):
@@ -154,7 +168,11 @@ def narrow_subjects(selection: Selection, kind: str, value: Any) -> Narrowed | N
 
 
 def narrow_prefix(selection: Selection, prefix: str) -> Narrowed | None:
-    """Whole tokens are a pattern; of a broken one, those before it narrow."""
+    """Return the selection narrowed by a prefix of subjects; None: it cannot be applied.
+
+    A prefix of whole tokens becomes a pattern. If its last token is incomplete, the tokens before
+    that one become the pattern, and the filter is not exact.
+    """
     tokens, dot, rest = prefix.rpartition(".")
     if not dot or not is_plain(tokens):
         return None
@@ -163,11 +181,16 @@ def narrow_prefix(selection: Selection, prefix: str) -> Narrowed | None:
 
 
 def is_plain(subject: str) -> bool:
-    """A subject that a message can have and that stands for itself as a pattern."""
+    """Return whether the subject is a valid literal, which as a pattern matches only itself."""
     return is_valid_publish(subject) and is_literal(subject) and "\ufffd" not in subject
 
 
 def narrow_numbers(selection: Selection, column: str, kind: str, value: Any) -> Narrowed | None:
+    """Return the selection narrowed by a filter on a number; None: it cannot be applied.
+
+    `column` is seq, time or time_ns; a filter In narrows to the range from the least to the
+    greatest value.
+    """
     edges: tuple[tuple[str, int], ...]
     if kind == "In":
         numbers = [number_of(column, each) for each in value]
@@ -192,7 +215,7 @@ def narrow_numbers(selection: Selection, column: str, kind: str, value: Any) -> 
 
 
 def number_of(column: str, value: Any) -> int | None:
-    """None: no number that can be compared here."""
+    """Return the value as a number (µs for `time`); None: it cannot be compared here."""
     if column == "time":
         return time_us(value) if hasattr(value, "tzinfo") else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None

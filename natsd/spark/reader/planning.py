@@ -1,11 +1,12 @@
-"""Cutting ranges of sequences into partitions: pure arithmetic.
+"""Division of sequence ranges into partitions, as pure arithmetic.
 
-- The parts of a range follow each other without gap or overlap, in order, and differ by at most one
-  sequence. A range that is not empty has at least one part, an empty one none.
-- How many: enough that no part has more than `sequences_max`, and no fewer than `parts_min` of all
-  ranges together (as Kafka's minPartitions), shared by their length.
-- A limit on how much a micro-batch takes is shared by streams in proportion to what waits in them,
-  as Kafka's: none of them starves, and the sum stays within the limit.
+- The parts of a range are in order, without gap or overlap, and differ in length by at most one
+  sequence. A range that is not empty has at least one part, an empty range none.
+- The number of parts is large enough that no part has more than `sequences_max` sequences and that
+  all ranges together have at least `parts_min` parts (as Kafka's minPartitions), distributed by
+  length.
+- A limit on the size of a micro-batch is distributed over the streams in proportion to what waits
+  in them, as Kafka's source does: no stream starves, and the sum stays within the limit.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 SEQUENCES_PER_PART: Final = 1_000_000
-"""More than this is cut, whatever the machine: so many rows are a second's work."""
+"""Maximum sequences of a part on any machine: reading so many rows takes about a second."""
 WORTHWHILE_SEQUENCES: Final = 50_000
-"""A task costs some 20 ms: fewer are not spread over cores."""
+"""Minimum sequences for a further task: a task costs about 20 ms."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,17 @@ class Span:
 
     @property
     def length(self) -> int:
+        """Number of sequences."""
         return max(0, self.end - self.start)
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """How finely. `cores` is the driver's guess of what runs at once."""
+    """Limits on the division of ranges.
+
+    `parts_min` and `sequences_max` are the user's; None: not given. `cores` is the driver's guess
+    of how many tasks run at once.
+    """
 
     parts_min: int | None = None
     sequences_max: int | None = None
@@ -45,12 +51,15 @@ class Cutting:
 
 
 def cutting(parts_min: int | None, sequences_max: int | None) -> Cutting:
-    """On this machine: a planner's process is not told how large the cluster is."""
+    """Return the limits, with the cores of this machine.
+
+    Spark does not tell the planning process how large the cluster is.
+    """
     return Cutting(parts_min, sequences_max, os.cpu_count() or 1)
 
 
 def cut(spans: Sequence[Span], how: Cutting) -> list[Span]:
-    """The partitions, streams in their order."""
+    """Return the parts of all ranges, in the order of the ranges."""
     total = sum(span.length for span in spans)
     if total == 0:
         return []
@@ -66,7 +75,7 @@ def cut(spans: Sequence[Span], how: Cutting) -> list[Span]:
 
 
 def pieces(span: Span, count: int) -> list[Span]:
-    """So many of it, as equal as can be; never an empty one."""
+    """Divide a range into `count` parts of equal length, or fewer if it has fewer sequences."""
     count = min(count, span.length)
     return [
         Span(
@@ -79,14 +88,18 @@ def pieces(span: Span, count: int) -> list[Span]:
 
 
 def share(limit: int, waiting: Mapping[str, int]) -> dict[str, int]:
-    """How many each stream may give, at most what waits; the sum is at most `limit`, and all of it
-    where so much waits."""
+    """Distribute a limit over the streams; return the share of each.
+
+    A share is at most what waits in its stream. The sum is `limit`, or everything that waits if
+    that is less.
+    """
     total = sum(waiting.values())
     if total <= limit:
         return dict(waiting)
     shares = {stream: limit * count // total for stream, count in waiting.items()}
     left = limit - sum(shares.values())
-    # What rounding down left goes to those it cost most: one waiting alone is not overlooked.
+    # The remainder of rounding goes to the streams that lost most by it: a stream in which a single
+    # message waits gets its turn.
     by_loss = sorted(waiting, key=lambda stream: (-(limit * waiting[stream] % total), stream))
     for stream in by_loss[:left]:
         shares[stream] += 1

@@ -1,26 +1,27 @@
-"""mode=queue: a durable consumer says what is next, and is acknowledged when a batch has committed.
+"""mode=queue: batches of messages from a durable consumer, acknowledged after the batch's commit.
 
-For streams whose messages go when they are acknowledged (work queue, interest), and for work shared
-with consumers outside Spark. At least once.
+For streams that remove messages when they are acknowledged (work queue, interest), and for work
+shared with consumers outside Spark. Delivery is at least once.
 
     server ──messages without payload──▶ driver: their sequences make a batch's offset
     server ──messages by sequence──────▶ tasks:  read as any range is
-    server ◀──acknowledgements───────── driver: when the batch stands in the commit log
+    server ◀──acknowledgements───────── driver: when the batch is in the commit log
 
-- The offset of a batch names its sequences: `{"ORDERS": {"batch": 7, "sequences": [[1, 500]],
-  "unacked": []}}`. Spark writes it down before tasks read, so a batch that is run again after a
-  crash has the same messages: they were not acknowledged, therefore they are still there.
-- A message is acknowledged only after the commit of its batch: Spark asks for the next offset,
-  naming the last one as its start, when that one is in the commit log, and not before.
-- Messages of a committed batch whose acknowledgement was lost (a crash in between, a new
-  connection) come again after the consumer's ack wait; they are known by `unacked` and
-  acknowledged then, not given to a batch again. `ackWait` must be longer than a batch takes if
-  others share the consumer.
-- What was fetched for a batch that was never written down comes again after the ack wait.
-- Given twice: messages that another client of the same durable took over after the ack wait, and
-  those of batches after which the checkpoint was removed.
+- The offset of a batch lists its sequences: `{"ORDERS": {"batch": 7, "sequences": [[1, 500]],
+  "unacked": []}}`. Spark writes it to the offset log before tasks read, so a batch that runs again
+  after a crash has the same messages: they were not acknowledged, so the stream still has them.
+- A message is acknowledged only after the commit of its batch: Spark requests the next offset, with
+  the last one as its start, only when the last one is in the commit log.
+- If the acknowledgement of a committed message was lost (a crash in between, a new connection), the
+  message is redelivered after the consumer's ack wait. `unacked` lists such messages: they are
+  acknowledged then, and not added to a batch again. `ackWait` must be longer than a batch takes if
+  other clients share the consumer.
+- Messages that were fetched for a batch whose offset was never written are redelivered after the
+  ack wait.
+- Two kinds of messages are read twice: those that another client of the same durable received after
+  the ack wait, and those of batches whose checkpoint was removed.
 - Tasks read by direct get: the stream needs allow_direct, and a server of 2.11 or newer.
-- Bounded: a batch has at most `maxMsgsPerTrigger` messages (MESSAGES_DEFAULT).
+- A batch has at most `maxMsgsPerTrigger` messages (MESSAGES_DEFAULT).
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ if TYPE_CHECKING:
 
 MESSAGES_DEFAULT: Final = 10_000
 GAP_MAX: Final = 64
-"""Sequences that are read and dropped rather than begin another request."""
+"""Maximum sequences between two runs that one request reads and drops, to avoid another request."""
 CONSUMER_NOT_FOUND: Final = 10014
 FETCH_EXPIRES_S: Final = 0.3
 ACK: Final = b"+ACK"
 LATER: Final = b'-NAK {"delay": 1000000000}'
-"""Not to come again while this is asked."""
+"""Negative acknowledgement: the server redelivers the message after 1 s, not during this fetch."""
 _ENDS_OF_FETCH: Final = (404, 408)
 _PASSING: Final = ("leadership change", "server shutdown", "message size exceeds")
 
@@ -59,12 +60,15 @@ QueueOffset = dict[str, dict[str, Any]]
 
 
 class QueueError(Exception):
-    """A consumer or a stream that cannot be read as a queue, in one line."""
+    """A consumer or a stream cannot be read as a queue; the text is one line."""
 
 
 @dataclass(frozen=True)
 class QueuePlan:
-    """What a user asked for, as plain values."""
+    """The user's queue read as plain values.
+
+    `ack_wait_s` is the consumer's ack wait in seconds; `messages_max` limits a batch.
+    """
 
     stream: str
     consumer: str
@@ -74,7 +78,7 @@ class QueuePlan:
 
 
 class QueuePartition(InputPartition):
-    """What one task reads: of the request's range, the messages of these runs."""
+    """The messages that one task reads: those of `runs`, within the range of `request`."""
 
     def __init__(self, request: RangeRequest, runs: tuple[Run, ...]) -> None:
         super().__init__(None)
@@ -84,15 +88,24 @@ class QueuePartition(InputPartition):
 
 @dataclass(frozen=True)
 class Delivery:
-    """What the subject that acknowledges a message tells of it."""
+    """Facts about a delivered message, from its ack subject.
+
+    `sequence` is the stream's; `pending` is how many messages the consumer has yet to deliver.
+    """
 
     sequence: int
     pending: int
 
     @staticmethod
     def of(reply: str) -> Delivery:
-        """`$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<its own>.<time>.<pending>`;
-        behind `$JS.ACK` newer ones have a domain and an account."""
+        """Parse an ack subject, which is the reply subject of a delivery.
+
+        Its form, in which newer servers insert a domain and an account behind `$JS.ACK`:
+
+            $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's>.<time>.<pending>
+
+        Raises QueueError.
+        """
         tokens = reply.split(".")
         at = 5 if len(tokens) == 9 else 7
         if len(tokens) < 9 or not tokens[at].isdigit() or not tokens[at + 3].isdigit():
@@ -101,7 +114,10 @@ class Delivery:
 
 
 class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The driver's process keeps one for a query's run; executors get a copy that only reads."""
+    """A streaming reader of a consumer.
+
+    The driver's process keeps one during a query's run; executors get a copy that only reads.
+    """
 
     def __init__(
         self, plan: QueuePlan, tasks: Tasks, clock: Callable[[], float] = time.monotonic
@@ -120,21 +136,29 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"plan": self.plan, "tasks": self.tasks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["plan"], state["tasks"])  # type: ignore[misc]  # a connection stays here
+        self.__init__(state["plan"], state["tasks"])  # type: ignore[misc]  # no connection
 
-    # What the driver asks
+    # Called by the driver
 
     def initialOffset(self) -> QueueOffset:
+        """Return the offset before the first batch. Raises QueueError if reading is impossible."""
         self._make_ready()
         return {self.plan.stream: {"batch": 0, "sequences": [], "unacked": []}}
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the maximum number of messages in a batch."""
         return ReadMaxRows(self.plan.messages_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Remember the end of the stream: the query stops there."""
         self._last_wanted = self._streams.state(self.plan.stream).last
 
     def latestOffset(self, start: QueueOffset, limit: ReadLimit) -> QueueOffset:
+        """Acknowledge the batch that ends at `start`, then fetch the next one.
+
+        Returns `start` if no message waits. Blocks for at most FETCH_EXPIRES_S plus a request's
+        time.
+        """
         self._make_ready()
         self._commit(start)
         fetched = self._streams.ask(self._fetch)
@@ -149,18 +173,21 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def commit(self, end: QueueOffset) -> None:
+        """Acknowledge the messages of a committed batch."""
         self._commit(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the messages that the consumer has not delivered yet, for the query's progress."""
         return {self.plan.stream: {"pending": self._pending}}
 
     def stop(self) -> None:
+        """Close the connection."""
         self._streams.close()
 
     # The consumer
 
     def _make_ready(self) -> None:
-        """The consumer is there and fits; made where there is none."""
+        """Check that the consumer fits; create it if it does not exist. Raises QueueError."""
         if self._is_ready:
             return
         stream = self._streams.state(self.plan.stream)
@@ -204,7 +231,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _fetch(self, client: Client) -> list[int]:
-        """Sequences for a batch: delivered to us, in none that was committed, none twice."""
+        """Fetch a batch; return its sequences, without committed ones and duplicates."""
         inbox = client.new_inbox()
         subscription = client.subscribe(inbox)
         where = f"{client.options.api}.CONSUMER.MSG.NEXT.{self.plan.stream}.{self.plan.consumer}"
@@ -238,7 +265,10 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fetched[sequence] = None
 
     def _commit(self, offset: QueueOffset) -> None:
-        """Acknowledge what that batch and those before it gave, and remember what cannot be yet."""
+        """Acknowledge the messages of the batch and of `unacked`.
+
+        Messages without a known ack subject are remembered until they are redelivered.
+        """
         state = offset[self.plan.stream]
         done = set(expanded(state["sequences"])) | set(expanded(state["unacked"]))
         known = sorted(done & self._reply_of.keys())
@@ -247,7 +277,10 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed |= done - set(known) - self._acknowledged_before(done - set(known))
 
     def _acknowledge(self, client: Client, sequences: Iterable[int]) -> None:
-        """The subjects are good on any connection; forgotten when the server has read all."""
+        """Acknowledge messages; forget their ack subjects after the server has read everything.
+
+        An ack subject is valid on any connection.
+        """
         for sequence in sequences:
             client.publish(self._reply_of[sequence], ACK)
         client.flush()
@@ -255,7 +288,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             del self._reply_of[sequence]
 
     def _acknowledged_before(self, sequences: set[int]) -> set[int]:
-        """Those that an earlier run has acknowledged: below the consumer's floor."""
+        """Return the sequences up to the consumer's ack floor: an earlier run acknowledged them."""
         unsure = sequences | self._committed
         if not unsure:
             return set()
@@ -265,9 +298,10 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed -= settled
         return settled
 
-    # What tasks read
+    # Read by tasks
 
     def partitions(self, start: QueueOffset, end: QueueOffset) -> Sequence[InputPartition]:
+        """Return the partitions of a batch: one for each cluster of neighbouring runs."""
         runs = [(first, last) for first, last in end[self.plan.stream]["sequences"]]
         if start == end:
             return []
@@ -281,17 +315,21 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first_sequence=runs[0][0],
             last_sequence=runs[-1][1],
             subjects=self.plan.subjects,
-            fail_on_data_loss=False,  # what is acknowledged is gone, and a beginning moves
+            fail_on_data_loss=False,  # acknowledged messages are gone: the stream's beginning moves
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the record batches of a partition; called on executors."""
         if not isinstance(partition, QueuePartition):
             return iter(())
         return read_runs(self.tasks, partition)
 
 
 def is_end(message: Message) -> bool:
-    """Whether that ends what was asked for. Raises QueueError."""
+    """Return whether the message is a status that ends the fetch.
+
+    Raises QueueError for a status that means an error.
+    """
     if not message.status or message.reply.startswith("$JS.ACK."):
         return False
     if message.status in _ENDS_OF_FETCH or message.description.lower().startswith(_PASSING):
@@ -300,7 +338,10 @@ def is_end(message: Message) -> bool:
 
 
 def read_runs(tasks: Tasks, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
-    """Of the range, the rows of the runs: those between them are another client's, or filtered."""
+    """Read the range and yield the rows of the runs.
+
+    Rows between the runs belong to another client, or do not match the consumer's filter.
+    """
     from natsd.spark.network.network_read import read_range
 
     names = tasks.names if "seq" in tasks.names else (*tasks.names, "seq")
@@ -318,7 +359,7 @@ def read_runs(tasks: Tasks, partition: QueuePartition) -> Iterator[pa.RecordBatc
 
 
 def rows_of(batch: pa.RecordBatch, sequences: Sequence[int]) -> pa.RecordBatch:
-    """Those of the batch that are among them."""
+    """Return the rows of the batch whose sequence is in `sequences`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""From options to the reader that does what they say."""
+"""Construction of readers from options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 def batch_reader(
     options: ReadOptions, schema: StructType, *, takes_filters: bool
 ) -> DataSourceReader:
-    """Raises OptionsError."""
+    """Return the reader of a batch read. Raises OptionsError.
+
+    `takes_filters`: the reader implements `pushFilters`.
+    """
     end_ns = options.ending_timestamp
     plan = BatchPlan(
         choice=choice_of(options),
@@ -48,7 +51,7 @@ def batch_reader(
 
 
 def stream_reader(options: ReadOptions, schema: StructType) -> DataSourceStreamReader:
-    """Raises OptionsError."""
+    """Return the reader of a streaming read. Raises OptionsError."""
     tasks = tasks_of(options, schema)
     if options.mode == "queue":
         assert options.stream is not None and options.consumer is not None
@@ -78,11 +81,15 @@ def stream_reader(options: ReadOptions, schema: StructType) -> DataSourceStreamR
 
 
 def choice_of(options: ReadOptions) -> Choice:
+    """Return the streams that the options choose."""
     return Choice(options.named_streams, options.streams_pattern)
 
 
 def tasks_of(options: ReadOptions, schema: StructType) -> Tasks:
-    """The columns are those of the schema: the user's own, where one was given."""
+    """Return the parameters of the tasks; the columns are those of the schema.
+
+    A user may pass a schema of fewer columns. Raises OptionsError.
+    """
     return Tasks(
         connect=options.connect,
         names=names_of(schema),
@@ -92,7 +99,7 @@ def tasks_of(options: ReadOptions, schema: StructType) -> Tasks:
 
 
 def names_of(schema: StructType) -> tuple[str, ...]:
-    """Raises OptionsError for a schema that no choice of columns has."""
+    """Return the column names of the schema. Raises OptionsError if its types are not theirs."""
     from pyspark.sql.types import StructType
 
     names = tuple(schema.fieldNames())

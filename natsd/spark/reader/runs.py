@@ -1,4 +1,4 @@
-"""Runs of sequences, `[[first, last], …]`: what a set of them is in JSON."""
+"""Runs of sequences, `[[first, last], …]`: the JSON form of a set of sequences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Run = tuple[int, int]
 
 
 def runs_of(sequences: Iterable[int]) -> list[list[int]]:
-    """Ascending, without gaps inside, both ends inclusive."""
+    """Return the runs of the sequences, ascending; both ends of a run are inclusive."""
     runs: list[list[int]] = []
     for sequence in sorted(set(sequences)):
         if runs and sequence == runs[-1][1] + 1:
@@ -19,12 +19,12 @@ def runs_of(sequences: Iterable[int]) -> list[list[int]]:
 
 
 def expanded(runs: Iterable[Sequence[int]]) -> list[int]:
-    """Every sequence of them."""
+    """Return every sequence of the runs."""
     return [sequence for first, last in runs for sequence in range(first, last + 1)]
 
 
 def clusters(runs: Iterable[Run], gap_max: int) -> list[tuple[Run, ...]]:
-    """Neighbours with at most so many sequences between them, together."""
+    """Group neighbouring runs that have at most `gap_max` sequences between them."""
     found: list[list[Run]] = []
     for run in runs:
         if found and run[0] - found[-1][-1][1] - 1 <= gap_max:

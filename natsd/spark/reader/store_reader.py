@@ -1,9 +1,9 @@
-"""A batch read of a store directory or a snapshot (`storeDir`): no server is involved.
+"""Batch reads of a store directory or a snapshot (`storeDir`), without a server.
 
-- The driver reads what streams there are and which of their messages live; a task reads runs of
-  blocks. Both must see the files at the same path, and no server may run on them.
-- What a user asked for is settled as for a read over the network (batch_reader.BatchPlan): the
-  streams here are those of the directory.
+- The driver finds the streams and their live messages; a task reads runs of blocks. Both must see
+  the files at the same path, and no server may use them.
+- The range of the read is decided as for a read over the network (batch_reader.BatchPlan), with the
+  streams of the directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Store:
-    """Where it is, and which account's streams of it are read."""
+    """The path of a store directory or snapshot, the account of its streams, and the key files."""
 
     path: str
     account: str
@@ -38,7 +38,7 @@ class Store:
 
 
 class StorePartition(InputPartition):
-    """What one task reads."""
+    """The blocks that one task reads."""
 
     def __init__(self, blocks: StoreRange) -> None:
         super().__init__(None)
@@ -46,7 +46,11 @@ class StorePartition(InputPartition):
 
 
 class StoredStreams:
-    """The chosen streams of a store, as BatchPlan asks for them."""
+    """The chosen streams of a store, as the source of stream states for a BatchPlan.
+
+    Reads the store when it is created, and blocks. Raises StreamMissing, StoreNotReadable,
+    StoreError, OSError.
+    """
 
     def __init__(self, store: Store, choice: Choice) -> None:
         from natsd.spark.stored.offline import list_streams, plan_streams
@@ -66,13 +70,16 @@ class StoredStreams:
         self.plans: dict[str, StreamPlan] = {plan.stream: plan for plan in plans}
 
     def states(self) -> Mapping[str, StreamState]:
+        """Return the states of the chosen streams, by name."""
         return {name: state_of(plan) for name, plan in self.plans.items()}
 
     def sequence_at(self, stream: StreamState, time_ns: int) -> int:
+        """Return the first sequence at or after a time in ns since the epoch."""
         return self.plans[stream.name].sequence_at(time_ns)
 
 
 def state_of(plan: StreamPlan) -> StreamState:
+    """Return the state of a planned stream."""
     return StreamState(
         name=plan.stream,
         first=max(1, plan.first_sequence),
@@ -86,7 +93,7 @@ def state_of(plan: StreamPlan) -> StreamState:
 
 
 class StoreReader(DataSourceReader):
-    """Reads what the options say."""
+    """The batch reader of a store directory or snapshot."""
 
     def __init__(self, store: Store, plan: BatchPlan, tasks: Tasks) -> None:
         self.store = store
@@ -94,6 +101,7 @@ class StoreReader(DataSourceReader):
         self.tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Return the partitions. Reads the store, and blocks."""
         streams = StoredStreams(self.store, self.plan.choice)
         requests = self.plan.whole(streams)
         rows = sum(streams.plans[request.stream].rows for request in requests)
@@ -110,25 +118,30 @@ class StoreReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, StorePartition):  # Spark's own, where there are none of ours
+        """Return the record batches of a partition; called on executors."""
+        if not isinstance(partition, StorePartition):  # Spark's own for an empty plan
             return iter(())
-        from natsd.spark.stored.store_read import read_store  # where rows are read
+        from natsd.spark.stored.store_read import read_store  # executors only
 
         tasks = self.tasks
         return iter(read_store(partition.blocks, tasks.names, tasks.batch_rows, tasks.batch_bytes))
 
 
 class FilteringStoreReader(StoreReader):
-    """Reads of it what `where` leaves."""
+    """A reader of a store that takes the filters of `where`."""
 
     def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
+        """Narrow the read by the filters; return those that Spark must still evaluate."""
         selection, left = filters.push(self.plan.selection, filters_)
         self.plan = replace(self.plan, selection=selection)
         return left
 
 
 def parts_of(rows: int, total: int, how: Cutting) -> int:
-    """How many tasks a stream with so many of all rows gets, if it has as many blocks."""
+    """Return how many tasks should read a stream with `rows` of `total` rows.
+
+    The actual number is lower if the stream has fewer blocks.
+    """
     wanted = how.parts_min or min(how.cores, math.ceil(total / WORTHWHILE_SEQUENCES))
     share = math.ceil(wanted * rows / total) if total else 1
     return max(1, share, math.ceil(rows / SEQUENCES_PER_PART))

@@ -1,21 +1,21 @@
-"""A streaming read: micro-batches of streams, by sequence.
+"""Streaming reads: micro-batches of streams, by sequence.
 
-- An offset is the next sequence to read of each stream. A batch is the range between two offsets
-  that Spark has written down before it reads: it can be read again at will, today or after a
-  restart, and gives the same messages, as long as the stream holds them.
-- Nothing is acknowledged and nothing is kept on the server: the checkpoint alone says where a
-  query is.
-- A stream that a pattern finds later is taken up with its first message. It enters the offsets
-  with one micro-batch and is read by the next: so where it began is written down before it is
+- An offset is the next sequence to read of each stream. A batch is the range between two offsets,
+  which Spark writes to its offset log before it reads. So a batch can be read again at any time,
+  also after a restart, and has the same messages as long as the stream holds them.
+- Nothing is acknowledged and the server keeps no state: only the checkpoint holds the position of a
+  query.
+- A new stream that matches the pattern is read from its first message. It enters the offsets with
+  one micro-batch and is read by the next one: so its beginning is in the offset log before it is
   read.
-- Messages that are gone before they were read are an error; so is a stream that was deleted, or
-  made anew (its sequences begin again). With failOnDataLoss=false they are a warning in the log,
-  and reading goes on with what is there. In streams that keep a number of messages for each
-  subject, older ones going is no loss.
-- maxMsgsPerTrigger counts sequences: rows are as many at most, and fewer where messages were
-  deleted or subjects are chosen. maxBytesPerTrigger reckons with the stream's mean size of a
-  message. Both are shared by the streams in proportion to what waits.
-- Trigger.AvailableNow reads up to what was there when it began, within these limits.
+- Messages that disappeared before they were read are an error. So is a stream that was deleted, or
+  recreated (its sequences begin again). With failOnDataLoss=false these cases log a warning, and
+  reading continues with the existing messages. In a stream that keeps a limited number of messages
+  per subject, the disappearance of older messages is no loss.
+- maxMsgsPerTrigger counts sequences: a batch has at most as many rows, and fewer if messages were
+  deleted or subjects are filtered. maxBytesPerTrigger is converted with the mean size of the
+  stream's messages. Both limits are distributed over the streams in proportion to what waits.
+- Trigger.AvailableNow reads up to the ends of the streams at its start, within these limits.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ Clock = Callable[[], float]
 
 
 class StreamReplaced(Exception):
-    """A stream whose sequences have begun again since it was last read."""
+    """A stream was recreated: its sequences began again since it was last read."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a micro-batch takes; None: any."""
+    """Limits on the size of a micro-batch; None: unlimited.
+
+    A batch with fewer than `messages_min` messages waits for at most `delay_s_max` seconds.
+    """
 
     messages_max: int | None = None
     bytes_max: int | None = None
@@ -70,7 +73,7 @@ class Limits:
     delay_s_max: float = 900.0
 
     def as_read_limit(self) -> ReadLimit:
-        """What Spark hands back: one of them stands for all."""
+        """Return a limit for Spark to pass back to `latestOffset`; one limit stands for all."""
         if self.messages_max is not None:
             return ReadMaxRows(self.messages_max)
         if self.bytes_max is not None:
@@ -80,7 +83,7 @@ class Limits:
         return ReadAllAvailable()
 
     def admit(self, states: Mapping[str, StreamState], waiting: dict[str, int]) -> dict[str, int]:
-        """Of what waits, how many sequences of each stream a batch may have."""
+        """Return how many of the waiting sequences of each stream the batch may have."""
         if self.bytes_max is not None:
             sizes = {
                 name: max(1, int(count * states[name].bytes_per_sequence()))
@@ -89,7 +92,7 @@ class Limits:
             }
             shares = share(self.bytes_max, sizes)
             waiting = waiting | {
-                # One at least: a message larger than the limit is read, not waited for.
+                # At least one: a message larger than the limit must still be read.
                 name: max(1, waiting[name] * shares[name] // size)
                 for name, size in sizes.items()
             }
@@ -100,7 +103,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What a user asked for, as plain values."""
+    """The user's streaming read as plain values.
+
+    `start_ns` is the start time in ns since the epoch; None: `start` counts.
+    """
 
     choice: Choice
     subjects: tuple[str, ...]
@@ -112,7 +118,10 @@ class StreamPlan:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The driver's process keeps one for a query's run; executors get a copy that only reads."""
+    """A streaming reader of streams.
+
+    The driver's process keeps one during a query's run; executors get a copy that only reads.
+    """
 
     def __init__(self, plan: StreamPlan, tasks: Tasks, clock: Clock = time.monotonic) -> None:
         self.plan = plan
@@ -129,11 +138,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"plan": self.plan, "tasks": self.tasks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["plan"], state["tasks"])  # type: ignore[misc]  # a connection stays here
+        self.__init__(state["plan"], state["tasks"])  # type: ignore[misc]  # no connection
 
-    # What the driver asks
+    # Called by the driver
 
     def initialOffset(self) -> Offsets:
+        """Return the offsets at which a new query begins.
+
+        Raises OffsetError, DataLoss, StreamMissing.
+        """
         states = self._streams.states()
         check_streams(self.plan.start, states, "startingOffsets")
         return {name: self._begin(state) for name, state in states.items()}
@@ -145,16 +158,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return first_sequence(state, self.plan.start, fail_on_data_loss=failing)
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit that the options ask for."""
         return self.plan.limits.as_read_limit()
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Remember the ends of the streams: the query stops there."""
         states = self._streams.states()
         self._target = {name: state.end for name, state in states.items()}
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        """Return the end of the next batch, within the limits.
+
+        Returns `start` if nothing waits, or if the batch waits for more messages. Asks the servers,
+        and blocks. Raises DataLoss, StreamReplaced, StreamMissing.
+        """
         states = self._seen = self._known_states(start)
         begin = {name: self._continue(start, states[name]) for name in states}
-        # One that is new, or anew, enters the offsets first and is read by the next batch.
+        # A new or recreated stream enters the offsets first; the next batch reads it.
         entering = {name for name in states if begin[name] < start.get(name, begin[name] + 1)}
         waiting = {
             name: max(0, self._end_of(states[name]) - begin[name])
@@ -171,16 +191,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(sorted((start | latest).items()))
 
     def reportLatestOffset(self) -> Offsets | None:
-        """As of the last look: lag is the difference to a batch's end."""
+        """Return the last known ends of the streams; a listener derives the lag from them."""
         return {name: state.end for name, state in sorted(self._seen.items())} or None
 
     def stop(self) -> None:
+        """Close the connection."""
         self._streams.close()
 
-    # How the offsets go on
+    # Progress of the offsets
 
     def _known_states(self, start: Offsets) -> dict[str, StreamState]:
-        """Of the chosen streams that are there; what has become of the others is looked into."""
+        """Return the states of the existing chosen streams.
+
+        Raises StreamMissing for a stream that was read and is gone, if the query fails on data
+        loss.
+        """
         named = self.plan.choice.pattern is None
         try:
             states = self._streams.states()
@@ -191,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             states = {name: state for name, state in found.items() if state is not None}
         for name in sorted(set(start) - set(states)):
             if named and name not in self.plan.choice.names:
-                continue  # restarted without it: its offset stays, for the day it is back
+                continue  # not read since a restart: its offset is kept
             if self._streams.find(name) is None:
                 self._lose(
                     StreamMissing(
@@ -202,7 +227,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return states
 
     def _continue(self, start: Offsets, state: StreamState) -> int:
-        """Where the next batch begins in that stream. Raises DataLoss, StreamReplaced."""
+        """Return where the next batch begins in the stream. Raises DataLoss, StreamReplaced."""
         known = self._created.setdefault(state.name, state.created)
         begin = start.get(state.name)
         if begin is None:
@@ -218,12 +243,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lose(self, error: Exception) -> None:
         if self.plan.fail_on_data_loss:
             raise error
-        if str(error) not in self._warnings:  # said at every trigger, it would drown all else
+        if str(error) not in self._warnings:  # once: a warning at every trigger would flood the log
             self._warnings.add(str(error))
             LOG.warning("%s", error)
 
     def _end_of(self, state: StreamState) -> int:
-        """Of what may be read now: AvailableNow ends where it was told."""
+        """Return the end of the readable sequences; with AvailableNow it is the remembered end."""
         if self._target is None:
             return state.end
         return min(state.end, self._target.get(state.name, 0))
@@ -234,9 +259,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         return self._clock() - self._last_batch_s < self.plan.limits.delay_s_max
 
-    # What tasks read
+    # Read by tasks
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """Return the partitions of a batch."""
         spans = [Span(name, start.get(name, end[name]), end[name]) for name in sorted(end)]
         overwriting = self._overwriting([span.stream for span in spans if span.length])
         return [
@@ -258,10 +284,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {state.name for state in found if state is not None and state.overwrites}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the record batches of a partition; called on executors."""
         return self.tasks.read(partition)
 
 
 def replaced(state: StreamState, begin: int) -> StreamReplaced:
+    """Return the error for a stream that was recreated."""
     return StreamReplaced(
         f'stream "{state.name}" was deleted and made anew: it ends with sequence {state.last}, and'
         f" the checkpoint is at {begin}; start with a new checkpoint, or set failOnDataLoss to"

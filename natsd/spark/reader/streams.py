@@ -1,9 +1,9 @@
-"""What the driver asks servers: which streams there are, how far they reach, where a time begins.
+"""The driver's requests to servers: existing streams, their states, the sequence at a time.
 
-- One connection, opened when first needed and anew when it is lost. Every question can be asked
-  again, and is while JetStream is without a leader, as often as the options say.
-- A stream that is named and not there is an error in one line; one that a pattern finds may come
-  and go.
+- There is one connection, opened at the first request and reopened when it is lost. Every request
+  can be repeated, and is repeated while JetStream has no leader, as often as the options say.
+- A named stream that does not exist is an error; streams that match a pattern may appear and
+  disappear.
 """
 
 from __future__ import annotations
@@ -25,26 +25,29 @@ NO_MESSAGE_FOUND: Final = 10037
 UNAVAILABLE: Final = 503
 DOUBLINGS_MAX: Final = 6
 GETS_BY_TIME: Final = (2, 11)
-"""Servers from this on find the first message of a time themselves."""
+"""Oldest server version that finds the first message at a time itself (STREAM.MSG.GET)."""
 PROBE_INACTIVE_NS: Final = 10_000_000_000
 
 Answer = TypeVar("Answer")
 
 
 class StreamMissing(Exception):
-    """A stream that is to be read is not there."""
+    """A stream that is to be read does not exist."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which streams: names, or the pattern that finds them."""
+    """The chosen streams: their names, or a regular expression that selects them."""
 
     names: tuple[str, ...]
     pattern: str | None = None
 
 
 class Streams:
-    """`with Streams(options, choice) as streams: streams.states()`."""
+    """Requests about the chosen streams, for use as a context manager.
+
+    `with Streams(options, choice) as streams: streams.states()`.
+    """
 
     def __init__(
         self,
@@ -64,13 +67,17 @@ class Streams:
         self.close()
 
     def close(self) -> None:
-        """Questions may follow: they open it anew."""
+        """Close the connection; a later request opens it again."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
     def ask(self, question: Callable[[Client], Answer]) -> Answer:
-        """Asked again, `retries` times, where a connection or, for now, JetStream is lost."""
+        """Return the result of `question`, a function that sends requests with the client.
+
+        It is called again, up to `retries` times, if the connection is lost, a request times out,
+        or JetStream is temporarily unavailable. Blocks.
+        """
         attempt = 0
         while True:
             try:
@@ -88,11 +95,14 @@ class Streams:
             attempt += 1
 
     def api(self, name: str, body: object = None) -> dict[str, Any]:
-        """Raises ApiError, ClientError."""
+        """Send a request to the JetStream API; return its answer. Raises ApiError, ClientError."""
         return self.ask(lambda client: client.api(name, body))
 
     def states(self) -> dict[str, StreamState]:
-        """Of all chosen streams, by name, in order. Raises StreamMissing for one that is named."""
+        """Return the states of the chosen streams, by name.
+
+        Raises StreamMissing if a named stream does not exist.
+        """
         if self.choice.pattern is None:
             return {name: self.state(name) for name in self.choice.names}
         wanted = re.compile(self.choice.pattern)
@@ -100,7 +110,7 @@ class Streams:
         return {stream.name: stream for stream in sorted(found, key=lambda stream: stream.name)}
 
     def state(self, name: str) -> StreamState:
-        """Raises StreamMissing."""
+        """Return the state of a stream. Raises StreamMissing."""
         found = self.find(name)
         if found is None:
             raise StreamMissing(
@@ -109,7 +119,7 @@ class Streams:
         return found
 
     def find(self, name: str) -> StreamState | None:
-        """None: it is not there."""
+        """Return the state of a stream; None: it does not exist."""
         try:
             return state_of(self.api(f"STREAM.INFO.{name}"))
         except ApiError as error:
@@ -127,7 +137,10 @@ class Streams:
                 return found
 
     def sequence_at(self, stream: StreamState, time_ns: int) -> int:
-        """Of the first message that is not older than that; the stream's end where none is."""
+        """Return the first sequence at or after a time in ns since the epoch.
+
+        Returns the end of the stream if all its messages are older.
+        """
         if stream.messages == 0:
             return stream.end
         version = self.ask(lambda client: str(client.info.get("version", "")))
@@ -145,7 +158,7 @@ class Streams:
         return int(answer["message"]["seq"])
 
     def _probe(self, stream: StreamState, time_ns: int) -> int:
-        """What a consumer that begins at that time says it would give next."""
+        """Return the first sequence that a consumer starting at that time would deliver."""
         config = {
             "deliver_policy": "by_start_time",
             "opt_start_time": rfc3339(time_ns),

@@ -1,1 +1,1 @@
-"""Messages as rows of Arrow: the columns, and the buffers that compiled code fills."""
+"""Messages as Arrow rows: the columns, and the buffers that compiled code fills."""

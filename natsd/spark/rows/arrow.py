@@ -1,4 +1,4 @@
-"""A MessageBatch as a pyarrow.RecordBatch: the same memory, with Arrow's types around it."""
+"""A MessageBatch as a pyarrow.RecordBatch that shares the memory of the batch."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class BatchWrapper:
-    """Makes record batches with the columns `names`; the schema is made once."""
+    """Factory of record batches with the columns `names`; all batches share one schema."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.schema = arrow_schema(names)
 
     def take(self, batch: MessageBatch) -> pa.RecordBatch:
-        """What is in the batch, which is empty afterwards. Nothing is copied."""
+        """Return the rows as a record batch, and empty `batch`. Nothing is copied."""
         rows, headerless, counts = batch.rows, batch.headerless, batch.entry_counts
         columns = [
             headers_array(field.type, buffers, rows, headerless, counts)
@@ -32,7 +32,7 @@ class BatchWrapper:
 
 
 def wrapped(buffers: Sequence[ColumnBuffer]) -> list[pa.Buffer]:
-    """The same memory."""
+    """Return Arrow buffers that share the memory of the column buffers."""
     return [pa.py_buffer(buffer) for buffer in buffers]
 
 
@@ -43,7 +43,10 @@ def headers_array(
     headerless: int,
     counts: tuple[int, int],
 ) -> pa.Array:
-    """The maps of `rows` rows, which have so many entries and so many values together."""
+    """Return the array of header maps of `rows` rows.
+
+    `headerless` is the number of null rows; `counts` are the keys and the values of all rows.
+    """
     entries, values = counts
     validity, offsets, key_offsets, keys, lists, value_offsets, texts = wrapped(buffers)
     text = pa.string()

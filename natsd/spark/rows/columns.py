@@ -1,13 +1,13 @@
-"""The columns of a stream as a table: their order, their Spark DDL, their Arrow types.
+"""The columns of a stream as a table: their order, Spark DDL and Arrow types.
 
     stream | seq | subject | time (µs, UTC) | time_ns | headers | data
 
 Promise
-- A choice of columns is a sequence of names, in the order in which they are wanted; `Columns` are
-  the same without the order, as flags.
-- `arrow_schema` is what Spark makes of `ddl`: it compares the two with `Schema.equals`, which minds
-  the names and the nullability of what is nested.
-- Importing this imports neither pyarrow nor pyspark.
+- A choice of columns is a sequence of names, in the wanted order; `Columns` is the same choice as
+  flags, without the order.
+- `arrow_schema` equals the schema that Spark derives from `ddl`: Spark compares the two with
+  `Schema.equals`, which includes the names and the nullability of nested fields.
+- Importing this module imports neither pyarrow nor pyspark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Columns(enum.IntFlag):
-    """Which columns, without their order."""
+    """A choice of columns, without their order."""
 
     STREAM = 1
     SEQ = 2
@@ -46,11 +46,11 @@ DDL: Final = {
 
 
 class UnknownColumn(ValueError):
-    """A column that no stream has, or one that is asked for twice."""
+    """A column that does not exist, or that is chosen twice."""
 
 
 def checked(names: Sequence[str]) -> tuple[str, ...]:
-    """The same names. Raises UnknownColumn."""
+    """Return the names as a tuple. Raises UnknownColumn if one is unknown or repeated."""
     if not names:
         raise UnknownColumn(f"no column is chosen: choose among {', '.join(NAMES)}")
     for name in names:
@@ -62,7 +62,7 @@ def checked(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def flags(names: Sequence[str]) -> Columns:
-    """Raises UnknownColumn."""
+    """Return the choice of columns as flags. Raises UnknownColumn."""
     chosen = Columns(0)
     for name in checked(names):
         chosen |= Columns[name.upper()]
@@ -70,12 +70,12 @@ def flags(names: Sequence[str]) -> Columns:
 
 
 def ddl(names: Sequence[str] = NAMES) -> str:
-    """As `DataSource.schema` returns it. Raises UnknownColumn."""
+    """Return the Spark DDL of the columns, for `DataSource.schema`. Raises UnknownColumn."""
     return ", ".join(f"{name} {DDL[name]}" for name in checked(names))
 
 
 def arrow_schema(names: Sequence[str] = NAMES) -> pa.Schema:
-    """Exactly what Spark expects for `ddl(names)`. Raises UnknownColumn."""
+    """Return the Arrow schema that Spark expects for `ddl(names)`. Raises UnknownColumn."""
     import pyarrow as pa
 
     values = pa.list_(pa.field("element", pa.string()))

@@ -1,8 +1,8 @@
-"""MessageBatch: rows go in, columns' buffers come out (message_batch.pyx has the drawing)."""
+"""MessageBatch collects rows and returns column buffers (message_batch.pyx has the layout)."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-cdef enum:                      # as columns.Columns
+cdef enum:                      # same values as columns.Columns
     STREAM = 1
     SEQ = 2
     SUBJECT = 4
@@ -12,23 +12,23 @@ cdef enum:                      # as columns.Columns
     DATA = 64
 
 
-cdef struct Growing:            # bytes that are appended to
-    char* at
-    size_t used
-    size_t room
+cdef struct Growing:            # growable byte buffer
+    char* at  # start of the memory, or NULL
+    size_t used  # bytes written
+    size_t room  # bytes allocated
 
 
-cdef struct Line:               # one line of a block of headers
+cdef struct Line:               # one line of a header block; its pointers lead into that block
     const char* key
     size_t key_len
     const char* value
     size_t value_len
-    int32_t order
-    bint is_taken
+    int32_t order  # position in the block: 0 is the first line
+    bint is_taken  # already copied to the columns
 
 
 cdef class ColumnBuffer:
-    """Bytes of a column, owned, behind the buffer protocol."""
+    """Owned bytes of a column, exposed by the buffer protocol."""
 
     cdef char* at
     cdef Py_ssize_t size
@@ -39,13 +39,13 @@ cdef class MessageBatch:
     cdef readonly Py_ssize_t rows
     cdef readonly Py_ssize_t max_rows
     cdef readonly Py_ssize_t max_bytes
-    cdef readonly Py_ssize_t headerless     # rows without headers, which are null
-    cdef int wanted                         # of the columns above
+    cdef readonly Py_ssize_t headerless     # rows without headers; their headers are null
+    cdef int wanted                         # chosen columns: the flags above
     cdef bytes stream_name
     cdef const char* stream_at
     cdef size_t stream_len
-    cdef Py_ssize_t entries                 # of the headers' maps
-    cdef Py_ssize_t values                  # of the entries' lists
+    cdef Py_ssize_t entries                 # keys in the header maps of all rows
+    cdef Py_ssize_t values                  # values in the lists of all keys
     cdef Growing stream_offsets, stream_text
     cdef Growing sequences
     cdef Growing subject_offsets, subject_text
@@ -54,11 +54,12 @@ cdef class MessageBatch:
     cdef Growing header_validity, header_offsets, key_offsets, key_text
     cdef Growing value_lists, value_offsets, value_text
     cdef Growing data_offsets, data_bytes
-    cdef Line* lines
+    cdef Line* lines  # lines of the row's header block
     cdef size_t lines_room
 
-    # One row. `stream` NULL: the batch's own. `headers` is a block as it stands on the wire, with
-    # or without its empty line; only what comes behind its first line counts; 0 bytes: none.
+    # Append one row. `stream` NULL: the batch's own stream name. `headers` is a header block as on
+    # the wire, with or without its final empty line; its first line is skipped. 0 bytes: no
+    # headers.
     cdef int append(
         self, const char* stream, size_t stream_len, const char* subject, size_t subject_len,
         uint64_t sequence, int64_t time_ns, const char* headers, size_t headers_len,

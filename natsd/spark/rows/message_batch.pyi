@@ -1,12 +1,18 @@
 from collections.abc import Sequence
 
 class ColumnBuffer:
-    """Bytes of a column, owned, behind the buffer protocol."""
+    """Owned bytes of a column, exposed by the buffer protocol."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class MessageBatch:
+    """Rows of messages, collected as Arrow column buffers.
+
+    `names` are the columns; `rows` counts the rows, and `headerless` those without headers. The
+    batch is full at `max_rows` rows or `max_bytes` bytes.
+    """
+
     stream: str
     names: tuple[str, ...]
     rows: int

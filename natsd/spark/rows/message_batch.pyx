@@ -1,4 +1,4 @@
-"""MessageBatch: rows go in one by one without the GIL, columns' buffers in Arrow's layout come out.
+"""MessageBatch: collects rows one by one without the GIL, returns column buffers in Arrow layout.
 
     stream, subject   [offsets: int32 × rows+1] [text]
     seq, time_ns      [int64 × rows]
@@ -8,13 +8,14 @@
     data              [offsets: int32 × rows+1] [bytes]
 
 Promise
-- Only the columns that were asked for are copied, each byte once; `take` hands the memory over
-  without another copy, and the batch begins anew.
-- A batch is full at `max_rows` rows or `max_bytes` bytes: its buffers hold at most `max_bytes` and
-  one message more (room is doubled as it is needed). Who appends looks at `full` after each row.
-- Text is UTF-8 whatever was sent: what is not, is decoded with U+FFFD, as Python does it.
-- A message without a header is null there. Values of one key stand in one list, in their order;
-  spaces around a value are not part of it; a line without a key is left out.
+- Only the chosen columns are copied, each byte once; `take` hands the memory over without another
+  copy, and leaves the batch empty.
+- A batch is full at `max_rows` rows or `max_bytes` bytes: its buffers hold at most `max_bytes` plus
+  one message (allocations double). The appender checks `full` after each row.
+- Text columns are always valid UTF-8: invalid bytes are decoded to U+FFFD, as Python's "replace"
+  does.
+- The headers of a message without headers are null. The values of one key form one list, in their
+  order; white space around a value is stripped; a line without a key is left out.
 
 Source: the Arrow columnar format; https://docs.nats.io/reference/reference-protocols/nats-protocol.
 """
@@ -29,14 +30,16 @@ from natsd.spark.rows.columns import checked, flags
 cdef enum:
     ROOM_MIN = 64
     LINES_MIN = 16
-    LINES_COMPARED_MAX = 32     # with more, equal keys are found by sorting
+    LINES_COMPARED_MAX = 32     # header lines: with more, equal keys are found by sorting
 
 
 class BatchOverflow(ValueError):
-    """A column of one batch would grow beyond 2 GiB."""
+    """A column of one batch would exceed 2 GiB."""
 
 
 cdef class ColumnBuffer:
+    """Owned bytes of a column, exposed by the buffer protocol."""
+
     def __dealloc__(self):
         free(self.at)
 
@@ -104,7 +107,7 @@ cdef inline bint is_ascii(const char* at, size_t length) noexcept nogil:
 
 
 cdef int put_decoded(Growing* to, const char* at, size_t length) except -1 with gil:
-    """What is not ASCII."""
+    """Append the bytes as UTF-8, with U+FFFD for invalid sequences."""
     cdef bytes text = at[:length].decode("utf-8", "replace").encode()
     return put(to, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
@@ -120,13 +123,13 @@ cdef inline int put_text(
 
 
 cdef inline int64_t microseconds(int64_t time_ns) noexcept nogil:
-    """Rounded down, before 1970 too."""
+    """Return the time in microseconds, rounded down, also before 1970."""
     cdef int64_t whole = time_ns // 1000
     return whole
 
 
 cdef int by_key(const void* first, const void* second) noexcept nogil:
-    """Equal keys in the order in which they came."""
+    """Compare two lines by key; lines with equal keys keep their order."""
     cdef const Line* a = <const Line*> first
     cdef const Line* b = <const Line*> second
     cdef int different = memcmp(a.key, b.key, min(a.key_len, b.key_len))
@@ -146,10 +149,13 @@ cdef inline bint is_space(char c) noexcept nogil:
 
 
 cdef ColumnBuffer handed_over(Growing* of):
-    """With room for as much again, because the next batch will be like this one."""
+    """Return the bytes as a ColumnBuffer, and allocate as much again plus 1/8.
+
+    The next batch is probably of the same size.
+    """
     cdef ColumnBuffer buffer = ColumnBuffer.__new__(ColumnBuffer)
     cdef size_t used = of.used
-    if of.at == NULL:           # Arrow wants an address for nothing, too
+    if of.at == NULL:           # Arrow needs an address even for 0 bytes
         grow(of, 1)
     buffer.at = of.at
     buffer.size = <Py_ssize_t> of.used
@@ -161,6 +167,12 @@ cdef ColumnBuffer handed_over(Growing* of):
 
 
 cdef class MessageBatch:
+    """Rows of messages, collected as Arrow column buffers.
+
+    `names` are the columns; `rows` counts the rows, and `headerless` those without headers. The
+    batch is full at `max_rows` rows or `max_bytes` bytes.
+    """
+
     def __init__(self, names, Py_ssize_t max_rows=10_000, Py_ssize_t max_bytes=8 << 20):
         if max_rows < 1 or max_bytes < 1:
             raise ValueError("a batch has room for a row at least")
@@ -193,7 +205,7 @@ cdef class MessageBatch:
 
     @property
     def stream(self):
-        """The name that rows have which come without one."""
+        """Stream name of the rows that are appended without one."""
         return self.stream_name.decode()
 
     @stream.setter
@@ -204,23 +216,27 @@ cdef class MessageBatch:
 
     @property
     def size(self):
-        """Bytes of the columns."""
+        """Bytes in the column buffers."""
         return self.used_bytes()
 
     @property
     def is_full(self):
+        """Whether the batch has `max_rows` rows or `max_bytes` bytes."""
         return self.full()
 
     @property
     def entry_counts(self):
-        """How many keys all rows' headers have, and how many values."""
+        """Keys in the headers of all rows, and their values, as two counts."""
         return self.entries, self.values
 
     def add(
         self, stream, bytes subject not None, uint64_t sequence, int64_t time_ns,
         bytes headers not None, bytes data not None,
     ):
-        """`append` for tests and for what is not in a hurry; `stream` None: the batch's own."""
+        """Append one row, more slowly than `append`; `stream` None: the batch's own name.
+
+        `time_ns` is ns since the epoch. Raises BatchOverflow if a column exceeds 2 GiB.
+        """
         cdef bytes name = stream
         cdef const char* at = NULL if name is None else PyBytes_AS_STRING(name)
         self.append(
@@ -259,7 +275,7 @@ cdef class MessageBatch:
         return 0
 
     cdef int begin(self) except -1 nogil:
-        """Every column of offsets begins with a zero."""
+        """Write the leading 0 of every offsets buffer."""
         if self.wanted & STREAM:
             put_int32(&self.stream_offsets, 0)
         if self.wanted & SUBJECT:
@@ -296,7 +312,7 @@ cdef class MessageBatch:
         return put_end(&self.header_offsets, self.entries)
 
     cdef int add_entry(self, Py_ssize_t first, Py_ssize_t count, bint is_sorted) except -1 nogil:
-        """One key, and the values of all lines that have it."""
+        """Add one key with the values of all lines that have it."""
         cdef Line* lines = self.lines
         cdef Py_ssize_t at = first
         put_text(&self.key_offsets, &self.key_text, lines[first].key, lines[first].key_len)
@@ -314,7 +330,7 @@ cdef class MessageBatch:
         return put_end(&self.value_lists, self.values)
 
     cdef Py_ssize_t read_lines(self, const char* headers, size_t length) except -1 nogil:
-        """How many; the first line says only that headers follow."""
+        """Parse the lines of a header block behind its first line; return their count."""
         cdef const char* end = headers + length
         cdef const char* at = <const char*> memchr(headers, c"\n", length) if length else NULL
         cdef const char* line_end
@@ -338,10 +354,10 @@ cdef class MessageBatch:
             at = line_end + 1
         return count
 
-    # Handing over
+    # Handover of the buffers
 
     def take(self):
-        """For each column in the order of `names` its buffers as drawn above; then empty again."""
+        """Return for each column of `names` its buffers, as drawn above, and empty the batch."""
         cdef list taken = []
         if self.rows == 0:
             self.begin()
@@ -351,6 +367,7 @@ cdef class MessageBatch:
         return taken
 
     def buffers_of(self, name):
+        """Return the buffers of one column, and reset them."""
         if name == "stream":
             return [handed_over(&self.stream_offsets), handed_over(&self.stream_text)]
         if name == "seq":

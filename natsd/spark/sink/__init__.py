@@ -1,1 +1,1 @@
-"""What Spark writes with: each row once, whatever is tried again."""
+"""Spark's writer: each row is stored once, whatever Spark retries."""

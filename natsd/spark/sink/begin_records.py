@@ -1,22 +1,22 @@
-"""What a task has begun and done, where a later attempt finds it: the begin record, and its lease.
+"""Begin records: the progress of a task where a later attempt finds it, with a lease.
 
-    begin.<application>.<version>.<partition>   one task's record
-    begin.<application>.<version>.ids           one batch's, where rows are known by an id column
-    fence.<application>                         the highest version that is done
+    begin.<application>.<version>.<partition>   the record of one task
+    begin.<application>.<version>.ids           the record of one batch with an id column
+    fence.<application>                         the highest version that is complete
 
-Application and version are a query and its batch, or txnAppId and txnVersion.
+Application and version are a query id and its batch, or txnAppId and txnVersion.
 
 Promise
-- A task sends its first message only when its record is there, and row n only when the record says
-  that rows up to n, with this digest, are on their way (`planned`, `digest`).
-- Only the record's owner sends. It changes the record by compare-and-set, at least every third of
-  LEASE_S, and sends nothing once LEASE_S have passed since it did. Another attempt takes the record
-  over when its owner gave it back, or left it alone for LEASE_S by the server's clock; the owner
-  that lost it learns so when it next changes it, and stops (TakenOver).
-- No record says that a task has no more rows: where Spark gives up a task, the input of its Python
-  ends as if it were complete.
-- `rows` are the first rows, all of them acknowledged; the rest of what was planned stands behind
-  `targets`' sequences in its stream, if it was stored.
+- A task sends its first message only after its record is stored, and row n only after the record
+  says that rows up to n, with this digest, are being sent (`planned`, `digest`).
+- Only the record's owner sends. It updates the record by compare-and-set at least every third of
+  LEASE_S, and sends nothing once LEASE_S have passed since its last update. Another attempt takes
+  the record over if its owner released it, or did not update it for LEASE_S by the server's clock;
+  the former owner notices at its next update, and stops (TakenOver).
+- No record says that a task has no more rows: when Spark cancels a task, the input of its Python
+  process ends as if it were complete.
+- `rows` counts the first rows, all of them acknowledged; the other planned rows are, if they were
+  stored, behind the sequences of `targets` in their streams.
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ class WriteError(Exception):
 
 
 class TakenOver(WriteError):
-    """Another attempt of this task writes now."""
+    """Another attempt of this task owns the record now."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is written once: a query's batch, or a version of a transaction."""
+    """A unit that is written once: a query's batch, or a version of a transaction."""
 
     application: str
     version: int
 
     @property
     def key(self) -> str:
+        """Key of the batch's records, without the partition."""
         return f"begin.{token(self.application)}.{self.version}"
 
     @property
     def fence_key(self) -> str:
+        """Key of the application's fence."""
         return f"fence.{token(self.application)}"
 
     def __str__(self) -> str:
@@ -62,7 +64,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Floor:
-    """Of a stream, when a task began: rows of it can only stand behind `sequence`."""
+    """End of a stream when a task began: the task's rows can only be behind `sequence`.
+
+    `created` is the stream's creation time, by which a recreated stream is detected.
+    """
 
     sequence: int
     created: str
@@ -70,7 +75,17 @@ class Floor:
 
 @dataclass(frozen=True)
 class BeginRecord:
-    """One task's; see the promise. Digests are 16 hexadecimal digits."""
+    """The record of one task, as the module's promise describes it.
+
+    - `owner`: a random id of the attempt; `attempt`: Spark's number of it; `run`: a random id of
+      the job's execution; `takeovers`: how often the owner changed.
+    - `by_id`: rows have an id column; otherwise they are identified by number.
+    - `rows`: number of acknowledged rows; `planned`: number of rows that may be sent; `digest`: of
+      the planned rows, 16 hexadecimal digits.
+    - `targets`: the end of each stream when the task began, or later if everything up to there is
+      acknowledged; `refused`: numbers of rows that the server refused and that are to be sent
+      again.
+    """
 
     owner: str
     attempt: int
@@ -85,22 +100,24 @@ class BeginRecord:
     is_released: bool = False
 
     def encode(self) -> dict[str, Any]:
+        """Return the record as a JSON object."""
         return asdict(self)
 
     @classmethod
     def decode(cls, value: dict[str, Any]) -> Self:
+        """Return the record of a JSON object."""
         targets = {name: Floor(**floor) for name, floor in value["targets"].items()}
         return cls(**{**value, "targets": targets, "refused": tuple(value["refused"])})
 
 
 def fence_of(bucket: StateBucket, job: Job) -> int | None:
-    """The highest version that is done. Raises ClientError."""
+    """Return the highest complete version; None: no version is. Raises ClientError."""
     entry = bucket.get(job.fence_key)
     return None if entry is None else int(entry.value["version"])
 
 
 def raise_fence(bucket: StateBucket, job: Job) -> None:
-    """This version is done, and so are all before it. Raises ClientError, WriteError."""
+    """Mark this version, and all before it, as complete. Raises ClientError, WriteError."""
     value = {"version": job.version}
     for _ in range(10):
         entry = bucket.get(job.fence_key)
@@ -116,7 +133,7 @@ def raise_fence(bucket: StateBucket, job: Job) -> None:
 
 
 class Lease:
-    """The record as its owner holds it. Methods raise ClientError, and TakenOver."""
+    """The lease of a record, held by this attempt. Methods raise ClientError and TakenOver."""
 
     def __init__(
         self, bucket: StateBucket, key: str, record: BeginRecord, seconds: float = LEASE_S
@@ -127,12 +144,12 @@ class Lease:
         self.seconds = seconds
         self.revision = 0
         self.before: BeginRecord | None = None
-        """What an attempt before this one had left."""
+        """The record as the attempt before this one left it; None: this is the first attempt."""
         self._renewed = 0.0
         self._seen_revision, self._seen_at = 0, 0.0
 
     def begin(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Create the record, or take it over as soon as nobody else may use it."""
+        """Create the record, or take it over once its owner may no longer use it. Blocks."""
         while True:
             started = time.monotonic()
             revision = self.bucket.create(self.key, self.record.encode())
@@ -145,7 +162,7 @@ class Lease:
 
     def _take(self, entry: Entry, sleep: Callable[[float], None]) -> bool:
         left = BeginRecord.decode(entry.value)
-        if left.owner == self.record.owner:  # written, and the answer was lost
+        if left.owner == self.record.owner:  # the answer to this write was lost
             self.confirm()
             return True
         if not left.is_released:
@@ -170,7 +187,11 @@ class Lease:
         return True
 
     def _left_s(self, entry: Entry) -> float:
-        """How long its owner may still use it; where the server tells no time: a whole lease."""
+        """Return the seconds that the owner may still use the record.
+
+        If the server does not report its time, a full lease is counted from when the record was
+        seen.
+        """
         now = self.bucket.now_ns()
         if now is None:
             if self._seen_revision != entry.revision:
@@ -184,15 +205,16 @@ class Lease:
 
     @property
     def age_s(self) -> float:
-        """Since it was certainly ours."""
+        """Seconds since the start of the last successful update."""
         return time.monotonic() - self._renewed
 
     @property
     def is_due(self) -> bool:
+        """Whether the lease should be renewed."""
         return self.age_s > self.seconds / 3
 
     def change(self, **changes: Any) -> None:
-        """Renews it as well."""
+        """Update fields of the record, which renews the lease."""
         record = replace(self.record, **changes)
         started = time.monotonic()
         revision = self.bucket.update(self.key, record.encode(), self.revision)
@@ -202,7 +224,7 @@ class Lease:
         self._hold(revision, started)
 
     def confirm(self, **changes: Any) -> None:
-        """`change` after a connection was lost: the last change may or may not have been stored."""
+        """Update the record after a reconnect, when the last update may or may not be stored."""
         entry = self.bucket.get(self.key)
         if entry is None or entry.value["owner"] != self.record.owner:
             raise self._lost()
@@ -210,7 +232,7 @@ class Lease:
         self.change(**changes)
 
     def release(self, **changes: Any) -> None:
-        """Nobody needs to wait for us; where that cannot be said, they wait."""
+        """Release the record; on an error, other attempts wait until the lease expires."""
         try:
             self.confirm(is_released=True, **changes)
         except (ClientError, TakenOver):
@@ -226,10 +248,10 @@ class Lease:
 def batch_floors(
     bucket: StateBucket, job: Job, run: str, floors: dict[str, Floor]
 ) -> tuple[dict[str, Floor], bool]:
-    """Of a batch whose rows are known by ids: where they can begin, for all its tasks together.
+    """Return the floors of a batch with an id column, shared by all its tasks.
 
-    Adds the streams that nobody wrote to before. Also: whether an earlier run began it.
-    Raises ClientError, WriteError.
+    Adds the floors of streams that no task has written to yet. Also returns whether an earlier run
+    began the batch. Raises ClientError, WriteError.
     """
     key = f"{job.key}.ids"
     for _ in range(100):

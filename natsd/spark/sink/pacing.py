@@ -1,4 +1,4 @@
-"""Rows, no more in a second than was asked for."""
+"""Limit on the rows that a task sends per second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SLICES_PER_SECOND: Final = 10
-"""What is sent at once, and what may be caught up with after a pause."""
+"""Slices of a second: the rows of one slice are sent at once, and at most one slice is caught up on
+after a pause."""
 
 
 def paced(
@@ -19,7 +20,10 @@ def paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of a tenth of a second's, each when it is due; `rate` > 0."""
+    """Yield the same rows in batches of a tenth of a second's rows, each when it is due.
+
+    `rate` is rows per second, above 0. Blocks until a batch is due.
+    """
     rows_max = max(1, int(rate / SLICES_PER_SECOND))
     due = clock()
     for batch in batches:

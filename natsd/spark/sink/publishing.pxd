@@ -1,3 +1,5 @@
+"""Rows, FoundIds and SendWindow, the compiled part of the sink (publishing.pyx)."""
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from natsd.spark.wire.frames cimport Frame, Intake
@@ -8,19 +10,19 @@ cdef struct Text:
     Py_ssize_t size
 
 
-cdef struct Strings:            # an Arrow column of strings or bytes
+cdef struct Strings:            # Arrow column of strings or bytes
     const int32_t* offsets
     const char* data
-    const uint8_t* validity     # NULL: none is null
-    int64_t first               # where this column begins in the bits of `validity`
+    const uint8_t* validity     # NULL: no value is null
+    int64_t first               # first bit of this column in `validity`
 
 
-cdef struct Maps:               # an Arrow column of headers
-    const int32_t* offsets      # a row's names
+cdef struct Maps:               # Arrow column of headers
+    const int32_t* offsets      # index of a row's first name
     const uint8_t* validity
     int64_t first
     Strings names
-    const int32_t* lists        # a name's values; NULL: each has one
+    const int32_t* lists        # index of a name's first value; NULL: each name has one
     const uint8_t* lists_validity
     int64_t lists_first
     Strings values
@@ -28,7 +30,7 @@ cdef struct Maps:               # an Arrow column of headers
 
 cdef class Rows:
     cdef readonly int64_t count
-    cdef list _held
+    cdef list _held  # buffers that the pointers below need alive
     cdef Strings _subjects
     cdef Strings _data
     cdef Strings _ids
@@ -44,11 +46,11 @@ cdef class Rows:
 
 
 cdef class FoundIds:
-    cdef uint64_t* _slots       # pairs; two zeros are an empty slot
+    cdef uint64_t* _slots       # pairs of hashes; two zeros are an empty slot
     cdef uint64_t _mask
     cdef readonly int64_t count
     cdef readonly int64_t highest_row
-    cdef public int64_t stored_below        # rows below it count as found
+    cdef public int64_t stored_below        # rows below this number count as found
 
     cdef int _add(self, const char* text, Py_ssize_t size) except -1 nogil
     cdef bint has(self, const char* text, Py_ssize_t size) noexcept nogil
@@ -56,33 +58,33 @@ cdef class FoundIds:
 
 
 cdef class SendWindow(Intake):
-    cdef readonly int64_t first             # the lowest row that is not done yet
-    cdef readonly int64_t next              # the lowest row not looked at yet
-    cdef readonly int64_t in_flight
-    cdef readonly int64_t in_flight_bytes
-    cdef readonly int64_t sent
-    cdef readonly int64_t found
-    cdef readonly int64_t refused           # of the rows from `first` to `next`, now
-    cdef readonly int64_t duplicates
-    cdef readonly int64_t acknowledged
-    cdef public int64_t wake_below          # in flight: then `take` asks for a look
-    cdef readonly list refusals             # (row, headers, data) since somebody looked
-    cdef list _targets
-    cdef uint64_t[256] _last                # the highest sequence up to `first`, by target
+    cdef readonly int64_t first             # lowest row that is not done
+    cdef readonly int64_t next              # lowest row that `fill` has not handled
+    cdef readonly int64_t in_flight  # rows that were sent and not answered yet
+    cdef readonly int64_t in_flight_bytes  # bytes of their frames
+    cdef readonly int64_t sent  # frames written, repetitions included
+    cdef readonly int64_t found  # rows that an earlier attempt had stored
+    cdef readonly int64_t refused           # current number of refused rows from `first` to `next`
+    cdef readonly int64_t duplicates  # acknowledged rows that the stream had stored before
+    cdef readonly int64_t acknowledged  # rows acknowledged to this window
+    cdef public int64_t wake_below          # `take` returns STOP when fewer rows are in flight
+    cdef readonly list refusals             # (row, headers, data) of each since `take_refusals`
+    cdef list _targets  # names of the streams, as acknowledgements quote them
+    cdef uint64_t[256] _last                # highest sequence of rows below `first`, by target
     cdef bytes _id_prefix_held
     cdef bytes _inbox_held
     cdef Text _id_prefix
     cdef Text _inbox
-    cdef Text _target                       # of the last acknowledgement
-    cdef uint8_t _target_index
+    cdef Text _target                       # stream of the last acknowledgement
+    cdef uint8_t _target_index  # its index in `_targets`
     cdef int64_t _max_rows
     cdef int64_t _max_bytes
-    cdef int64_t _mask
-    cdef uint8_t* _states
-    cdef uint8_t* _row_targets
-    cdef uint32_t* _sizes
-    cdef uint64_t* _sequences
-    cdef char* _out
+    cdef int64_t _mask  # number of slots - 1; row n has slot n & _mask
+    cdef uint8_t* _states  # UNSENT, IN_FLIGHT, DONE or REFUSED, by slot
+    cdef uint8_t* _row_targets  # index of the row's stream, or NEVER, by slot
+    cdef uint32_t* _sizes  # bytes of the row's frame, by slot
+    cdef uint64_t* _sequences  # sequence of the stored row, by slot
+    cdef char* _out  # frames that wait to be sent
     cdef Py_ssize_t _out_end
     cdef Py_ssize_t _out_capacity
 

@@ -3,20 +3,21 @@ from typing import TypeAlias
 from natsd.spark.wire.frames import Intake
 
 Column: TypeAlias = tuple[object, object, object, int]
-"""Offsets, data, validity (each with the buffer protocol, or None), first bit of the validity."""
+"""A column of strings: offsets, data, validity (each a buffer, or None), and the first bit of the
+validity."""
 
 Headers: TypeAlias = tuple[object, object, int, Column, object, object, int, Column]
-"""Of the maps: offsets, validity, its first bit, names; of the lists (None: each name has one
-value): offsets, validity, its first bit; the values."""
+"""A column of headers: offsets, validity and its first bit of the maps; their names; offsets,
+validity and its first bit of the lists (offsets None: each name has one value); the values."""
 
 class RowProblem(Exception):
-    """A row that no server could store: its index in the batch, and why."""
+    """A row that no server could store; `row` is its index in the batch."""
 
     row: int
     def __init__(self, row: int, reason: str) -> None: ...
 
 class Rows:
-    """The columns of one Arrow batch, read where they lie."""
+    """The columns of one Arrow batch, read in place."""
 
     count: int
     def __init__(
@@ -29,29 +30,29 @@ class Rows:
     ) -> None: ...
     def subject(self, row: int) -> str: ...
     def digest(self, first: int, last: int, digest: int) -> int:
-        """That of these rows' content, in their order, chained to the digest before them."""
+        """Return the digest of rows `first` to `last` (exclusive), chained to the given digest."""
 
     def check(self, max_payload: int) -> None:
-        """Raises RowProblem for the first row that cannot be sent."""
+        """Raise RowProblem for the first row that cannot be sent."""
 
     def first_outside(self, patterns: list[bytes], first: int) -> int:
-        """The first row, from `first` on, whose subject no pattern matches; else `count`."""
+        """Return the first row, from `first` on, whose subject no pattern matches; else `count`."""
 
 class FoundIds:
-    """Message ids that are stored already."""
+    """Set of message ids that are stored already."""
 
     count: int
     highest_row: int
     stored_below: int
-    """Rows below it count as found."""
+    """Rows below this number count as found."""
     def __init__(self) -> None: ...
     def add(self, message_id: bytes) -> None: ...
     def __contains__(self, message_id: bytes) -> bool: ...
     def take(self, count: int, headers: Headers, prefix: bytes, by_row: bool) -> None:
-        """Of each message its id, if it begins with the prefix; kept without it."""
+        """Add the ids of the messages that begin with the prefix, without the prefix."""
 
 class SendWindow(Intake):
-    """Rows in flight, from the lowest that is not done; takes the server's answers."""
+    """Pending rows, from the lowest that is not done; takes the server's answers."""
 
     first: int
     next: int
@@ -67,29 +68,32 @@ class SendWindow(Intake):
         self, id_prefix: bytes, first: int = 0, *, max_rows: int, max_bytes: int
     ) -> None: ...
     def add_target(self, stream: bytes) -> None:
-        """Its acknowledgements count from now on."""
+        """Accept acknowledgements of this stream. Raises ValueError beyond 255 streams."""
 
     def last_sequences(self) -> dict[bytes, int]:
-        """By target: the highest sequence of a row below `first`; 0: there is none."""
+        """Return by target the highest sequence of a row below `first`; 0: there is none."""
 
     def connected(self, inbox: bytes) -> None:
-        """Answers come to `inbox<row>` now; what was in flight is to be sent again."""
+        """Expect answers at `inbox<row>`, and mark all pending rows as unsent."""
 
     def fill(self, rows: Rows, base: int, last: int, found: FoundIds | None = None) -> None:
-        """Put rows from `next` on, up to `last`, while there is room; rows[0] is row `base`."""
+        """Write frames of rows from `next` to `last` while there is room; rows[0] is row `base`.
+
+        Rows that are in `found` become done instead.
+        """
 
     def resend(self, rows: Rows, base: int) -> None:
-        """Put those of these rows again that were refused, while there is room."""
+        """Write frames of the refused rows among these while there is room."""
 
     def acknowledge(self, row: int, stream: bytes, sequence: int, duplicate: bool) -> None:
-        """A row counted as refused is stored after all."""
+        """Mark a row that counted as refused as stored."""
 
     def refused_rows(self) -> list[int]: ...
     def take_refusals(self) -> list[tuple[int, bytes, bytes]]:
-        """Row, headers and data of each answer that acknowledges nothing, since the last call."""
+        """Return row, headers and data of each refusal since the last call."""
 
     def outgoing(self) -> memoryview:
-        """What waits for the socket, until the next call of anything here."""
+        """Return the frames to be sent, valid until the next call of any method."""
 
     def sent_all(self) -> None:
-        """It went, whole: frames are never cut by what others send."""
+        """Clear the frames after all of them were sent."""

@@ -1,25 +1,25 @@
-"""Rows of Arrow columns become publishes, and what the server answers becomes rows done.
+"""Rows of Arrow columns become publishes, and the server's answers mark rows as done.
 
 Promise
-- `Rows` reads an Arrow batch's buffers where they lie. `problem` finds the first row that no server
-  could store; `digest` chains the content of rows, in order, into 64 bits.
-- `FoundIds` remembers message ids by 128 bits of hash: two ids that meet by chance would need about
-  2^60 messages. Memory: 32 to 64 bytes for each id.
-- `SendWindow` knows of each row in flight whether it is acknowledged. At most `max_rows` rows and
-  `max_bytes` bytes (but always one row) are in flight. An answer is taken only if it is a whole
-  PubAck of a stream the window knows; any other is handed out with its row, which is then refused:
-  sent again when its turn comes, and never counted as done.
-- No Python object is made for a row that goes well.
+- `Rows` reads an Arrow batch's buffers in place. `check` finds the first row that no server could
+  store; `digest` chains the content of rows, in order, into 64 bits.
+- `FoundIds` stores message ids as 128 bits of hash: an accidental collision is likely only at about
+  2^60 messages. Memory: 32 to 64 bytes per id.
+- `SendWindow` knows of each pending row whether it is acknowledged. At most `max_rows` rows and
+  `max_bytes` bytes (but at least one row) are in flight. An answer counts only if it is a whole
+  PubAck of a stream that the window knows; any other answer is handed out with its row, which is
+  then refused: it is sent again later, and never counted as done.
+- No Python object is created for a row without problems.
 
-What leaves for row 7, and what comes back:
+The frame of row 7 and its answer:
 
     HPUB <subject> <inbox>7 <header bytes> <total bytes>\\r\\n
     NATS/1.0\\r\\nNats-Msg-Id: <prefix>7\\r\\n<the row's own headers>\\r\\n<data>\\r\\n
 
     MSG <inbox>7 <sid> <bytes>\\r\\n{"stream":"S","seq":17}\\r\\n          (spaces differ)
 
-Source: nats-server 2.14 reference 3.1, 6.7; Arrow columnar format, "Variable-size Binary Layout",
-"Map Layout".
+Source: https://docs.nats.io/reference/reference-protocols/nats-protocol; nats-server's
+`JSPubAckResponse`; the Arrow columnar format, "Variable-size Binary Layout", "Map Layout".
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -37,13 +37,13 @@ from natsd.store.xxh64 cimport xxh64
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* haystack, size_t haystack_bytes, const void* needle, size_t bytes)
 
-cdef enum:
+cdef enum:  # states of a row in a SendWindow
     UNSENT = 0
     IN_FLIGHT = 1
     DONE = 2
     REFUSED = 3
 
-cdef enum:
+cdef enum:  # results of a row's check; PROBLEMS has their texts
     OK = 0
     NO_SUBJECT = 1
     BAD_SUBJECT = 2
@@ -55,9 +55,9 @@ cdef enum:
     TOO_LARGE = 8
 
 cdef enum:
-    OUT_BYTES = 1 << 17         # frames wait here for the socket
-    FIXED_BYTES = 160           # of a frame: numbers, names, line ends
-    NEVER = 0xff                # a row whose message no target of this window took
+    OUT_BYTES = 1 << 17         # size of the send buffer
+    FIXED_BYTES = 160           # maximum of a frame's numbers, names and line ends
+    NEVER = 0xff                # target of a row that was found, not sent
 
 PROBLEMS = {
     NO_SUBJECT: "the subject is null",
@@ -76,7 +76,7 @@ cdef uint64_t SECOND_SEED = 0x9E3779B97F4A7C15ULL
 
 
 cdef const char* address(object buffer, list held):
-    """Where it begins, as long as it is held; NULL if there is none, or nothing in it."""
+    """Return the start of the buffer, kept alive by `held`; NULL: none, or empty."""
     cdef Py_buffer view
     cdef const char* start
     if buffer is None:
@@ -119,7 +119,7 @@ cdef inline bint is_there(Strings* column, int64_t at) noexcept nogil:
 
 
 cdef inline Text text_at(Strings* column, int64_t at) noexcept nogil:
-    """Empty where it is null."""
+    """Return the text; a null is empty."""
     cdef int32_t start = column.offsets[at]
     if not is_there(column, at):
         return Text(column.data, 0)
@@ -133,7 +133,7 @@ cdef inline bint has_line_end(Text text) noexcept nogil:
 
 
 cdef inline bint is_msg_id(Text name) noexcept nogil:
-    """Whatever its letters' case: servers differ in what they take for it."""
+    """Return whether the name is Nats-Msg-Id in any case: servers differ in how they compare it."""
     cdef Py_ssize_t at
     if name.size != MSG_ID.size:
         return False
@@ -158,7 +158,7 @@ cdef inline int decimal_size(uint64_t number) noexcept nogil:
 
 
 cdef class RowProblem(Exception):
-    """A row that cannot be sent: its index in the batch, and why."""
+    """A row that cannot be sent; `row` is its index in the batch."""
 
     cdef readonly int64_t row
 
@@ -168,6 +168,7 @@ cdef class RowProblem(Exception):
 
 
 cdef class Rows:
+    """The columns of one Arrow batch, read in place."""
 
     def __init__(self, int64_t count, subjects, data, headers=None, ids=None):
         self.count = count
@@ -182,10 +183,12 @@ cdef class Rows:
             self._ids = strings_of(ids, self._held)
 
     def subject(self, int64_t row):
+        """Return the subject of a row; empty: it is null."""
         cdef Text text = text_at(&self._subjects, row)
         return text.data[:text.size].decode("utf-8", "replace") if text.size else ""
 
     def digest(self, int64_t first, int64_t last, uint64_t digest):
+        """Return the digest of rows `first` to `last` (exclusive), chained to the given digest."""
         cdef int64_t row
         with nogil:
             for row in range(first, last):
@@ -193,6 +196,7 @@ cdef class Rows:
         return digest
 
     def check(self, int64_t max_payload):
+        """Raise RowProblem for the first row that cannot be sent."""
         cdef int64_t row
         cdef int problem = OK
         with nogil:
@@ -205,6 +209,7 @@ cdef class Rows:
             raise RowProblem(row, text)
 
     def first_outside(self, list patterns, int64_t first):
+        """Return the first row, from `first` on, whose subject no pattern matches; else `count`."""
         cdef int64_t row
         cdef Py_ssize_t index = 0
         cdef Py_ssize_t tried
@@ -259,7 +264,7 @@ cdef class Rows:
         return digest
 
     cdef int64_t _user_headers(self, int64_t row, char* to) noexcept nogil:
-        """How many bytes the row's own headers have; written behind `to` unless it is NULL."""
+        """Write the row's own headers to `to` unless that is NULL; return their bytes."""
         cdef int64_t at
         cdef int64_t value
         cdef int64_t value_end
@@ -343,6 +348,7 @@ cdef class Rows:
 
 
 cdef class FoundIds:
+    """Set of message ids that are stored already."""
 
     def __cinit__(self):
         self._mask = 1023
@@ -355,13 +361,14 @@ cdef class FoundIds:
         free(self._slots)
 
     def add(self, bytes message_id):
+        """Add an id."""
         self._add(message_id, len(message_id))
 
     def __contains__(self, bytes message_id):
         return self.has(message_id, len(message_id))
 
     def take(self, int64_t count, headers, bytes prefix, bint by_row):
-        """Of an Arrow column of headers: each id that begins with the prefix, without it."""
+        """Add the ids of a headers column that begin with the prefix, without the prefix."""
         cdef list held = []
         cdef Maps maps = maps_of(headers, held)
         cdef Text start = Text(<const char*> prefix, len(prefix))
@@ -434,7 +441,7 @@ cdef class FoundIds:
 
 
 cdef int64_t number_at(const char* digits, const char* end) noexcept nogil:
-    """The number that these are; -1: they are none."""
+    """Return the decimal number; -1: the bytes are not one."""
     cdef int64_t number = 0
     cdef const char* at = digits
     while at < end and c"0" <= at[0] <= c"9" and at - digits < 18:
@@ -452,6 +459,7 @@ cdef inline bint named(const char* name, const char* end, Text target) noexcept 
 
 
 cdef class SendWindow(Intake):
+    """Pending rows, from the lowest that is not done; takes the server's answers."""
 
     def __cinit__(self, *_, int64_t max_rows, **__):
         cdef int64_t slots = 64
@@ -488,6 +496,7 @@ cdef class SendWindow(Intake):
         self.first = self.next = first
 
     def add_target(self, bytes stream):
+        """Accept acknowledgements of this stream. Raises ValueError beyond 255 streams."""
         if stream in self._targets:
             return
         if len(self._targets) == NEVER:
@@ -497,9 +506,11 @@ cdef class SendWindow(Intake):
         self._target_index = len(self._targets) - 1
 
     def last_sequences(self):
+        """Return by target the highest sequence of a row below `first`; 0: there is none."""
         return {name: self._last[index] for index, name in enumerate(self._targets)}
 
     def connected(self, bytes inbox):
+        """Expect answers at `inbox<row>`, and mark all pending rows as unsent."""
         cdef int64_t row
         self._inbox_held = inbox
         self._inbox = Text(<const char*> inbox, len(inbox))
@@ -512,6 +523,10 @@ cdef class SendWindow(Intake):
         self.refusals.clear()
 
     def fill(self, Rows rows, int64_t base, int64_t last, FoundIds found=None):
+        """Write frames of rows from `next` to `last` while there is room; rows[0] is row `base`.
+
+        Rows that are in `found` become done instead.
+        """
         cdef int64_t row
         cdef int64_t slot
         with nogil:
@@ -531,6 +546,7 @@ cdef class SendWindow(Intake):
         self._advance()
 
     def resend(self, Rows rows, int64_t base):
+        """Write frames of the refused rows among these while there is room."""
         cdef int64_t row
         cdef int64_t first = max(base, self.first)
         cdef int64_t last = min(base + rows.count, self.next)
@@ -543,6 +559,7 @@ cdef class SendWindow(Intake):
                     self.refused = self.refused - 1
 
     def acknowledge(self, int64_t row, bytes stream, uint64_t sequence, bint duplicate):
+        """Mark a row that counted as refused as stored."""
         if not self.first <= row < self.next or self._states[row & self._mask] != REFUSED:
             return
         self._states[row & self._mask] = DONE
@@ -554,6 +571,7 @@ cdef class SendWindow(Intake):
         self._advance()
 
     def refused_rows(self):
+        """Return the numbers of the refused rows, ascending."""
         cdef int64_t row
         if not self.refused:
             return []
@@ -563,14 +581,17 @@ cdef class SendWindow(Intake):
         ]
 
     def take_refusals(self):
+        """Return row, headers and data of each refusal since the last call."""
         self._advance()
         taken, self.refusals = self.refusals, []
         return taken
 
     def outgoing(self):
+        """Return the frames to be sent, valid until the next call of any method."""
         return PyMemoryView_FromMemory(self._out, self._out_end, PyBUF_READ)
 
     def sent_all(self):
+        """Clear the frames after all of them were sent."""
         self._out_end = 0
 
     cdef int take(self, const Frame* frame) except -1 nogil:
@@ -596,7 +617,7 @@ cdef class SendWindow(Intake):
         return STOP if self.in_flight < self.wake_below or self.in_flight == 0 else GO_ON
 
     cdef bint _ack(self, int64_t row, const char* data, Py_ssize_t size) noexcept nogil:
-        """Whether it is a PubAck of one of the targets; then the row is done."""
+        """Mark the row as done if the data is a PubAck of a target; return False otherwise."""
         cdef const char* end = data + size
         cdef const char* at = data + 10
         cdef uint64_t sequence = 0
@@ -626,7 +647,7 @@ cdef class SendWindow(Intake):
         return True
 
     cdef bint _is_target(self, const char* name, const char* end) noexcept nogil:
-        """Whether a target's name and a quote stand here; then it is `_target`."""
+        """Return whether a target's name and a quote stand here; `_target` is then that target."""
         cdef Py_ssize_t index
         if named(name, end, self._target):
             return True
@@ -648,7 +669,7 @@ cdef class SendWindow(Intake):
         self.acknowledged = self.acknowledged + 1
 
     cdef void _advance(self) noexcept nogil:
-        """Past every row that is done."""
+        """Move `first` past the rows that are done."""
         cdef int64_t slot
         cdef uint8_t target
         while self.first < self.next:

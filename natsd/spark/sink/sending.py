@@ -1,18 +1,19 @@
-"""Sender: rows of one task on their way to the server, many at once, until all are acknowledged.
+"""Sender: sends the rows of one task, many at a time, until all are acknowledged.
 
-    add ─▶ [ rows of batches not done yet ] ─▶ SendWindow ─▶ socket
+    add ─▶ [ rows of incomplete batches ] ─▶ SendWindow ─▶ socket
                                                   ▲  answers: done, or refused
 
 Promise
-- A row leaves only while the lease is ours, and is dropped here only when it is acknowledged.
-- After a lost connection, or silence, nothing is sent again that the stream has: what it stored
-  behind the record's floor is read first, however long the outage was.
-- What the server refuses for a while (429, 503, no leader) is sent again, with growing pauses,
-  until nothing was acknowledged for `ack_timeout_s`; it then stands behind rows that were sent
-  after it. What the server refuses for good raises WriteError.
-- Memory: the batches that hold rows in flight, and at most 128 KiB (or one message) of frames.
+- A row is sent only while this attempt holds the lease, and is released from memory only after it
+  is acknowledged.
+- After a lost connection or silence, no stored row is sent again: the messages behind the record's
+  floor are read first, however long the outage was.
+- Rows that the server refuses temporarily (429, 503, no leader) are sent again, with growing
+  pauses, until nothing was acknowledged for `ack_timeout_s`; such a row may then be behind later
+  rows. A permanent refusal raises WriteError.
+- Memory: the batches with pending rows, and at most 128 KiB (or one message) of frames.
 
-Source: nats-server 2.14 reference 6.7; errors.json of the server.
+Source: nats-server's `JSPubAckResponse`; errors.json of nats-server.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ ADVICE: Final = {
 
 
 class Sender:
-    """Of one task. Methods raise WriteError, ClientError, TakenOver."""
+    """Sender of one task. Methods raise WriteError, ClientError, TakenOver."""
 
     def __init__(
         self,
@@ -83,27 +84,27 @@ class Sender:
         self._attach()
 
     def add(self, base: int, rows: Rows) -> None:
-        """These may be sent; the first of them is row `base` of the task."""
+        """Add rows to be sent; the first of them is row `base` of the task."""
         for target in self.targets.found.values():
             self.window.add_target(target.wire_name)
         self._batches.append((base, rows))
         self._end = base + rows.count
 
     def send_up_to(self, row: int) -> None:
-        """Returns when every row below it is on its way or done."""
+        """Block until every row below `row` is sent or done."""
         self._progress_at = time.monotonic()
         while self.window.next < row:
             self._step(must_wait=True)
         self._step(must_wait=False)
 
     def drain(self) -> None:
-        """Returns when every row is acknowledged."""
+        """Block until every row is acknowledged."""
         self._progress_at = time.monotonic()
         while self.window.first < self._end:
             self._step(must_wait=True)
 
     def state(self) -> dict[str, Any]:
-        """What the record is to say of it: what is acknowledged, what is refused."""
+        """Return the fields for the record: acknowledged rows, floors, refused rows."""
         rows = max(self.window.first, self.lease.record.rows)
         return {
             "rows": rows,
@@ -112,7 +113,7 @@ class Sender:
         }
 
     def _floors(self) -> dict[str, Floor]:
-        """Up to what is acknowledged, while it is certain that no later row was stored before."""
+        """Return the floors, advanced to the acknowledged rows while these were stored in order."""
         known = self.lease.record.targets
         floors = {
             name: known.get(name) or target.floor for name, target in self.targets.found.items()
@@ -126,7 +127,7 @@ class Sender:
                 floors[name] = Floor(sequence, floors[name].created)
         return floors
 
-    # One step
+    # One step of sending and receiving
 
     def _step(self, must_wait: bool) -> None:
         try:
@@ -160,7 +161,11 @@ class Sender:
         window.sent_all()
 
     def _receive(self, must_wait: bool) -> None:
-        """Without waiting where there is room to send more; else until half of it has come back."""
+        """Receive answers.
+
+        Returns at once if more rows can be sent, else waits until half of the pending ones are
+        answered.
+        """
         window = self.window
         is_last = window.next >= self._end
         window.wake_below = 0 if is_last else max(window.in_flight // 2, 1)
@@ -204,7 +209,7 @@ class Sender:
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
     def _judge(self, row: int, headers: bytes, data: bytes, asked: set[str]) -> None:
-        """Return if the row may be sent again, or is stored after all; else raise."""
+        """Handle one refusal: return if the row may be sent again or is stored, else raise."""
         subject = self._subject(row)
         if headers.startswith(NO_RESPONDERS) and not data:
             if not asked and stream_of(self.client, subject) is None:
@@ -259,7 +264,7 @@ class Sender:
         self._resend_at = None
 
     def resume(self, error: ClientError) -> None:
-        """A new connection, the lease still ours, and what the stream has meanwhile."""
+        """Reconnect, renew the lease, and read which rows were stored meanwhile. Blocks."""
         started = time.monotonic()
         pause_s = PAUSE_S
         self._is_in_order = False

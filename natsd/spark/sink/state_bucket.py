@@ -1,12 +1,12 @@
-"""The bucket where writers keep what they have begun and what is done: a KV bucket like any other.
+"""The key-value bucket in which writers store their progress.
 
 Promise
-- `create` and `update` are compare-and-set: of two that try, one wins. Reads are answered by the
-  stream's leader, so that they see every write that was acknowledged before.
-- The bucket is created if there is none (one replica, history of one, on disk); one that is there
-  already, with more replicas for example, is used as it is.
+- `create` and `update` are compare-and-set: of two concurrent calls, one succeeds. Reads are
+  answered by the stream's leader, so they see every write that was acknowledged before.
+- The bucket is created if it does not exist (one replica, history of one, on disk); an existing
+  bucket, for example with more replicas, is used unchanged.
 
-Source: ADR-8 (key-value stores); nats-server 2.14 reference 6.2, 6.7.
+Source: ADR-8 (key-value stores).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLAIN_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def token(text: str) -> str:
-    """The text as one token of a key; different texts give different ones."""
+    """Return the text as one token of a key; different texts give different tokens."""
     if PLAIN_TOKEN.fullmatch(text):
         return text
     return "=" + base64.urlsafe_b64encode(text.encode()).decode()
@@ -37,7 +37,7 @@ def token(text: str) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a key holds; `written_ns` is the server's clock."""
+    """The value of a key; `written_ns` is ns since the epoch by the server's clock."""
 
     value: dict[str, Any]
     revision: int
@@ -45,7 +45,7 @@ class Entry:
 
 
 class StateBucket:
-    """Keys are subjects' tokens, values are JSON objects. Every method raises ClientError."""
+    """A bucket of JSON objects, whose keys are subject tokens. Methods raise ClientError."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
@@ -56,7 +56,7 @@ class StateBucket:
         self._put_prefix = self.prefix if own == "$JS.API" else f"{own}.{self.prefix}"
 
     def create(self, key: str, value: dict[str, Any]) -> int | None:
-        """Its revision; None: the key is there already."""
+        """Create the key and return its revision; None: the key exists already."""
         try:
             return self._put(key, value, 0)
         except NoResponders:
@@ -64,11 +64,11 @@ class StateBucket:
         return self._put(key, value, 0)
 
     def update(self, key: str, value: dict[str, Any], revision: int) -> int | None:
-        """The new revision; None: it is another one by now."""
+        """Set the key if it has this revision, and return the new one; None: it has another."""
         return self._put(key, value, revision)
 
     def get(self, key: str) -> Entry | None:
-        """None: there is none, or not even a bucket."""
+        """Return the key's entry; None: the key or the bucket does not exist."""
         try:
             answer = self.client.api(
                 f"STREAM.MSG.GET.{self.stream}", {"last_by_subj": self.prefix + key}
@@ -84,7 +84,7 @@ class StateBucket:
         return Entry(json.loads(data), int(message["seq"]), time_ns_of(message["time"]))
 
     def keys(self, prefix: str) -> list[str]:
-        """Those that begin with `prefix` and a dot, which they are returned without."""
+        """Return the keys that begin with `prefix` and a dot, without that beginning."""
         start = f"{self.prefix}{prefix}."
         found: list[str] = []
         while True:
@@ -101,7 +101,7 @@ class StateBucket:
                 return found
 
     def purge(self, pattern: str) -> None:
-        """Every key that matches; none left is fine."""
+        """Remove every key that matches `pattern`; none has to match."""
         try:
             self.client.api(f"STREAM.PURGE.{self.stream}", {"filter": self.prefix + pattern})
         except ApiError as error:
@@ -109,7 +109,7 @@ class StateBucket:
                 raise
 
     def now_ns(self) -> int | None:
-        """The server's clock; None: it does not tell."""
+        """Return the server's time in ns since the epoch; None: the server does not report it."""
         answer = self.client.api(f"STREAM.INFO.{self.stream}")
         return time_ns_of(answer["ts"]) if answer.get("ts") else None
 
@@ -145,7 +145,7 @@ class StateBucket:
 
 
 def time_ns_of(text: str) -> int:
-    """Of RFC 3339, in nanoseconds since the epoch."""
+    """Return the time of an RFC 3339 text, in ns since the epoch."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     zone = ""
     if not text.endswith("Z"):

@@ -1,11 +1,11 @@
-"""Which rows of a task its target has already: their message ids, read from the stream itself.
+"""Detection of rows that are already stored, by the message ids in the target streams.
 
 Promise
-- Every message behind the floor that was stored before the call is looked at, by its headers only
-  where the server can leave the rest out.
-- Where messages behind the floor were removed since (a limit, a work queue, a newer value of the
-  same subject), rows of ours may be among them. One connection stores in order, so that every row
-  below the highest that is found counts as stored, but for those that the record says were refused.
+- Every message behind the floor that was stored before the call is examined; if the server can omit
+  payloads, only headers are read.
+- If messages behind the floor were removed since (a limit, a work queue, a newer value of the same
+  subject), the task's rows may be among them. One connection stores in order, so every row below
+  the highest found one counts as stored, except those that the record lists as refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ReadHeaders: TypeAlias = "Callable[[ConnectOptions, RangeRequest], Iterator[pa.R
 
 
 def read_headers(options: ConnectOptions, request: RangeRequest) -> Iterator[pa.RecordBatch]:
-    """One column, `headers`. Raises ClientError."""
+    """Yield the messages of the range with one column, `headers`. Raises ClientError."""
     from natsd.spark.network.network_read import read_range
 
     return read_range(options, request, ("headers",))
@@ -42,7 +42,11 @@ def stored_ids(
     refused: tuple[int, ...] = (),
     read: ReadHeaders = read_headers,
 ) -> FoundIds:
-    """Those behind `prefix`. Raises ClientError, WriteError."""
+    """Return the message ids behind the floors that begin with `prefix`.
+
+    `by_row`: ids end with a row number. `refused` lists the rows that the record knows as refused.
+    Raises ClientError, WriteError if a stream was recreated.
+    """
     found = FoundIds()
     has_holes = False
     for name, floor in floors.items():

@@ -1,8 +1,8 @@
-"""The streams a task writes to: found by subject, or named by the option `stream`.
+"""The streams that a task writes to: found by subject, or named by the option `stream`.
 
 Promise
-- Before a row is sent its stream is known, and where the stream ended before it; a subject that no
-  stream has, or that the named stream has not, is refused first.
+- Before a row is sent, its stream and the end of that stream are known. A row whose subject is in
+  no stream, or not in the named stream, is refused before the batch is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_STREAM = 10059
 
 @dataclass(frozen=True)
 class Target:
-    """A stream as it was when we asked."""
+    """A target stream as it was when STREAM.INFO was requested."""
 
     name: str
     subjects: tuple[bytes, ...]
@@ -30,12 +30,12 @@ class Target:
 
     @property
     def wire_name(self) -> bytes:
-        """As an acknowledgement quotes it."""
+        """The stream's name as it is written in the JSON of an acknowledgement."""
         return json.dumps(self.name)[1:-1].encode()
 
 
 class Targets:
-    """Those of one task. Methods raise ClientError and WriteError."""
+    """The target streams of one task. Methods raise ClientError and WriteError."""
 
     def __init__(self, client: Client, stream: str | None) -> None:
         self.client = client
@@ -43,7 +43,7 @@ class Targets:
         self.found: dict[str, Target] = {}
 
     def cover(self, rows: Rows) -> bool:
-        """Find the stream of each row; whether there was a new one."""
+        """Find the stream of each row; return whether a new stream was found."""
         grew = False
         if self.stream is not None and not self.found:
             self.found[self.stream] = self.ask(self.stream)
@@ -80,7 +80,7 @@ class Targets:
         return name
 
     def ask(self, name: str) -> Target:
-        """As it is now."""
+        """Request the stream's current state."""
         try:
             info = self.client.api(f"STREAM.INFO.{name}")
         except ApiError as error:
@@ -103,12 +103,13 @@ WORDS = {"mirror": "a mirror", "sealed": "sealed"}
 
 
 def stream_of(client: Client, subject: str) -> str | None:
-    """Its name; None: no stream listens to the subject. Raises ClientError."""
+    """Return the stream of the subject; None: no stream has it. Raises ClientError."""
     names: list[Any] = client.api("STREAM.NAMES", {"subject": subject}).get("streams") or []
     return str(names[0]) if names else None
 
 
 def no_stream(subject: str) -> WriteError:
+    """Return the error for a subject that no stream has."""
     return WriteError(
         f'no stream has the subject "{subject}": create one with it, '
         "or see whether domain and apiPrefix are right"

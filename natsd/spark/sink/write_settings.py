@@ -1,6 +1,7 @@
 """The options of `df.write.format("jetstream")` and `df.writeStream.format("jetstream")`.
 
-As options.py: names in camelCase, everything checked before a server is asked, errors in one line.
+As in options.py, names are camelCase, everything is checked before any request to a server, and
+errors are one line.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ BUCKET_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class WriteSettings(ConnectionSettings):
-    """Of both kinds of writes."""
+    """Options of batch and streaming writes; docs/spark.md describes each of them.
+
+    `max_msgs_per_second` limits each task; `ack_timeout` is seconds.
+    """
 
     stream: str | None = None
     txn_app_id: str | None = Field(None, min_length=1, max_length=200)
@@ -27,13 +31,14 @@ class WriteSettings(ConnectionSettings):
     ack_timeout: Seconds = 30.0
     state_bucket: str = "natsd_spark"
     query_name: str | None = None
-    """Spark's own: `writeStream.queryName`."""
+    """Set by Spark (`writeStream.queryName`); not used here."""
     checkpoint_location: str | None = None
-    """Spark's own."""
+    """Set by Spark; not used here."""
 
     @field_validator("txn_app_id")
     @classmethod
     def check_txn_app_id(cls, value: str | None) -> str | None:
+        """Check the name of the application. Raises ValueError."""
         if value is not None and (value != value.strip() or not value.isprintable()):
             raise ValueError("must be printable, and not begin or end with a space")
         return value
@@ -41,12 +46,14 @@ class WriteSettings(ConnectionSettings):
     @field_validator("max_in_flight")
     @classmethod
     def check_max_in_flight(cls, value: int) -> int:
+        """Check the upper limit of the messages in flight. Raises ValueError."""
         if value > 1 << 20:
             raise ValueError("may be 1048576 at most")
         return value
 
     @model_validator(mode="after")
     def check_writing(self) -> Self:
+        """Check names and the combination of transaction options. Raises ValueError."""
         if self.stream is not None and not is_stream_name(self.stream):
             raise ValueError(f'"{self.stream}" is no name of a stream')
         if not BUCKET_NAME.fullmatch(self.state_bucket):
@@ -56,11 +63,11 @@ class WriteSettings(ConnectionSettings):
         return self
 
     def for_batch(self) -> WriteOptions:
-        """Of `df.write`."""
+        """Return the options of a batch write."""
         return self._options(application=self.txn_app_id, version=self.txn_version)
 
     def for_stream(self) -> WriteOptions:
-        """Of `df.writeStream`. Raises OptionsError."""
+        """Return the options of a streaming write. Raises OptionsError."""
         if self.txn_app_id is not None:
             raise OptionsError(
                 'options "txnAppId" and "txnVersion" are for batch writes: a streaming query has '

@@ -1,25 +1,26 @@
-"""One task's rows into their streams, exactly once, whatever attempt this is.
+"""Write of one task's rows to their streams, exactly once over all attempts.
 
     check ─▶ plan ─▶ send ─▶ acknowledged        of batch after batch
-      │       └ the begin record says how far, and the digest of every row so far
-      └ nothing of a batch is sent if one of its rows cannot be
+      │       └ the begin record holds the number and the digest of all rows so far
+      └ no row of a batch is sent if one of them cannot be sent
 
-What holds, and on what it rests
-- Row n of the partition is the message id `<application>:<version>:<partition>:<n>`; with an id
-  column it is the id alone, as any other publisher would send it.
-- An attempt that finds a begin record goes on where its rows are acknowledged, and reads from the
-  stream which of those behind it are stored; only what is missing is sent. This needs no duplicate
-  window, however long ago it was.
-- Rows known by their number must come again as they came before. The record holds the digest of all
-  rows planned so far: an attempt sends nothing until its own first rows have that digest, and else
-  raises RowsDiffer. What an id column names may come in any order and partition.
-- Two attempts of one task never send at once, by their own clocks (begin_records.Lease). What is
-  still on its way from one that was cut off or stopped in the middle of a send, at most
-  `max_in_flight` messages, and attempts of an id column's batch in other partitions, are met by
-  the stream's duplicate window.
-- A version at or below the fence is done: its rows are not even looked at.
-- A stream that removes messages (a work queue, limits): see stored_ids; the record's acknowledged
-  rows hold there too.
+Guarantees and their conditions
+- The message id of row n of the partition is `<application>:<version>:<partition>:<n>`; with an id
+  column it is that id alone, as any other publisher would send it.
+- An attempt that finds a begin record continues behind the acknowledged rows. It reads from the
+  stream which later rows are stored, and sends only the missing ones. This needs no duplicate
+  window, however long ago the earlier attempt was.
+- Rows that are identified by number must come again in the same order. The record holds the digest
+  of all planned rows: an attempt sends nothing until its own first rows have that digest, and
+  raises RowsDiffer if they have another. Rows with an id column may come in any order and
+  partition.
+- Two attempts of one task never send at the same time, by their own clocks (begin_records.Lease).
+  The stream's duplicate window handles the rest: messages of an interrupted attempt that are still
+  in transit, at most `max_in_flight`, and attempts in other partitions of a batch with an id
+  column.
+- A version at or below the fence is complete: its rows are neither checked nor sent.
+- For streams that remove messages (a work queue, limits), see stored_ids; the record's count of
+  acknowledged rows holds there too.
 """
 
 from __future__ import annotations
@@ -61,12 +62,16 @@ IN_FLIGHT_BYTES_MAX: Final = 8 << 20
 
 
 class RowsDiffer(WriteError):
-    """Not the rows, or not in the order, of an attempt before."""
+    """The rows, or their order, differ from those of an earlier attempt."""
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a user says of a write. Times are seconds; `stream` None: found by each subject."""
+    """The user's options of a write; times are seconds.
+
+    `stream` None: the stream of each row is found by its subject. `application` and `version` are
+    txnAppId and txnVersion; None: not given.
+    """
 
     connect: ConnectOptions = field(default_factory=ConnectOptions)
     stream: str | None = None
@@ -74,7 +79,7 @@ class WriteOptions:
     version: int | None = None
     max_in_flight: int = MAX_IN_FLIGHT
     rate: float | None = None
-    """Messages a second that one task sends at most."""
+    """Maximum messages per second that one task sends; None: unlimited."""
     ack_timeout_s: float = 30.0
     state_bucket: str = "natsd_spark"
     lease_s: float = LEASE_S
@@ -82,7 +87,7 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class Task:
-    """Which part of which job, and which try; `run` is one execution of the job."""
+    """One attempt of one partition of a job; `run` identifies one execution of the job."""
 
     job: Job
     partition: int
@@ -92,7 +97,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Written:
-    """What came of it. `sent` were new here, `found` were stored by an attempt before."""
+    """Result of a task: its rows, by what happened to them.
+
+    `sent` rows were stored by this attempt, `found` rows by an earlier one; `duplicates` were sent
+    but stored before. `was_done`: the job was complete already.
+    """
 
     task: Task
     rows: int = 0
@@ -109,7 +118,10 @@ def write_task(
     batches: Iterable[pa.RecordBatch],
     read: ReadHeaders = read_headers,
 ) -> Written:
-    """Raises WriteError, ClientError; one line each."""
+    """Write the rows of one task; return the counts.
+
+    Blocks on the network. Raises WriteError, ClientError, whose texts are one line.
+    """
     if options.rate is not None:
         batches = paced(batches, options.rate)
     rows = (columns.rows(batch) for batch in batches if batch.num_rows)
@@ -122,7 +134,7 @@ def write_task(
 
 
 class Attempt:
-    """One try of one task."""
+    """One attempt of one task."""
 
     def __init__(
         self,
@@ -145,7 +157,7 @@ class Attempt:
         self._is_rerun = False
 
     def run(self, first: Rows, batches: Iterator[Rows]) -> Written:
-        """Takes `first` again from `batches`."""
+        """Write all rows; `first` is the first of `batches`. Raises WriteError, ClientError."""
         if self._ask(self._is_fenced):
             return Written(self.task, was_done=True)
         self._ask(lambda: self._check(first))
@@ -165,7 +177,7 @@ class Attempt:
         return fence is not None and self.task.job.version <= fence
 
     def _begin(self, first: Rows) -> Lease:
-        """The record is there and ours, as if `first` were all there is."""
+        """Create or take over the begin record, with `first` as the planned rows."""
         floors = {name: target.floor for name, target in self.targets.found.items()}
         self._ask(lambda: self._batch_floors(floors))
         record = BeginRecord(
@@ -190,14 +202,17 @@ class Attempt:
         return lease
 
     def _batch_floors(self, floors: dict[str, Floor]) -> dict[str, Floor]:
-        """With ids, any task of the job may have sent any row of it."""
+        """Return the floors; with an id column, those of the batch: any task may send any row."""
         if not self.by_id:
             return floors
         known, self._is_rerun = batch_floors(self.bucket, self.task.job, self.task.run, floors)
         return known
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
-        """Again, after a connection was lost: asking twice does no harm."""
+        """Return the result of `question`, which is repeated after lost connections.
+
+        A repetition is harmless.
+        """
         for left in range(self.options.connect.retries, -1, -1):
             try:
                 return question()
@@ -245,7 +260,7 @@ class Attempt:
         self._ask(lambda: self.lease.change(**{**sender.state(), **done}))
 
     def _plan(self) -> None:
-        """The record knows of all rows so far."""
+        """Update the record so that it covers all rows so far."""
         record = self.lease.record
         floors = {name: target.floor for name, target in self.targets.found.items()}
         digest = self._hex(self._digest)
@@ -284,7 +299,7 @@ class Attempt:
             "each row, or keep rows in order (no shuffle, or a sort within partitions)"
         )
 
-    # What is there
+    # Rows stored by earlier attempts
 
     def _new_sender(self, verify: BeginRecord | None) -> Sender:
         job, partition = self.task.job, self.task.partition

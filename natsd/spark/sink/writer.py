@@ -1,16 +1,16 @@
-"""The writers that Spark asks for: `df.write` and `df.writeStream` into streams, append only.
+"""The writers behind `df.write` and `df.writeStream` to streams; they only append.
 
     driver     batch_writer, stream_writer ─▶ pickled ─▶ write(batches) in each task, on executors
-    driver     commit: fence up, begin records away     abort: they stay, for whoever tries again
+    driver     commit: raise the fence, remove begin records     abort: keep them for a retry
 
 Promise
-- Exactly once, as write_task.py says it: a streaming query by its id and batch, a batch write by
-  `txnAppId` and `txnVersion`. A batch write without those two is exactly once for the tries of its
-  tasks; written again, it is another write. The records of one that was killed are of no use to
-  anyone: the next such write removes them when they are KEPT_S old.
-- A commit raises the fence before it removes records: who comes late finds one or the other.
-- A batch that was begun in more partitions than it came again with is refused by its commit, unless
-  a column id names its rows.
+- Writes are exactly once, as write_task.py describes: a streaming query by its id and batch, a
+  batch write by `txnAppId` and `txnVersion`. A batch write without these two is exactly once for
+  the attempts of its tasks; repeated, it is another write. If such a write is killed, its records
+  are useless: the next write without a name removes them when they are KEPT_S old.
+- A commit raises the fence before it removes records: a late attempt finds one or the other.
+- The commit of a batch is refused if an earlier attempt began it in more partitions, unless the
+  rows have an id column.
 
 Source: PySpark's DataSource API; Delta's idempotent writes (txnAppId, txnVersion).
 """
@@ -45,7 +45,7 @@ __all__ = ["WriteOptions", "batch_writer", "stream_writer"]
 
 UNNAMED: Final = re.compile(r"write-(\d{10})-[0-9a-f]{16}")
 KEPT_S: Final = 7 * 86_400
-"""No write takes as long."""
+"""Age in seconds at which records of a killed unnamed write are removed; no write lasts so long."""
 QUERY: Final = "sql.streaming.queryId"
 BATCH: Final = "streaming.sql.batchId"
 
@@ -54,30 +54,32 @@ ContextOf: TypeAlias = "Callable[[], TaskContext | None]"
 
 @dataclass
 class Committed(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a successful task to the driver."""
 
     written: Written
 
 
 def current_context() -> TaskContext | None:
+    """Return Spark's context of the running task; None: outside of a task."""
     from pyspark.taskcontext import TaskContext
 
     return TaskContext.get()
 
 
 def batch_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> BatchWriter:
-    """Raises NotWritable."""
+    """Return the batch writer. Raises NotWritable."""
     refuse_overwrite(overwrite)
     return BatchWriter(options, WrittenColumns.of(schema))
 
 
 def stream_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> StreamWriter:
-    """Raises NotWritable."""
+    """Return the streaming writer. Raises NotWritable."""
     refuse_overwrite(overwrite)
     return StreamWriter(options, WrittenColumns.of(schema))
 
 
 def refuse_overwrite(overwrite: bool) -> None:
+    """Raise NotWritable for an overwriting write."""
     if overwrite:
         raise NotWritable(
             'a stream is only appended to: use mode("append") or outputMode("append"), '
@@ -86,7 +88,7 @@ def refuse_overwrite(overwrite: bool) -> None:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("jetstream")`."""
+    """The writer of `df.write.format("jetstream")`."""
 
     def __init__(
         self,
@@ -103,12 +105,13 @@ class BatchWriter(DataSourceArrowWriter):
         self._context = context
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
+        """Write the rows of one task, on an executor. Raises WriteError, ClientError."""
         context = context_of(self._context)
         task = Task(self.job, context.partitionId(), context.attemptNumber(), self.run)
         return Committed(write_task(self.options, self.columns, task, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Raises WriteError, ClientError."""
+        """Complete the write after all tasks. Raises WriteError, ClientError."""
         job = job_of(messages) or self.job
         with Client(self.options.connect) as client:
             bucket = StateBucket(client, self.options.state_bucket)
@@ -117,7 +120,7 @@ class BatchWriter(DataSourceArrowWriter):
                 remove_killed(bucket, seconds_now() - KEPT_S)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Without a name nobody comes again for the records. Raises ClientError."""
+        """Remove the records of an unnamed write, which nothing can retry. Raises ClientError."""
         if self.is_named:
             return
         with Client(self.options.connect) as client:
@@ -126,12 +129,15 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def seconds_now() -> int:
+    """Return the seconds since the epoch."""
     return time.time_ns() // 10**9
 
 
 def remove_killed(bucket: StateBucket, began_before: int) -> None:
-    """The records of unnamed writes that began before this second and did not end. Raises
-    ClientError."""
+    """Remove the records of unnamed writes that began before this time and did not end.
+
+    `began_before` is seconds since the epoch. Raises ClientError.
+    """
     applications = {key.partition(".")[0] for key in bucket.keys("begin")}
     for application in applications:
         unnamed = UNNAMED.fullmatch(application)
@@ -140,7 +146,7 @@ def remove_killed(bucket: StateBucket, began_before: int) -> None:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("jetstream")`."""
+    """The writer of `df.writeStream.format("jetstream")`."""
 
     def __init__(
         self,
@@ -154,6 +160,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._context = context
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
+        """Write the rows of one task, on an executor. Raises WriteError, ClientError."""
         context = context_of(self._context)
         query, batch = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
         if not query or not batch:
@@ -166,7 +173,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return Committed(write_task(self.options, self.columns, task, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Raises WriteError, ClientError."""
+        """Complete the batch after all tasks. Raises WriteError, ClientError."""
         job = job_of(messages)
         if job is None:
             return
@@ -174,21 +181,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
             finish(StateBucket(client, self.options.state_bucket), job, messages, True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """What was begun stays for the next try."""
+        """Keep the begin records for the next attempt."""
 
 
 def context_of(get: ContextOf) -> TaskContext:
+    """Return Spark's context of the running task."""
     context = get()
     assert context is not None, "writes happen in tasks"
     return context
 
 
 def written_of(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    """Return the results of the tasks."""
     return [message.written for message in messages if isinstance(message, Committed)]
 
 
 def job_of(messages: Sequence[WriterCommitMessage | None]) -> Job | None:
-    """None: no task told."""
+    """Return the job that the tasks wrote; None: no task reported one."""
     return next((written.task.job for written in written_of(messages)), None)
 
 
@@ -198,7 +207,7 @@ def finish(
     messages: Sequence[WriterCommitMessage | None],
     is_named: bool,
 ) -> None:
-    """Every task is done. Raises WriteError, ClientError."""
+    """Complete the job: raise the fence and remove its records. Raises WriteError, ClientError."""
     written = written_of(messages)
     if not any(task.was_done for task in written):
         keys = bucket.keys(job.key)

@@ -1,4 +1,4 @@
-"""What a table must have to be written to a stream, and its batches as compiled code sees them.
+"""The columns that a table must have to be written to a stream, and their compiled-code form.
 
     subject    STRING
     data       BINARY, or STRING
@@ -6,13 +6,13 @@
     id         STRING, or an integer                                    may be missing
 
 Promise
-- The order of columns is free; their names are found whatever their case.
-- The columns that a stream has when it is read (stream, seq, time, time_ns) may stay, and are not
-  written; any other one is refused, so that no misspelt `header` is lost.
-- A header Nats-Msg-Id is left out: the message's id is the column id, or the task's own.
-- Buffers are passed on without a copy, but for what Arrow must convert (an integer id, `large_`
+- The order of the columns is free; their names are matched without regard to case.
+- The other columns of a stream that was read (stream, seq, time, time_ns) are allowed and not
+  written; any other column is refused, so that a misspelt `header` is not silently dropped.
+- A header Nats-Msg-Id is left out: the message id is the column id, or the task's own.
+- Buffers are passed on without a copy, except where Arrow must convert (an integer id, `large_`
   types).
-- Importing this imports neither pyarrow nor pyspark.
+- Importing this module imports neither pyarrow nor pyspark.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ TYPES: Final = {
 
 
 class NotWritable(ValueError):
-    """A table that has not the columns of messages."""
+    """The table lacks the columns of messages, or has columns that cannot be written."""
 
 
 @dataclass(frozen=True)
 class WrittenColumns:
-    """Where in a batch the columns stand; None: there is none."""
+    """Positions of the columns in a batch; None: there is no such column."""
 
     subject: int
     data: int
@@ -53,7 +53,7 @@ class WrittenColumns:
 
     @classmethod
     def of(cls, schema: StructType) -> WrittenColumns:
-        """Raises NotWritable."""
+        """Return the positions of the columns in the schema. Raises NotWritable."""
         places: dict[str, int] = {}
         for place, field in enumerate(schema.fields):
             name = field.name.lower()
@@ -76,7 +76,7 @@ class WrittenColumns:
         return cls(places["subject"], places["data"], places.get("headers"), places.get("id"))
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
-        """The batch, which they hold on to."""
+        """Return the batch as rows, which keep its memory alive."""
         return Rows(
             batch.num_rows,
             strings(batch.column(self.subject)),
@@ -87,7 +87,7 @@ class WrittenColumns:
 
 
 def strings(array: Any) -> Column:
-    """A column of strings or bytes, or of what can be written as a string."""
+    """Return the buffers of a column of strings or bytes, or of a type that converts to them."""
     import pyarrow as pa
 
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
@@ -100,7 +100,7 @@ def strings(array: Any) -> Column:
 
 
 def maps(array: Any) -> Headers:
-    """A column of headers, with one value or with several for each name."""
+    """Return the buffers of a column of headers, with one or several values for each name."""
     import pyarrow as pa
 
     validity, offsets = array.buffers()[:2]

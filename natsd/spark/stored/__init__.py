@@ -1,1 +1,1 @@
-"""Ranges of a stream read from its files: a store directory that no server uses, or a snapshot."""
+"""Reads of stream ranges from files: a store directory that no server uses, or a snapshot."""

@@ -1,19 +1,19 @@
-"""A snapshot of a stream as a plan: what `natsd store snapshot` or the `nats` CLI's backup wrote.
+"""Read plans for snapshots of a stream, by `natsd store snapshot` or the `nats` CLI's backup.
 
     orders.archive                        natsd store snapshot DIR orders.archive
     backup/backup.json  stream.tar.s2     nats stream backup ORDERS backup
 
 Promise
-- The archive is read and verified once by the driver, an entry at a time; a task reads the frames
-  of its own blocks only.
-- Every message in it lives: what was removed is in no archive.
-- A task gives nothing of an archive that is not what the driver verified (StoreChanged): each block
-  is known by the XXH64 of its bytes, which the driver computed and the task computes again. No file
-  is known by its time, size or inode: a copy in its place is as good, and damage outside of the
-  blocks that a task reads is not seen by that task.
-- An archive that nats-server made is refused in one line (ForeignArchive).
+- The driver reads and verifies the archive once, one entry at a time; a task reads only the frames
+  of its own blocks.
+- Every message in an archive is live: removed messages are in no archive.
+- A task yields only what the driver verified, else it raises StoreChanged: each block is identified
+  by the XXH64 of its bytes, which the driver computes and the task computes again. Time, size and
+  inode of the file are not compared: a copy in its place is as good, and a task does not notice
+  damage outside of its own blocks.
+- An archive that nats-server made is refused (ForeignArchive, one line).
 
-Blocks. Raises StoreNotReadable, StoreError, OSError.
+All functions block on the disk. They raise StoreNotReadable, StoreError, OSError.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import StoreState
 
-# As natsd/jetstream/archive/contents.py has them.
+# Same values as in natsd/jetstream/archive/contents.py.
 META: Final = "meta.json"
 MESSAGES: Final = "msgs/"
 STATE: Final = "msgs/state.json"
@@ -42,7 +42,7 @@ BACKUP_FILE: Final = "stream.tar.s2"
 
 @dataclass(slots=True)
 class _Found:
-    """What was read so far."""
+    """The parts of the archive that were read so far."""
 
     stream: str = ""
     config: dict[str, Any] = field(default_factory=dict)
@@ -51,19 +51,19 @@ class _Found:
 
 
 def find_archive(path: Path) -> Path | None:
-    """The archive that a path means: a file, or the one in a backup's directory; None: neither."""
+    """Return the archive at a path: a file, or the one in a backup's directory; None: neither."""
     if path.is_file():
         return path
     return path / BACKUP_FILE if (path / BACKUP_FILE).is_file() else None
 
 
 def plan_archive(path: str | Path) -> StreamPlan:
-    """The stream in an archive."""
+    """Return the plan of the stream in an archive."""
     return read_archive(Path(path))[0]
 
 
 def stream_of(path: str | Path) -> str:
-    """The name of the stream in an archive, of which no more is read than its beginning."""
+    """Return the name of the stream in an archive; only the first entry is read."""
     archive = _archive(Path(path))
     found = _Found()
     with archive.open("rb") as file:
@@ -83,7 +83,7 @@ def _archive(path: Path) -> Path:
 
 
 def read_archive(path: Path) -> tuple[StreamPlan, dict[str, Any]]:
-    """The plan, and the stream's configuration."""
+    """Return the plan and the configuration of the stream in an archive."""
     archive = _archive(path)
     found = _Found()
     with archive.open("rb") as file:
@@ -113,7 +113,7 @@ def _take(found: _Found, entry: EntryPlace, body: bytes) -> None:
 
 
 def part_of(entry: EntryPlace, body: bytes) -> BlockPart:
-    """A block's image as a part. Raises DamagedEncoding."""
+    """Return the part of the plan for the image of a block. Raises DamagedEncoding."""
     scan = Scan(body, proven=len(body))
     sequences = SequenceSet(scan.sequences())
     first, last = sequences.first, sequences.last

@@ -4,6 +4,11 @@ from natsd.store.sequence_set import SequenceSet
 CHUNK_BITS: int
 
 class Digests:
+    """Digests of the messages of a stream.
+
+    `wanted` holds the numbers of the chunks whose single messages are kept too; None: no chunk's.
+    """
+
     first_sequence: int
     last_sequence: int
     count: int

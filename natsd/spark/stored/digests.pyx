@@ -1,15 +1,15 @@
-"""Digests: what an audit keeps of messages, so that replicas are compared without payloads.
+"""Digests of messages for an audit, so that replicas are compared without payloads.
 
     message ─▶ XXH64 of subject, headers, data; XXH64 of sequence, time and these: its digest
-    chunk   ─▶ 65,536 sequences: how many messages, and all their digests by exclusive or
+    chunk   ─▶ 65,536 sequences: the number of messages, and the exclusive or of their digests
     id      ─▶ XXH64 of a Nats-Msg-Id, with sequence and time
 
 Promise
-- Equal chunks hold equal messages, but for one case in 2^64; chunks may be summed up in pieces, in
-  any order.
-- What is kept of a message is its share of its chunk, 24 bytes if it has an id, and 48 bytes if its
-  chunk is among those that were asked for; no payload.
-- Columns come out as plain buffers of int64, in the order of the sequences.
+- Chunks with equal digests hold equal messages, except by a chance of 1 in 2^64; the digest of a
+  chunk may be computed in pieces, in any order.
+- A message costs its share of its chunk, 24 bytes if it has an id, and 48 bytes if its chunk is
+  among the wanted ones; no payload is kept.
+- Columns are returned as plain buffers of int64, in the order of the sequences.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -50,7 +50,7 @@ cdef inline uint64_t hashed(const char* at, uint32_t length) noexcept nogil:
 
 
 cdef bint find_id(const RecordView* view, const char** at, uint32_t* length) noexcept nogil:
-    """The value of the first Nats-Msg-Id, without the spaces around it; false: there is none."""
+    """Find the value of the first Nats-Msg-Id, without surrounding spaces; False: there is none."""
     cdef const char* line = view.headers
     cdef const char* end = view.headers + view.headers_len
     cdef const char* line_end
@@ -72,7 +72,10 @@ cdef bint find_id(const RecordView* view, const char** at, uint32_t* length) noe
 
 
 cdef class Digests:
-    """`wanted`: the chunks of which each message is to be kept."""
+    """Digests of the messages of a stream.
+
+    `wanted` holds the numbers of the chunks whose single messages are kept too; None: no chunk's.
+    """
 
     def __init__(self, SequenceSet wanted=None):
         self.wanted = wanted
@@ -86,7 +89,7 @@ cdef class Digests:
             free(self.rows[at].items)
 
     def add(self, Records records not None) -> None:
-        """All wanted messages of a block; blocks come in the order of their sequences."""
+        """Add all wanted messages of a block; blocks are added in the order of their sequences."""
         with nogil:
             self.add_all(records)
 
@@ -148,17 +151,20 @@ cdef class Digests:
         return 0
 
     def take_chunks(self) -> list[bytes]:
-        """Columns number, count, digest; begins anew."""
+        """Return the columns number, count and digest of the chunks, and forget the chunks."""
         if self.chunk_count:
             self.end_chunk()
         return self.take_columns(self.chunks, 3)
 
     def take_ids(self) -> list[bytes]:
-        """Columns hash, sequence, time; begins anew."""
+        """Return the columns hash, sequence and time of the ids, and forget the ids."""
         return self.take_columns(self.ids, 3)
 
     def take_rows(self) -> list[bytes]:
-        """Columns sequence, time, hashes of subject, headers and data, digest; begins anew."""
+        """Return the columns of the kept messages, and forget the messages.
+
+        They are sequence, time, the hashes of subject, headers and data, and digest.
+        """
         return self.take_columns(self.rows, 6)
 
     cdef list take_columns(self, Array* columns, int count):

@@ -1,10 +1,10 @@
-"""What `storeDir` means: a store directory that no server uses, or a snapshot of one stream.
+"""Entry points of `storeDir`: a store directory that no server uses, or a snapshot of a stream.
 
     plans = plan_streams("/var/lib/nats", ["ORDERS"])
     ranges = plans[0].ranges(plans[0].request(), min_partitions=4)
     batches = read_store(ranges[0], ["seq", "subject"])      # in any process that sees the files
 
-All of it blocks. Raises StoreNotReadable, StoreError, OSError.
+All functions block on the disk. They raise StoreNotReadable, StoreError, OSError.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from natsd.spark.stored.stored_ranges import NO_KEYS, StoreKeys, StoreNotReadabl
 def list_streams(
     path: str | Path, account: str = GLOBAL_ACCOUNT, keys: StoreKeys = NO_KEYS
 ) -> list[str]:
-    """Names of the streams, sorted. A snapshot has one, whatever the account."""
+    """Return the names of the account's streams, sorted; a snapshot has one, for any account."""
     if find_archive(Path(path)) is not None:
         return [stream_of(path)]
     with StoreDirectory(path, keys) as directory:
@@ -33,7 +33,7 @@ def plan_streams(
     account: str = GLOBAL_ACCOUNT,
     keys: StoreKeys = NO_KEYS,
 ) -> list[StreamPlan]:
-    """Plans of those streams, in that order; None: of all."""
+    """Return the plans of the streams, in that order; None: of all streams."""
     if find_archive(Path(path)) is None:
         with StoreDirectory(path, keys) as directory:
             wanted = directory.streams(account) if streams is None else streams

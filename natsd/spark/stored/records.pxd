@@ -17,7 +17,7 @@ cdef class Records:
     cdef readonly uint64_t last_sequence
     cdef int64_t start_time_ns
     cdef int64_t end_time_ns
-    cdef uint32_t place                     # of the scan's index: where to go on
+    cdef uint32_t place                     # next position in the scan's index
 
     cdef bint view(self, uint32_t place, RecordView* view) noexcept nogil
     cdef bint is_wanted(self, const RecordView* view) noexcept nogil

@@ -5,6 +5,11 @@ from natsd.store.sequence_set import SequenceSet
 from natsd.store.subject_index import SubjectIndex
 
 class Records:
+    """The wanted messages of a block, from `first` to `last` and not in `dead`.
+
+    `start_time_ns` (inclusive) and `end_time_ns` (exclusive) are ns since the epoch, or None.
+    """
+
     first_sequence: int
     last_sequence: int
 

@@ -1,14 +1,15 @@
-"""Records: messages of one scanned block become rows, straight from the block's bytes.
+"""Records: the messages of one scanned block become rows, straight from the block's bytes.
 
     scan.index   place ─▶ offset ─▶ record │ header │ subject │ headers │ payload │
                                                       └────────┴─────────┴─▶ a MessageBatch
 
 Promise
 - A row is a message that the scan verified (header and body checksums), from `first` to `last`, not
-  in `dead`, of a wanted subject and time; rows come in the order of their sequences, each once.
-- `fill` stops as soon as the batch is full and goes on there; it copies nothing but what the
-  batch's columns hold, without the GIL.
-- `missing` names what should live, from `first` to `last`, and does not verify or is not there.
+  in `dead`, with a wanted subject and time; rows are in the order of their sequences, each once.
+- `fill` stops as soon as the batch is full and continues there at the next call; it copies only the
+  columns of the batch, without the GIL.
+- `missing` lists the sequences from `first` to `last` that should be live but do not verify or are
+  absent.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, uint32_t, uint64_t
@@ -23,6 +24,11 @@ from natsd.store.subject_index cimport SubjectIndex
 
 
 cdef class Records:
+    """The wanted messages of a block, from `first` to `last` and not in `dead`.
+
+    `start_time_ns` (inclusive) and `end_time_ns` (exclusive) are ns since the epoch, or None.
+    """
+
     def __init__(
         self, Scan scan not None, uint64_t first, uint64_t last, SequenceSet dead not None,
         Filter wanted not None, start_time_ns=None, end_time_ns=None,
@@ -37,9 +43,9 @@ cdef class Records:
         self.place = <uint32_t> index_seek(&scan.index, first)
 
     cdef bint view(self, uint32_t place, RecordView* view) noexcept nogil:
-        """The message of that place; false where none lives."""
+        """View the message at a position of the index; return False if no live message is there."""
         cdef uint32_t offset = self.scan.index.offsets[place]
-        if offset - 1 >= OFFSET_MASK:       # a hole, or removed
+        if offset - 1 >= OFFSET_MASK:       # a hole, or a removed message
             return False
         if self.dead.count and self.dead.has(index_sequence(&self.scan.index, place)):
             return False
@@ -52,7 +58,7 @@ cdef class Records:
         return self.wanted.matches(view.subject, view.subject_len)
 
     def fill(self, MessageBatch batch not None):
-        """Append rows until the batch is full; False: none is left."""
+        """Append rows until the batch is full; return False if no row is left."""
         with nogil:
             self.append_rows(batch)
         return self.place < self.scan.index.count
@@ -72,13 +78,13 @@ cdef class Records:
         return 0
 
     cdef uint64_t expected(self) noexcept nogil:
-        """How many should live."""
+        """Return how many messages should be live."""
         cdef uint64_t dead = self.dead.count_through(self.last_sequence)
         dead -= self.dead.count_through(self.first_sequence - 1)
         return self.last_sequence - self.first_sequence + 1 - dead
 
     cdef uint64_t found(self) noexcept nogil:
-        """How many of those are there."""
+        """Return how many live messages are in the block."""
         cdef const BlockIndex* index = &self.scan.index
         cdef uint32_t place = <uint32_t> index_seek(index, self.first_sequence)
         cdef uint32_t end = <uint32_t> index_seek(index, self.last_sequence + 1)
@@ -95,7 +101,7 @@ cdef class Records:
         return count
 
     def missing(self):
-        """Sequences that should live and are not there."""
+        """Return the sequences that should be live and are missing."""
         cdef SequenceSet lost = SequenceSet()
         cdef uint32_t place
         cdef uint64_t sequence
@@ -114,8 +120,11 @@ cdef class Records:
         return lost
 
     def last_of_subjects(self, SubjectIndex seen not None):
-        """The wanted messages whose subject is not in `seen`, from the last one back, the first
-        that comes of each subject only; `seen` has it afterwards."""
+        """Return the wanted messages that are the last of their subject.
+
+        Goes from the last message to the first; a message counts if its subject is not in `seen`,
+        to which its subject is then added.
+        """
         cdef SequenceSet last = SequenceSet()
         cdef RecordView view
         cdef uint32_t place = self.scan.index.count
@@ -133,7 +142,7 @@ cdef class Records:
         return last
 
     def first_wanted(self):
-        """The sequence of the first wanted message; None: there is none."""
+        """Return the sequence of the first wanted message; None: there is none."""
         cdef RecordView view
         cdef uint32_t place = self.place
         while place < self.scan.index.count:

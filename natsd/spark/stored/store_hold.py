@@ -1,6 +1,7 @@
-"""What an executor needs to read a store directory: keep servers out, open a stream's key.
+"""Access to a store directory for executors: a lock that keeps servers out, and a stream's key.
 
-Not a byte changes. Importing this is cheap; planning (store_plan.py) needs more.
+No byte of the directory changes. Importing this module is cheap; planning (store_plan.py) imports
+more.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from natsd.store.disk import DirectoryLocked, Disk, FileLock, lock_to_read
 from natsd.store.keys import ENCRYPTING_FILE, KEY_FILE, DataKey, OperatorKeys, open_data_key
 from natsd.store.twin_file import twins_exist
 
-LOCK_NAME: Final = "natsd.lock"  # as natsd.store.volume has it, which loads all that serves
+LOCK_NAME: Final = "natsd.lock"  # as in natsd.store.volume, whose import is expensive
 
 
 class InUse(StoreNotReadable):
-    """A server runs on the directory."""
+    """A server uses the directory."""
 
 
 def hold(root: Path) -> FileLock | None:
-    """Keep servers out, not others who read; None where there is nothing to hold. Raises InUse."""
+    """Lock the directory against servers, but not against other readers.
+
+    Returns None if the directory has no lock file. Raises InUse.
+    """
     try:
         return lock_to_read(root / LOCK_NAME)
     except FileNotFoundError:
@@ -34,9 +38,10 @@ def hold(root: Path) -> FileLock | None:
 
 
 def open_key(disk: Disk, root: Path, directory: Path, operator: OperatorKeys) -> DataKey | None:
-    """The key of a stream's blocks; None where they are plain, keys or not. Raises EncryptionError.
+    """Return the key of a stream's blocks; None: the blocks are not encrypted.
 
-    `disk` is written to where the key is to be wrapped anew.
+    `disk` is written to if the data key must be wrapped with a new key; pass an OverlayDisk to keep
+    the directory unchanged. Raises EncryptionError.
     """
     if not any(twins_exist(disk, directory / name) for name in (KEY_FILE, ENCRYPTING_FILE)):
         return None

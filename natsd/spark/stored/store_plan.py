@@ -1,21 +1,22 @@
-"""A store directory without a server: its streams, and what of their files lives.
+"""Read plans for a store directory without a server: its streams and their live messages.
 
-    <store_dir>[/jetstream]/natsd.lock                 held to read, together with others who read
+    <store_dir>[/jetstream]/natsd.lock                 locked for reading, shared with other readers
                            /journal.0 journal.1        replayed in memory
-                           /<account>/streams/<stream>/meta.json   the stream is
+                           /<account>/streams/<stream>/meta.json   its existence defines the stream
                                                       /msgs/       its blocks, index.db, key.db
 
 Promise
-- Not a byte of the directory changes. What a server would do at a start is done by the same code on
-  a copy in memory (store/overlay_disk.py): the journal's replay, recovery by index.db where it is
-  valid, else by a scan of all blocks.
-- So a plan tells what a server would find: what was acknowledged, without what was removed, purged
-  or erased. What a server would go on to remove (by age, say) is still there.
-- A directory that a server uses is refused (InUse), and no server starts while it is
-  planned or read. What changes between the two is found out by who reads (StoreChanged).
-- Memory: what recovery needs, but for the stream's subjects, and of the plan one entry per block.
+- No byte of the directory changes. The code that a server runs at its start runs here on a copy in
+  memory (store/overlay_disk.py): replay of the journal, recovery from index.db if it is valid,
+  otherwise from a scan of all blocks.
+- So a plan has what a server would recover: the acknowledged messages, without removed, purged or
+  erased ones. Messages that a server would remove after its start (by age, for example) are still
+  there.
+- A directory that a server uses is refused (InUse), and no server can start during planning or
+  reading. A change between planning and reading is detected by the reader (StoreChanged).
+- Memory: as recovery needs, without the stream's subjects, and one entry per block for the plan.
 
-All of it blocks. Raises StoreNotReadable, StoreError, OSError.
+All functions block on the disk. They raise StoreNotReadable, StoreError, OSError.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from natsd.store.twin_file import twins_exist
 from natsd.store.vault import Vault
 
 GLOBAL_ACCOUNT: Final = "$G"
-# As natsd/jetstream/stream/files.py and asset_file.py have them.
+# Same values as in natsd/jetstream/stream/files.py and asset_file.py.
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
 ASSET_FILE: Final = "meta.json"
@@ -74,7 +75,7 @@ _COMPARED_BYTES: Final = 4096
 
 
 class StoreDirectory:
-    """A store directory, held until `close`; its journal is replayed in memory."""
+    """A store directory, locked until `close`; its journal is replayed in memory."""
 
     def __init__(self, path: str | Path, keys: StoreKeys = NO_KEYS) -> None:
         self.root: Final = find_root(Path(path))
@@ -100,13 +101,13 @@ class StoreDirectory:
         self.close()
 
     def close(self) -> None:
-        """Let servers in; a second call does nothing."""
+        """Unlock the directory, so that servers may use it; further calls do nothing."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def streams(self, account: str = GLOBAL_ACCOUNT) -> list[str]:
-        """Names of the account's streams, sorted."""
+        """Return the names of the account's streams, sorted."""
         directory = self.root / account / STREAMS
         if not self._disk.is_directory(directory):
             return []
@@ -117,7 +118,7 @@ class StoreDirectory:
         ]
 
     def config(self, stream: str, account: str = GLOBAL_ACCOUNT) -> dict[str, Any]:
-        """The stream's configuration as its `meta.json` has it; empty where that is damaged."""
+        """Return the stream's configuration from its `meta.json`; empty if that is damaged."""
         path = self._stream(stream, account) / ASSET_FILE
         body = Vault(self._disk, self.root, os.urandom, self._operator).read(path, ASSET_MAGIC)
         asset = json.loads(body) if body else {}
@@ -126,7 +127,7 @@ class StoreDirectory:
         return config
 
     def plan(self, stream: str, account: str = GLOBAL_ACCOUNT) -> StreamPlan:
-        """What lives of the stream."""
+        """Return the plan of the stream's live messages."""
         directory = self._stream(stream, account) / MESSAGES
         place = StorePlace(stream, str(self.root), str(directory), keys=self.keys)
         if not self._disk.is_directory(directory):
@@ -147,8 +148,10 @@ class StoreDirectory:
         return StreamPlan(place, found.first_sequence, found.last_sequence, parts, elsewhere)
 
     def check_files(self, stream: str, account: str = GLOBAL_ACCOUNT) -> Report:
-        """What is damaged of the stream's files, its messages' blocks aside: of its configuration,
-        its key, its index, its consumers, and of messages that wait."""
+        """Check the stream's files except the blocks of its messages.
+
+        These are its configuration, key, index and consumers, and its delayed messages.
+        """
         directory, report = self._stream(stream, account), Report()
         for path in (directory / ASSET_FILE, directory / MESSAGES / KEY_FILE):
             report.findings += check_twins(self._disk.below, self.root, path)
@@ -158,7 +161,7 @@ class StoreDirectory:
             names = self._disk.listdir(below)
             if is_consumer(names):
                 check_consumer(self._disk, self.root, below, os.urandom, report)
-            elif is_stream(names) and below != directory / MESSAGES:  # messages that wait
+            elif is_stream(names) and below != directory / MESSAGES:  # delayed messages
                 check_stream(self._disk, self.root, below, self._operator, os.urandom, report)
         return report
 
@@ -173,7 +176,7 @@ class StoreDirectory:
 
 
 def find_root(path: Path) -> Path:
-    """The volume: the directory itself, or `jetstream` in it."""
+    """Return the root of the volume: the directory, or `jetstream` in it."""
     path = path.absolute()
     if not path.is_dir():
         raise StoreNotReadable(f"{path} is not a directory")
@@ -186,13 +189,14 @@ def find_root(path: Path) -> Path:
 
 
 class _Parts:
-    """A recovered stream's blocks as parts of a plan."""
+    """The blocks of a recovered stream, as parts of a plan."""
 
     def __init__(self, disk: OverlayDisk, found: Recovered) -> None:
         self._disk = disk
         self._found = found
 
     def all(self) -> Iterator[BlockPart]:
+        """Yield the parts in order; blocks without live range are left out."""
         found = self._found
         ends = [later.block.base_sequence - 1 for _, later in pairwise(found.blocks)]
         for number, stored in enumerate(found.blocks):
@@ -229,7 +233,7 @@ class _Parts:
         )
 
     def _patch(self, stored: StoredBlock) -> tuple[int, bytes]:
-        """Where the copy in memory differs from the file."""
+        """Return where the file in memory differs from the file on disk, as (offset, bytes)."""
         with contextlib.closing(self._disk.open(stored.path, write=False)) as file:
             if not isinstance(file, OverlayFile):
                 return 0, b""
@@ -242,7 +246,7 @@ class _Parts:
 
 
 def difference(new: bytes, old: bytes) -> tuple[int, bytes]:
-    """An offset and what to write there, so that `old` becomes `new`; no bytes: nothing differs."""
+    """Return the (offset, bytes) that change `old` to `new`; no bytes: they are equal."""
     old = old.ljust(len(new), b"\0")
     pages = [
         at

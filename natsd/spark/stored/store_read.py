@@ -1,18 +1,18 @@
-"""Reads a stream's blocks from files into record batches; no server takes part.
+"""Reads a stream's blocks from files into record batches, without a server.
 
-    file ─▶ [journal's patch] ─▶ [envelopes opened] ─▶ Scan: every checksum ─▶ Records ─▶ batches
+    file ─▶ [journal's patch] ─▶ [decoded blocks] ─▶ Scan: every checksum ─▶ Records ─▶ batches
 
 Promise
-- Rows come in the order of their sequences, each once, exactly those that a server would find: a
-  plan (store_plan.py, archive_plan.py) says which live, the block's own records what they are.
-- Every checksum of a block is verified before a row of it is given. A message that should live and
-  does not verify is DamagedMessages with sequences, file and offset; where data may be lost it is
+- The rows are in the order of their sequences, each once, exactly those that a server would find:
+  the plan (store_plan.py, archive_plan.py) lists the live sequences, the block holds the records.
+- Every checksum of a block is verified before one of its rows is yielded. A live message that does
+  not verify raises DamagedMessages with sequences, file and offset; if data loss is allowed, it is
   left out, counted, and logged.
-- A store is only read. It is held while its blocks are read, so that no server changes them; a
-  block that is not the one that was planned is StoreChanged.
-- Memory: one block, twice where it is compressed or encrypted, and one batch.
+- The store is only read. It is locked while its blocks are read, so that no server changes them; a
+  block that differs from the planned one raises StoreChanged.
+- Memory: one block, twice if it is compressed or encrypted, and one batch.
 
-Importing this imports no Arrow. All of it blocks.
+Importing this module does not import pyarrow. All functions block on the disk.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _logger = logging.getLogger("natsd.spark")
 
 
 class BlockReader:
-    """Opens the blocks of one place; `close` lets go of it."""
+    """Reader of the blocks of one place, which it keeps open or locked until `close`."""
 
     def __init__(self, place: StorePlace) -> None:
         self._place = place
@@ -83,12 +83,14 @@ class BlockReader:
         return StoredBlocks(RealDisk(), directory, os.urandom, block_bytes_max=0, data_key=data_key)
 
     def close(self) -> None:
-        """A second call does nothing."""
+        """Close the archive, or unlock the directory; further calls do nothing."""
         self._holds.close()
 
     def read(self, part: BlockPart) -> tuple[Scan, list[Damage]]:
-        """The block, scanned; its damage, with offsets in the file. Raises StoreChanged where it is
-        another one now."""
+        """Return the scanned block and its damage, with offsets in the file.
+
+        Raises StoreChanged if the block is not the planned one.
+        """
         if self._place.archive:
             return self._read_entry(part)
         path = self.path_of(part)
@@ -123,12 +125,12 @@ class BlockReader:
         return scan, scan.damage
 
     def path_of(self, part: BlockPart) -> Path:
-        """For the eye, where it is an archive's entry."""
+        """Return the path of a block's file; for an archive's entry it only serves error texts."""
         return Path(self._place.archive or self._place.directory) / part.file
 
 
 def patched(data: bytes, part: BlockPart) -> bytes:
-    """With what the journal has for the file."""
+    """Return the bytes of the file with the journal's patch applied."""
     data = data.ljust(part.patch_offset, b"\0")
     return data[: part.patch_offset] + part.patch + data[part.patch_offset + len(part.patch) :]
 
@@ -139,8 +141,11 @@ def read_store(
     max_rows: int = 10_000,
     max_bytes: int = 8 << 20,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the range. Raises DamagedMessages, StoreChanged, StoreNotReadable, StoreError,
-    OSError."""
+    """Yield the rows of the range, in batches of at most `max_rows` rows and `max_bytes` bytes.
+
+    A batch may exceed `max_bytes` by one message. Blocks on the disk. Raises DamagedMessages,
+    StoreChanged, StoreNotReadable, StoreError, OSError.
+    """
     from natsd.spark.rows.arrow import BatchWrapper
 
     batch, wrapper = MessageBatch(names, max_rows, max_bytes), BatchWrapper(names)
@@ -165,8 +170,10 @@ def read_store(
 def open_records(
     reader: BlockReader, asked: StoreRange, part: BlockPart
 ) -> tuple[Records | None, list[Damage]]:
-    """The block's wanted messages; None where nothing of it can be read. Raises DamagedMessages
-    before any of them is given, unless data may be lost."""
+    """Return the wanted messages of a block and its damage; None: the block is unreadable.
+
+    Raises DamagedMessages if a wanted message is damaged, unless data loss is allowed.
+    """
     request = asked.request
     scan, damage = reader.read(part)
     if not scan.readable:
@@ -192,7 +199,7 @@ def open_records(
 def losses(
     reader: BlockReader, part: BlockPart, records: Records | None, damage: list[Damage]
 ) -> Iterator[tuple[int, int, str]]:
-    """What of the part is lost: first and last sequence, and where."""
+    """Yield each lost run of the part: first and last sequence, and a text that names the place."""
     for first, last, where in part.damage:
         yield first, last or part.last, where
     if records is None:
@@ -205,7 +212,7 @@ def losses(
 
 
 def told(path: Path, damage: Damage) -> str:
-    """One line about it."""
+    """Return one line that describes the damage."""
     return f"{path}: {damage.what} at byte {damage.offset} ({damage.length} bytes)"
 
 
@@ -216,7 +223,7 @@ def _note_lost(
     records: Records | None,
     damage: list[Damage],
 ) -> int:
-    """Log what was left out of a range that may lose data; how many messages that were."""
+    """Log the messages left out of a range that may lose data; return their number."""
     if asked.request.fail_on_data_loss:
         return 0
     total = 0
@@ -227,11 +234,11 @@ def _note_lost(
     return total
 
 
-# What a plan has to look into blocks for
+# Planning that must read blocks
 
 
 def only_last_of_subjects(asked: StoreRange) -> list[BlockPart]:
-    """The blocks in which the last message of some subject stands, with all others dead."""
+    """Return the blocks that hold the last message of a subject, with all others marked dead."""
     seen = SubjectIndex()
     parts: list[BlockPart] = []
     with contextlib.closing(BlockReader(asked.place)) as reader:
@@ -265,7 +272,7 @@ def _only(part: BlockPart, wanted: SequenceSet) -> BlockPart:
 
 
 def sequence_at(plan: StreamPlan, time_ns: int) -> int:
-    """See StreamPlan.sequence_at. A search among the blocks, each of which it reads."""
+    """Return the result of `StreamPlan.sequence_at`, by a binary search that reads blocks."""
     request = replace(plan.request(), start_time_ns=time_ns, fail_on_data_loss=False)
     found = plan.last_sequence + 1
     low, high = 0, len(plan.blocks)

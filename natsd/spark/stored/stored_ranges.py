@@ -1,12 +1,12 @@
-"""What a task reads of a stream's files: a few blocks, and which of their messages live.
+"""Parts of a stream's files that a task reads: a few blocks, and which of their messages are live.
 
-    StoreRange ── place     where the files are, and where their keys
+    StoreRange ── place     where the files are, and the files with their keys
                ── request   which rows are wanted (ranges.py)
                ── blocks    BlockPart: a block's file, its sequences, the dead among them
 
-Plain and picklable: the driver makes it (store_plan.py, archive_plan.py), an executor reads it
-(store_read.py), which sees the same files. Keys are not carried: only the names of their files.
-Importing this is cheap.
+These objects are plain and picklable: the driver creates them (store_plan.py, archive_plan.py), an
+executor reads them (store_read.py) and must see the same files. Keys are not carried: only the
+paths of their files. Importing this module is cheap.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class StoreNotReadable(Exception):
-    """What is asked for cannot be read without a server; why, and what to do, in one line."""
+    """The request cannot be read without a server; the one-line text says why and what to do."""
 
 
 class StoreChanged(StoreNotReadable):
-    """The files are not those of which the plan was made."""
+    """The files are no longer those that the plan was made of."""
 
 
 class DamagedMessages(DataLoss):
-    """Messages of the range do not verify; `file` and `offset` tell where they were."""
+    """Messages of the range do not verify; `where` names the file and the offset."""
 
     def __init__(self, stream: str, first: int, last: int, where: str) -> None:
         super().__init__(stream, first, last)
@@ -56,7 +56,7 @@ class StoreKeys:
     cipher: str = ""
 
     def operator(self) -> OperatorKeys:
-        """Reads the files. Raises StoreNotReadable."""
+        """Read the key files and return the keys. Blocks. Raises StoreNotReadable."""
         from natsd.store.keys import Cipher, OperatorKeys
 
         ciphers = {
@@ -72,7 +72,7 @@ class StoreKeys:
 
 
 def _key(path: str) -> bytes | None:
-    """What the file holds, without the newline that editors leave at its end."""
+    """Return the bytes of the file without the newline at its end, which editors add."""
     if not path:
         return None
     try:
@@ -88,7 +88,7 @@ NO_KEYS: Final = StoreKeys()
 
 @dataclass(frozen=True)
 class StorePlace:
-    """A stream's files: `directory` below the volume `root`, or `archive` alone, a snapshot."""
+    """Place of a stream's files: `directory` below the volume `root`, or `archive`, a snapshot."""
 
     stream: str
     root: str = ""
@@ -99,14 +99,17 @@ class StorePlace:
 
 @dataclass(frozen=True)
 class BlockPart:
-    """Messages `first` to `last` of a block; those in `dead`, an encoded set, are not there.
+    """Messages `first` to `last` of a block, except those in `dead` (an encoded SequenceSet).
 
-    `end`: so many bytes of the file count, `proven` of the block's bytes were committed. `seed`
-    tells whether it is still that block: in a store the random number that its header has, which
-    all of its records' checksums begin with. In an archive the block's frames begin at `offset` and
-    unpack to `end` bytes, whose checksum is `seed`. `patch` stands at `patch_offset` where the
-    volume's journal says other than the file.
-    `damage`: what is known to be lost: first and last sequence, and where.
+    - `rows`: number of live messages; `size_bytes`: bytes of their records.
+    - `end`: bytes of the file that belong to the block; `proven`: bytes of the block that were
+      committed.
+    - `seed` identifies the block. In a store it is the random number in the block's header, with
+      which the checksums of all its records are seeded. In an archive it is the checksum of the
+      `end` bytes to which the block's frames at `offset` unpack.
+    - `patch`: bytes that replace the file's at `patch_offset`, because the volume's journal has a
+      newer version.
+    - `damage`: known losses: first and last sequence, and a text that names the place.
     """
 
     file: str
@@ -127,7 +130,7 @@ class BlockPart:
 
 @dataclass(frozen=True)
 class StoreRange:
-    """One task's blocks, oldest first."""
+    """The blocks that one task reads, oldest first."""
 
     place: StorePlace
     request: RangeRequest
@@ -135,16 +138,16 @@ class StoreRange:
 
     @property
     def rows(self) -> int:
-        """At most so many come."""
+        """Maximum number of rows; the request may select fewer."""
         return sum(part.rows for part in self.blocks)
 
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream as a server would find it at a start: sequences `first_sequence` to `last_sequence`,
-    one less than the first where nothing is stored.
+    """A stream as a server would recover it: sequences `first_sequence` to `last_sequence`.
 
-    `damage`: what is lost and in none of the blocks' files; first and last sequence, and where.
+    In an empty stream, `last_sequence` is one less than `first_sequence`. `damage` lists losses
+    that lie in none of the blocks' files: first and last sequence, and a text that names the place.
     """
 
     place: StorePlace
@@ -155,31 +158,32 @@ class StreamPlan:
 
     @property
     def stream(self) -> str:
+        """Name of the stream."""
         return self.place.stream
 
     @property
     def rows(self) -> int:
-        """Messages that live."""
+        """Number of live messages."""
         return sum(part.rows for part in self.blocks)
 
     @property
     def size_bytes(self) -> int:
-        """Of their records."""
+        """Bytes of the records of live messages."""
         return sum(part.size_bytes for part in self.blocks)
 
     def request(self) -> RangeRequest:
-        """All of it."""
+        """Return the request for all messages of the stream."""
         return RangeRequest(self.stream, max(1, self.first_sequence), self.last_sequence)
 
     def ranges(
         self, request: RangeRequest, *, min_partitions: int = 1, max_rows: int = 0
     ) -> list[StoreRange]:
-        """The tasks that read the request together, in order: runs of blocks with about equally
-        many bytes, at least `min_partitions` where there are so many blocks, and each with
-        `max_rows` rows at most (0: any).
+        """Divide the request into the ranges of tasks, in order.
 
-        Raises DataLoss, DamagedMessages, and what reading raises where it must look (the last of
-        each subject).
+        A range is a run of blocks; all have about equal bytes. There are at least `min_partitions`
+        ranges if there are as many blocks, and each has at most `max_rows` rows (0: any). Raises
+        DataLoss and DamagedMessages; for the last message of each subject it reads blocks, and
+        raises what reading raises.
         """
         if request.fail_on_data_loss:
             self._check(request)
@@ -197,8 +201,11 @@ class StreamPlan:
         return [StoreRange(self.place, request, tuple(run)) for run in runs]
 
     def sequence_at(self, time_ns: int) -> int:
-        """The first message of that time or later; one more than the last if there is none. Where
-        times do not ascend with sequences, the first of the block in which such a one is found."""
+        """Return the first sequence at or after a time in ns since the epoch, or the last + 1.
+
+        If times do not ascend with sequences, it is the first such message of the block that the
+        search finds. Reads blocks.
+        """
         from natsd.spark.stored.store_read import sequence_at
 
         return sequence_at(self, time_ns)
@@ -215,7 +222,7 @@ class StreamPlan:
 def cut(
     parts: Iterable[BlockPart], min_partitions: int, max_rows: int = 0
 ) -> list[list[BlockPart]]:
-    """Runs of parts in order, of about equal bytes; `max_rows` may divide a part."""
+    """Divide the parts, in order, into runs of about equal bytes; `max_rows` may divide a part."""
     if max_rows:
         parts = [piece for part in parts for piece in divided(part, max_rows)]
     parts = list(parts)
@@ -236,7 +243,7 @@ def cut(
 
 
 def divided(part: BlockPart, max_rows: int) -> list[BlockPart]:
-    """A block's messages in pieces of so many; each of them reads all of the block's file."""
+    """Divide a part into pieces of `max_rows` messages; each piece reads the whole block's file."""
     from natsd.store.sequence_set import SequenceSet
 
     if part.rows <= max_rows:

@@ -1,1 +1,1 @@
-"""A client of the NATS protocol that blocks, with compiled frames: executors have no event loop."""
+"""A blocking NATS client with a compiled frame parser: executors have no event loop."""

@@ -1,19 +1,21 @@
-"""Client: a NATS client over one blocking socket, for tasks that read or write much and ask little.
+"""Client: a NATS client over one blocking socket, for tasks that move many messages.
 
     with Client(options) as client:
         info = client.api("STREAM.INFO.ORDERS")
         answer = client.request("time.now", b"")
 
 Promise
-- No thread and no loop: what has come is handled while somebody waits for something. A PING is
-  answered then; who waits for nothing longer than the server's ping interval is disconnected.
-- One connection at a time, to the first server of the list that lets us in; what a cluster says
-  about its other servers is used when that one is gone. `reconnect` is the caller's decision, who
-  knows what was under way; subscriptions do not survive it.
-- Messages nobody waits for are kept for their subscription, at most PENDING_MAX of them.
-- Errors are of errors.py, in one line, with the server's words and without a secret.
+- There is no thread and no event loop: received bytes are handled only during a call that waits. A
+  PING is answered then too; a client that makes no such call for longer than the server's ping
+  timeout is disconnected.
+- There is one connection at a time, to the first server of the list that accepts it. The other
+  servers of a cluster, as INFO names them, are tried when that server is gone. The caller decides
+  about `reconnect`, because only the caller knows which operations were pending; subscriptions do
+  not survive it.
+- Messages that no call waits for are kept with their subscription, at most PENDING_MAX of them.
+- Errors are those of errors.py: one line, with the server's words and without a secret.
 
-Source: nats-server 2.14 reference 3; ADR-1 (JetStream API).
+Source: https://docs.nats.io/reference/reference-protocols/nats-protocol; ADR-1 (JetStream API).
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ NO_RESPONDERS: Final = 503
 
 
 class Subscription:
-    """Messages of one subject, in the order in which they came."""
+    """The subscription to one subject, with its pending messages in the order of arrival."""
 
     def __init__(self, client: Client, subject: str, sid: int) -> None:
         self.subject = subject
@@ -53,7 +55,10 @@ class Subscription:
         self._client = client
 
     def next(self, timeout_s: float) -> Message | None:
-        """None: there was none in time."""
+        """Return the next message; None: none arrived within `timeout_s` seconds.
+
+        Blocks on the socket. Raises what `Client.receive` raises.
+        """
         deadline = time.monotonic() + timeout_s
         while not self.pending:
             if self._client.receive(deadline) is None:
@@ -61,12 +66,12 @@ class Subscription:
         return self.pending.popleft()
 
     def unsubscribe(self) -> None:
-        """What still comes is dropped."""
+        """Unsubscribe; messages that still arrive are dropped. Raises ConnectionLost."""
         self._client.unsubscribe(self.sid)
 
 
 class Client:
-    """Connects at once; raises ClientError where no server lets it in."""
+    """A client that connects when it is created; raises ClientError if no server accepts it."""
 
     def __init__(
         self, options: ConnectOptions, sleep: Callable[[float], None] = time.sleep
@@ -98,36 +103,36 @@ class Client:
 
     @property
     def connection(self) -> Connection:
-        """Raises ConnectionLost."""
+        """The open connection. Raises ConnectionLost if there is none."""
         if self._connection is None:
             raise ConnectionLost("the connection is closed")
         return self._connection
 
     @property
     def is_connected(self) -> bool:
-        """As far as is known."""
+        """Whether the connection is open, as far as this side knows."""
         return self._connection is not None and self._connection.is_open
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the server says of itself."""
+        """The server's last INFO."""
         return self.connection.info
 
     @property
     def max_payload(self) -> int:
-        """Bytes of headers and data of one message."""
+        """Maximum bytes of headers and data of one message."""
         return int(self.info.get("max_payload") or (1 << 20))
 
     @property
     def where(self) -> str:
-        """The server we are connected to."""
+        """Address of the connected server."""
         return str(self.connection.address)
 
     def reconnect(self) -> None:
-        """To the next server that lets us in. Subscriptions are gone.
+        """Connect to the next server that accepts the client; subscriptions are dropped.
 
-        Raises AuthorizationError at once where every server refuses us, else ConnectError after
-        `retries` further rounds.
+        Blocks. Raises AuthorizationError at once if every server refuses the credentials, and
+        ConnectError after `retries` further rounds over all servers.
         """
         if self._connection is not None:
             self._learn_servers(self._connection.info)
@@ -143,7 +148,7 @@ class Client:
         raise ConnectError(" · ".join(dict.fromkeys(str(error) for error in errors)))
 
     def _try_all(self) -> list[ClientError]:
-        """One round; no connection afterwards: each server's reason."""
+        """Try each known server once; return the errors. The connection stays None if all fail."""
         errors: list[ClientError] = []
         for _ in range(len(self._known)):
             address = self._known[self._next_server % len(self._known)]
@@ -159,7 +164,7 @@ class Client:
         return errors
 
     def _learn_servers(self, info: dict[str, Any]) -> None:
-        """What a cluster says; tried after those that the user named."""
+        """Append the servers that INFO names to the list; those of the user are tried first."""
         tls = self.options.wants_tls or bool(info.get("tls_required"))
         known = {(address.host, address.port) for address in self._known}
         for text in info.get("connect_urls") or ():
@@ -170,29 +175,35 @@ class Client:
                 self._known.append(Address(host, int(port), tls=tls))
 
     def close(self) -> None:
-        """Again and again if you like."""
+        """Close the connection and drop the subscriptions; further calls do nothing."""
         self._subscriptions.clear()
         self._replies = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    # Out
+    # Sending
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Protocol as it is. Raises ConnectionLost."""
+        """Send bytes of the protocol unchanged. Blocks until sent. Raises ConnectionLost."""
         self.connection.send(data)
 
     def publish(
         self, subject: str, payload: bytes = b"", reply: str = "", headers: bytes = b""
     ) -> None:
-        """`headers` is a block as it stands on the wire. Raises ConnectionLost."""
+        """Publish a message; `headers` is a header block as on the wire, b"" for none.
+
+        Does not wait for the server. Raises ConnectionLost.
+        """
         self.send(frame(subject, payload, reply, headers))
 
     def subscribe(
         self, subject: str, intake: Intake | None = None, queue: str = ""
     ) -> Subscription:
-        """With an intake, compiled code takes the messages. Raises ConnectionLost."""
+        """Subscribe; with an intake, compiled code handles the messages.
+
+        `queue` is the queue group, "" for none. Raises ConnectionLost.
+        """
         sid, self._next_sid = self._next_sid, self._next_sid + 1
         subscription = self._subscriptions[sid] = Subscription(self, subject, sid)
         if intake is not None:
@@ -201,28 +212,29 @@ class Client:
         return subscription
 
     def unsubscribe(self, sid: int) -> None:
-        """Raises ConnectionLost."""
+        """Unsubscribe; an unknown id is ignored. Raises ConnectionLost."""
         if self._subscriptions.pop(sid, None) is not None:
             self.connection.parser.detach(sid)
             self.send(b"UNSUB %d\r\n" % sid)
 
     def unsubscribe_all(self) -> None:
-        """Begin anew on the same connection. Raises ConnectionLost."""
+        """Drop all subscriptions and keep the connection. Raises ConnectionLost."""
         for sid in list(self._subscriptions):
             self.unsubscribe(sid)
         self._replies = None
 
     def new_inbox(self) -> str:
-        """A subject that nobody else uses."""
+        """Return a new subject that no other client uses."""
         number, self._next_inbox = self._next_inbox, self._next_inbox + 1
         return f"{self._inbox}.{number}"
 
-    # In
+    # Receiving
 
     def receive(self, deadline: float) -> Message | Intake | None:
-        """The next thing that came, before `deadline` (of time.monotonic), or None.
+        """Return the next event before `deadline` (of time.monotonic), or None.
 
-        A Message stands at the end of its subscription's `pending` too. An Intake asked for a look.
+        A Message is also appended to the `pending` of its subscription. An Intake is returned if it
+        stopped the parser (STOP), so that the caller looks at its state. Blocks on the socket.
         Raises ConnectionLost, AuthorizationError, ProtocolViolation.
         """
         event = self.connection.receive(deadline)
@@ -233,9 +245,10 @@ class Client:
         return event
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """What was sent before has been read by the server then; what comes meanwhile is dropped.
+        """Wait until the server has read everything sent so far.
 
-        Raises ConnectionLost.
+        Messages that arrive meanwhile are dropped, but intakes still receive their messages.
+        `timeout_s` None: the request timeout. Raises ConnectionLost.
         """
         self.connection.pong(self._deadline(timeout_s))
 
@@ -246,9 +259,11 @@ class Client:
         headers: bytes = b"",
         timeout_s: float | None = None,
     ) -> Message:
-        """The first answer. What intakes have to say meanwhile stays for them to be asked.
+        """Return the first answer to a request.
 
-        Raises NoResponders, RequestTimeout, and what `receive` raises.
+        An Intake that stops meanwhile is not reported: the caller looks at its state afterwards.
+        `timeout_s` None: the request timeout. Blocks on the socket. Raises NoResponders,
+        RequestTimeout, and what `receive` raises.
         """
         if self._replies is None:
             self._replies = self.subscribe(f"{self._inbox}.r.*")
@@ -267,9 +282,9 @@ class Client:
         return answer
 
     def api(self, name: str, body: object = None, timeout_s: float | None = None) -> dict[str, Any]:
-        """A request to the JetStream API, for example `STREAM.INFO.ORDERS`, with its options.
+        """Send a request to the JetStream API, for example `STREAM.INFO.ORDERS`; return its answer.
 
-        Raises ApiError, and what `request` raises.
+        `body` is encoded as JSON; None: no body. Raises ApiError, and what `request` raises.
         """
         payload = b"" if body is None else json.dumps(body).encode()
         try:
@@ -287,7 +302,7 @@ class Client:
 
 
 def decode_answer(data: bytes, name: str) -> dict[str, Any]:
-    """The body of an answer of the API. Raises ApiError, ClientError."""
+    """Decode an answer of the JetStream API. Raises ApiError if it is an error, or ClientError."""
     try:
         answer = json.loads(data)
     except ValueError:
@@ -306,7 +321,7 @@ def decode_answer(data: bytes, name: str) -> dict[str, Any]:
 
 
 def frame(subject: str, payload: bytes, reply: str = "", headers: bytes = b"") -> bytes:
-    """PUB, or HPUB where there are headers."""
+    """Return the frame of a message: HPUB if there are headers, else PUB."""
     to = f"{subject} {reply}" if reply else subject
     if headers:
         total = len(headers) + len(payload)

@@ -1,8 +1,10 @@
-"""How to reach servers: what a user says once, carried to every executor.
+"""Options of the connection to servers, as carried to every executor.
 
 Promise
-- ConnectOptions are plain and picklable; no secret is in their `repr` or in an Address's text.
-- Importing this imports nothing heavy and opens nothing: files are read where a connection is made.
+- ConnectOptions are plain and picklable; neither their `repr` nor the text of an Address holds a
+  secret.
+- Importing this module imports nothing heavy and opens nothing: files are read when a connection is
+  made.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ SCHEMES: Final = ("nats", "tls")
 
 
 class InvalidServer(ValueError):
-    """A server's address that is none."""
+    """A malformed server address."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """One server, and what its URL says about the way in."""
+    """One server, with the TLS choice and the user of its URL."""
 
     host: str
     port: int
@@ -36,11 +38,11 @@ class Address:
 
 @dataclass(frozen=True)
 class ConnectOptions:
-    """Where the servers are and who asks.
+    """Addresses of the servers, credentials and timeouts.
 
     `servers` are URLs (`nats://[user[:password]@]host[:port]`, or `tls://…`), tried in order;
-    `credentials`, `nkey` and the `tls_*` are paths of files, which must be where the connection is
-    made. Times are seconds. `retries`: how often everything is tried again before it fails.
+    `credentials`, `nkey` and the `tls_*` files are paths on the machine that connects. Times are
+    seconds. `retries` is how often all servers are tried again before the connection fails.
     """
 
     servers: tuple[str, ...] = field(default=(DEFAULT_SERVER,), repr=False)
@@ -67,23 +69,26 @@ class ConnectOptions:
 
     @property
     def api(self) -> str:
-        """What subjects of the JetStream API begin with, without the dot behind it."""
+        """Prefix of the subjects of the JetStream API, without the final dot."""
         if self.api_prefix:
             return self.api_prefix.rstrip(".")
         return f"$JS.{self.domain}.API" if self.domain else "$JS.API"
 
     @property
     def wants_tls(self) -> bool:
-        """Whether a connection without TLS will not do."""
+        """Whether the options require TLS."""
         return bool(self.tls or self.tls_handshake_first or self.tls_ca or self.tls_cert)
 
     def addresses(self) -> list[Address]:
-        """Raises InvalidServer."""
+        """Return the addresses of `servers`, in order. Raises InvalidServer."""
         return [parse_server(server) for server in self.servers]
 
 
 def parse_server(url: str) -> Address:
-    """`host`, `host:port` or a URL. Raises InvalidServer, whose text never holds the user info."""
+    """Parse `host`, `host:port` or a URL.
+
+    Raises InvalidServer, whose text never holds the user part of the URL.
+    """
     shown = url.rpartition("@")[2]
     try:
         parts = urlsplit(url if "://" in url else f"nats://{url}")

@@ -1,15 +1,17 @@
-"""One connection to one server: socket, TLS, who we are, and what comes.
+"""One connection to one server: socket, TLS, authentication, and received events.
 
     connect ─▶ [TLS first] ─▶ INFO ─▶ [TLS] ─▶ CONNECT, PING ─▶ PONG
-    receive ─▶ PING is answered, INFO remembered, -ERR raised; a Message or an Intake is returned
+    receive ─▶ PING is answered, INFO stored, -ERR raised; a Message or an Intake is returned
 
 Promise
-- `connect` takes at most `connect_timeout_s` for each step that waits; it raises AuthorizationError
-  where the server does not want us, else ConnectError, and leaves no socket open.
-- After ConnectionLost, AuthorizationError or ProtocolViolation of `receive` or `send` the
-  connection is closed, but for a permission that is missing, which the server does not close for.
+- Each blocking step of `connect` takes at most `connect_timeout_s`; `connect` raises
+  AuthorizationError if the server refuses the credentials, else ConnectError, and leaves no socket
+  open.
+- After `receive` or `send` raised ConnectionLost, AuthorizationError or ProtocolViolation, the
+  connection is closed. The exception is a permissions violation, for which the server does not
+  close.
 
-Source: nats-server 2.14 reference 3.2 to 3.4.
+Source: https://docs.nats.io/reference/reference-protocols/nats-protocol.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ REFUSALS: Final = ("authorization", "authentication", "permissions", "revoked")
 
 
 class Connection:
-    """Made by `connect`; `info` is the server's last INFO."""
+    """An open connection, created by `connect`; `info` is the server's last INFO."""
 
     def __init__(self, options: ConnectOptions, address: Address, sock: socket.socket) -> None:
         self.address = address
@@ -49,13 +51,13 @@ class Connection:
         self._send_timeout_s = max(options.request_timeout_s, 1.0)
 
     def close(self) -> None:
-        """Again and again if you like."""
+        """Close the socket; further calls do nothing."""
         self.is_open = False
         self.parser.clear()
         self.socket.close()
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """All of it. Raises ConnectionLost."""
+        """Send all bytes; blocks until they are sent. Raises ConnectionLost."""
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.address} is closed")
         try:
@@ -66,9 +68,9 @@ class Connection:
             raise ConnectionLost(f"{self.address}: {reason_of(error)}") from None
 
     def receive(self, deadline: float) -> Message | Intake | None:
-        """What comes next; None: nothing until `deadline` (of time.monotonic).
+        """Return the next event; None: nothing came before `deadline` (of time.monotonic).
 
-        Raises ConnectionLost, AuthorizationError, ProtocolViolation.
+        Blocks on the socket. Raises ConnectionLost, AuthorizationError, ProtocolViolation.
         """
         while True:
             event = self._next()
@@ -81,7 +83,10 @@ class Connection:
                 return event
 
     def pong(self, deadline: float) -> None:
-        """Send a PING, and wait for its answer: what was sent before has been read then."""
+        """Send a PING and wait for the PONG: the server has then read everything sent before.
+
+        Messages that arrive meanwhile are dropped. Raises ConnectionLost at `deadline`.
+        """
         self.send(b"PING\r\n")
         while True:
             event = self._next()
@@ -100,7 +105,7 @@ class Connection:
             raise ProtocolViolation(f"{self.address}: {error}") from None
 
     def _fill(self, deadline: float) -> bool:
-        """Whether more has come in time."""
+        """Receive more bytes; return False if none came before `deadline`."""
         remaining = deadline - time.monotonic()
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.address} is closed")
@@ -145,10 +150,10 @@ class Connection:
             self.close()
         raise error_of(text)(f"{self.address}: {text}")
 
-    # The way in
+    # Connecting
 
     def expect_info(self, deadline: float) -> None:
-        """The server's first line."""
+        """Wait for the server's INFO. Raises ConnectionLost at `deadline`."""
         while not self.info:
             event = self._next()
             if event is None:
@@ -158,7 +163,7 @@ class Connection:
                 self._control(event)
 
     def secure(self, options: ConnectOptions) -> None:
-        """TLS from here on. Raises ConnectError."""
+        """Upgrade the socket to TLS. Raises ConnectError."""
         context = tls_context(options)
         name = options.tls_server_name or self.address.host
         try:
@@ -169,7 +174,7 @@ class Connection:
 
 
 def connect(options: ConnectOptions, address: Address) -> Connection:
-    """Raises AuthorizationError, ConnectError, or BadKey."""
+    """Connect to one server; blocks. Raises AuthorizationError, ConnectError, or BadKey."""
     try:
         sock = socket.create_connection((address.host, address.port), options.connect_timeout_s)
     except OSError as error:
@@ -205,7 +210,7 @@ def _enter(options: ConnectOptions, address: Address, connection: Connection) ->
 
 
 def greeting(options: ConnectOptions) -> dict[str, Any]:
-    """What CONNECT says of every client like this."""
+    """Return the fields of CONNECT that do not depend on the user."""
     return {
         "verbose": False,
         "pedantic": False,
@@ -219,7 +224,10 @@ def greeting(options: ConnectOptions) -> dict[str, Any]:
 
 
 def proof(options: ConnectOptions, address: Address, nonce: object) -> dict[str, str]:
-    """What CONNECT says about who we are. Raises BadKey."""
+    """Return the fields of CONNECT that authenticate the client. Raises BadKey.
+
+    `nonce` is the server's, which a key signs; None: the server sent none.
+    """
     asked = nonce if isinstance(nonce, str) else ""
     if options.credentials:
         jwt, seed = read_credentials(options.credentials)
@@ -237,7 +245,7 @@ def proof(options: ConnectOptions, address: Address, nonce: object) -> dict[str,
 
 
 def tls_context(options: ConnectOptions) -> ssl.SSLContext:
-    """Raises ConnectError."""
+    """Return the TLS context for the options. Raises ConnectError."""
     try:
         context = ssl.create_default_context(cafile=options.tls_ca)
         if options.tls_cert:
@@ -252,13 +260,13 @@ def tls_context(options: ConnectOptions) -> ssl.SSLContext:
 
 
 def error_of(text: str) -> type[ClientError]:
-    """What a server's -ERR means for who asked."""
+    """Return the error class for the text of a server's -ERR."""
     lowered = text.lower()
     return AuthorizationError if any(word in lowered for word in REFUSALS) else ConnectionLost
 
 
 def reason_of(error: Exception) -> str:
-    """One line."""
+    """Return the reason of the error as one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return str(error.verify_message)
     if isinstance(error, ssl.SSLError) and error.reason:

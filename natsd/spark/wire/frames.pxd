@@ -1,45 +1,45 @@
-"""Frames of the client protocol as they lie in the receive buffer."""
+"""Frames of the client protocol, parsed in place in the receive buffer."""
 
 from libc.stdint cimport uint64_t
 
 
 cdef enum:
-    GO_ON = 0                   # to the next frame
-    STOP = 1                    # so that Python has a look, then go on behind this frame
-    USUAL_MAX = 256
+    GO_ON = 0                   # the parser continues with the next frame
+    STOP = 1                    # the parser returns to Python; it continues at the next call
+    USUAL_MAX = 256  # maximum bytes of a memorized first line
 
 
-cdef struct Frame:              # points into the receive buffer: gone when `take` returns
+cdef struct Frame:              # pointers into the receive buffer, valid until `take` returns
     uint64_t sid
     const char* subject
     size_t subject_len
     const char* reply
     size_t reply_len
-    const char* headers         # the block, from NATS/1.0 to its empty line
+    const char* headers         # header block, from NATS/1.0 to its empty line
     size_t headers_len
     const char* data
     size_t data_len
 
 
 cdef class Intake:
-    """Takes all messages of one subscription, in compiled code."""
+    """Handler that takes all messages of one subscription, in compiled code."""
 
-    cdef int take(self, const Frame* frame) except -1 nogil     # GO_ON or STOP
+    cdef int take(self, const Frame* frame) except -1 nogil     # returns GO_ON or STOP
 
 
 cdef class FrameParser:
     cdef char* at
     cdef size_t room_bytes
-    cdef size_t head            # what is parsed ends here
-    cdef size_t tail            # what was received ends here
+    cdef size_t head            # end of the parsed bytes
+    cdef size_t tail            # end of the received bytes
     cdef size_t frame_bytes_max
-    cdef Frame frame            # the last one
-    cdef size_t line_len        # of the last control line, without its end
-    cdef char[USUAL_MAX] usual  # how the last first line began, up to its lengths
-    cdef size_t usual_len       # 0: it is none of those that come again and again
+    cdef Frame frame            # last parsed message
+    cdef size_t line_len        # bytes of the last control line, with its line end
+    cdef char[USUAL_MAX] usual  # start of the last HMSG line without reply, up to its lengths
+    cdef size_t usual_len       # bytes of `usual`; 0: none is memorized
     cdef size_t usual_subject_at
     cdef dict intakes
-    cdef uint64_t[16] sids      # of the intakes, packed
+    cdef uint64_t[16] sids      # subscription ids of the intakes, packed
     cdef void* sinks[16]
     cdef int attached
     cdef readonly uint64_t frames

@@ -1,7 +1,9 @@
 class Intake:
-    """Takes all messages of one subscription, in compiled code."""
+    """Handler that takes all messages of one subscription, in compiled code."""
 
 class Message:
+    """One message that owns its bytes."""
+
     sid: int
     subject: str
     reply: str
@@ -15,10 +17,14 @@ class Message:
     def header(self, name: str) -> str | None: ...
 
 class Control:
+    """A control line: its verb in capitals, and the text behind the verb."""
+
     verb: str
     text: str
 
 class FrameParser:
+    """Parser of the bytes that one connection receives; `frames` counts its messages."""
+
     frames: int
 
     def __init__(self, room_bytes: int = 1 << 20, frame_bytes_max: int = 80 << 20) -> None: ...

@@ -1,4 +1,4 @@
-"""Frames of the client protocol, cut in place in one receive buffer.
+"""Parser for frames of the client protocol, which cuts them in place in one receive buffer.
 
     recv_into ─▶ [ parsed │ whole frames … │ a part of one ]
                           head                            tail
@@ -7,12 +7,12 @@
           └─ INFO, PING, PONG, +OK, -ERR ─▶ a Control
 
 Promise
-- One buffer is used again and again; it grows for a frame that is larger, up to `frame_bytes_max`.
-- Garbage raises ProtocolViolation and nothing else, wherever the bytes are cut; nothing is read
-  beyond what was received.
-- `next` gives None where bytes are missing, and an Intake when it asked for a look (`STOP`).
+- One buffer is reused for all frames; it grows for a larger frame, up to `frame_bytes_max`.
+- Malformed input raises ProtocolViolation and nothing else, wherever the bytes are split; nothing
+  is read beyond the received bytes.
+- `next` returns None if bytes are missing, and an Intake if its `take` returned STOP.
 
-Source: nats-server 2.14 reference 3.1.
+Source: https://docs.nats.io/reference/reference-protocols/nats-protocol.
 """
 
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -43,12 +43,14 @@ cdef enum Found:
 
 
 cdef class Intake:
+    """Handler that takes all messages of one subscription, in compiled code."""
+
     cdef int take(self, const Frame* frame) except -1 nogil:
         return GO_ON
 
 
 cdef class Message:
-    """One message, owned."""
+    """One message that owns its bytes."""
 
     cdef readonly uint64_t sid
     cdef readonly str subject
@@ -58,17 +60,17 @@ cdef class Message:
 
     @property
     def status(self):
-        """Of the block's first line; 0: it has none."""
+        """Status code in the first line of the header block; 0: there is none."""
         cdef bytes code = self.headers[9:12]
         return int(code) if len(code) == 3 and code.isdigit() else 0
 
     @property
     def description(self):
-        """What stands behind the status."""
+        """Text behind the status code."""
         return self.headers.partition(b"\r\n")[0][12:].strip().decode("utf-8", "replace")
 
     def header(self, str name not None):
-        """The first value of it, or None."""
+        """Return the first value of the header, whose case does not matter; None: it is absent."""
         cdef bytes wanted = name.lower().encode() + b":"
         for line in self.headers.split(b"\r\n")[1:]:
             if line[:len(wanted)].lower() == wanted:
@@ -77,13 +79,15 @@ cdef class Message:
 
 
 cdef class Control:
-    """A line that is no message: its verb in capitals, and what stands behind it."""
+    """A control line: its verb in capitals, and the text behind the verb."""
 
     cdef readonly str verb
     cdef readonly str text
 
 
 cdef class FrameParser:
+    """Parser of the bytes that one connection receives; `frames` counts its messages."""
+
     def __init__(self, size_t room_bytes=1 << 20, size_t frame_bytes_max=80 << 20):
         self.frame_bytes_max = max(frame_bytes_max, <size_t> LINE_BYTES_MAX)
         self.intakes = {}
@@ -95,7 +99,7 @@ cdef class FrameParser:
     # Bytes in
 
     def room(self):
-        """Where the next bytes go; not to be used after the next call of anything here."""
+        """Return memory for the next received bytes, valid until the next call of any method."""
         if self.head == self.tail:
             self.head = self.tail = 0
         if self.room_bytes - self.tail < RECEIVE_BYTES_MIN:
@@ -105,13 +109,13 @@ cdef class FrameParser:
         )
 
     def received(self, size_t count):
-        """So many bytes are there now."""
+        """Account for `count` bytes received into `room`. Raises ValueError if they exceed it."""
         if count > self.room_bytes - self.tail:
             raise ValueError("more bytes than there was room for")
         self.tail += count
 
     def feed(self, bytes data not None):
-        """The same with bytes from elsewhere."""
+        """Append a copy of received bytes; an alternative to `room` and `received`."""
         if self.head == self.tail:
             self.head = self.tail = 0
         self.make_room(len(data))
@@ -119,13 +123,13 @@ cdef class FrameParser:
         self.tail += len(data)
 
     def clear(self):
-        """A new connection: what is left of the old one counts no more; neither do its intakes."""
+        """Reset the parser for a new connection: drop unparsed bytes and detach all intakes."""
         self.head = self.tail = 0
         self.intakes.clear()
         self.attached = 0
 
     cdef int make_room(self, size_t wanted) except -1:
-        """For so many bytes behind `tail`."""
+        """Ensure that `wanted` bytes fit behind `tail`."""
         cdef size_t held = self.tail - self.head
         cdef size_t room = self.room_bytes if self.room_bytes else RECEIVE_BYTES_MIN
         cdef char* grown
@@ -147,7 +151,10 @@ cdef class FrameParser:
     # Frames out
 
     def attach(self, uint64_t sid, Intake intake not None):
-        """Messages of this subscription are the intake's from now on."""
+        """Route the messages of this subscription to the intake.
+
+        Raises ValueError if 16 intakes are attached already.
+        """
         if self.attached == INTAKES_MAX:
             raise ValueError("too many subscriptions with an intake")
         self.detach(sid)
@@ -157,7 +164,7 @@ cdef class FrameParser:
         self.attached += 1
 
     def detach(self, uint64_t sid):
-        """They are nobody's again."""
+        """Return the messages of this subscription to `next`; an unknown id is ignored."""
         cdef int at
         for at in range(self.attached):
             if self.sids[at] == sid:
@@ -168,7 +175,7 @@ cdef class FrameParser:
         self.intakes.pop(sid, None)
 
     def next(self):
-        """A Message, a Control, an Intake that stopped, or None: more bytes are needed.
+        """Return a Message, a Control, an Intake that stopped, or None if more bytes are needed.
 
         Raises ProtocolViolation.
         """
@@ -198,7 +205,7 @@ cdef class FrameParser:
         return message
 
     cdef int scan(self) except -1 nogil:
-        """On to the first frame that is Python's."""
+        """Parse up to the first frame that Python must handle; return its kind."""
         cdef const char* line
         cdef const char* end
         cdef size_t held
@@ -225,7 +232,7 @@ cdef class FrameParser:
                 return STOPPED
 
     cdef int read_message(self, const char* line, size_t length) except -1 nogil:
-        """0: it is not all there yet; else it is `frame`, and `head` stands behind it."""
+        """Parse a message into `frame` and move `head` behind it; 0: its bytes are incomplete."""
         cdef Frame* frame = &self.frame
         cdef uint64_t headers_len = 0
         cdef uint64_t total = 0
@@ -249,7 +256,7 @@ cdef class FrameParser:
     cdef int read_line(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) except -1 nogil:
-        """The first line of any message."""
+        """Parse the first line of any message. Raises ProtocolViolation."""
         cdef Frame* frame = &self.frame
         cdef size_t[5] starts
         cdef size_t[5] lengths
@@ -279,8 +286,10 @@ cdef class FrameParser:
     cdef bint read_usual(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) noexcept nogil:
-        """One that differs from the line before in its two lengths: headers and no reply. False:
-        it is another one."""
+        """Parse an HMSG line without reply that differs from the last one only in its lengths.
+
+        Return False if the line is different, or if none is memorized.
+        """
         cdef Frame* frame = &self.frame
         cdef const char* at = line + self.usual_len
         cdef const char* end = line + length
@@ -315,7 +324,7 @@ cdef inline bint is_message(const char* line, size_t length) noexcept nogil:
 cdef int split(
     const char* line, size_t length, size_t* starts, size_t* lengths
 ) noexcept nogil:
-    """How many fields; 6 for more than five."""
+    """Split a line at blanks; return the number of fields, or 6 for more than five."""
     cdef size_t at = 0
     cdef size_t begin
     cdef int count = 0
@@ -341,7 +350,10 @@ cdef inline bint is_blank(char c) noexcept nogil:
 cdef inline bint skip_number(
     const char** at, const char* end, char behind, uint64_t* to
 ) noexcept nogil:
-    """Whether digits stand there, and then `behind`; behind that then."""
+    """Parse a decimal number that `behind` follows, and move `at` behind both.
+
+    Return False, and move nothing, if there is no such number.
+    """
     cdef const char* digit = at[0]
     cdef uint64_t value = 0
     while digit < end and c"0" <= digit[0] <= c"9":

@@ -1,9 +1,9 @@
-"""Who we are, proven: a server's nonce signed with an nkey's seed, or with that of credentials.
+"""Authentication with keys: the server's nonce, signed with the seed of an nkey or a .creds file.
 
     seed    S + a letter of its kind + base32(2 bytes of kinds, 32 bytes of ed25519 seed, CRC-16)
     .creds  --BEGIN NATS USER JWT-- … --END …, --BEGIN USER NKEY SEED-- … --END …
 
-Source: https://docs.nats.io/using-nats/developer/connecting/creds, ADR-14 of NATS.
+Source: https://docs.nats.io/using-nats/developer/connecting/creds; ADR-14 (user JWTs and nkeys).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class BadKey(ClientError):
 
 @dataclass(frozen=True)
 class Seed:
-    """An nkey that can sign."""
+    """The seed of an nkey: it can sign, and yields the public key."""
 
     kind: int
     secret: bytes = field(repr=False)
 
     def sign(self, nonce: str) -> str:
-        """As CONNECT's `sig` has it."""
+        """Return the signature of the nonce as the `sig` of CONNECT: base64url without padding."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         key = Ed25519PrivateKey.from_private_bytes(self.secret)
@@ -42,7 +42,7 @@ class Seed:
 
     @property
     def public(self) -> str:
-        """The nkey that belongs to it, as text."""
+        """The public nkey of the seed, as text."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         key = Ed25519PrivateKey.from_private_bytes(self.secret).public_key()
@@ -52,7 +52,7 @@ class Seed:
 
 
 def parse_seed(text: str, where: str) -> Seed:
-    """`where` names the file in the error. Raises BadKey."""
+    """Parse the text of a seed. `where` names the file in errors. Raises BadKey."""
     text = text.strip()
     try:
         raw = base64.b32decode(text + "=" * (-len(text) % 8))
@@ -69,7 +69,7 @@ def parse_seed(text: str, where: str) -> Seed:
 
 
 def read_seed(path: str) -> Seed:
-    """The first line that begins as a seed does. Raises BadKey."""
+    """Return the seed in the first line of the file that begins with S. Raises BadKey."""
     for line in _read(path).splitlines():
         if line.strip().startswith("S"):
             return parse_seed(line, path)
@@ -77,7 +77,7 @@ def read_seed(path: str) -> Seed:
 
 
 def read_credentials(path: str) -> tuple[str, Seed]:
-    """The JWT and the seed of a `.creds` file. Raises BadKey."""
+    """Return the JWT and the seed of a `.creds` file. Raises BadKey."""
     parts = _PART.findall(_read(path))
     if len(parts) < 2:
         raise BadKey(f"{path} holds no credentials: a user JWT and a seed are expected")
