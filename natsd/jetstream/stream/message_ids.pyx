@@ -165,11 +165,7 @@ cdef class MessageIds(Actor):
         self.watch_window(now_ns)
 
     async def rebuild(self, now_ns: int) -> None:
-        """Find the ids within the window that `restore` did not bring, and the id of the last message.
-
-        To be called before anything is published. Where very many messages must be read, the search
-        goes on in the background; until it is done, a publish with an id is answered 429.
-        """
+        """Find the ids within the window that `restore` did not bring, and the last one."""
         store = self.stream.store
         upto = self.log.last_sequence
         block = self.log.block_with(upto)

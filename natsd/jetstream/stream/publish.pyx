@@ -428,7 +428,7 @@ cdef class Ingest(Actor):
         return refused
 
     cdef uint64_t find_id(self, Entry* entry) except? 0:
-        """Return the sequence of the message with the entry's id, delayed ones included; 0: none."""
+        """Return the sequence of the message with the entry's id, also a delayed one; 0: none."""
         cdef uint64_t original = self.message_ids.find(entry)
         if original == 0:
             original = self.scheduled.find_id(entry, self.message_ids.window_ns)
@@ -476,7 +476,7 @@ cdef class Ingest(Actor):
         return None
 
     cdef bytes check_resources(self, Entry* entry, PublishHeaders* headers):
-        """Check the rules for messages that would be stored; a message without interest is skipped."""
+        """Check the rules for messages that would be stored, or mark the entry as skipped."""
         cdef bytes refused = self.check_server()
         if refused is not None:
             return refused
@@ -738,7 +738,7 @@ cdef class Ingest(Actor):
         return 0
 
     def commit_failed(self, error) -> None:
-        """Answer the publishers of all rolled back messages with the error, and forget their ids."""
+        """Answer the publishers of rolled back messages with the error, and forget their ids."""
         cdef bytes text = refusal(self.settings.name, store_error(error))
         cdef uint64_t durable = self.log.edges.last
         self.acks.fail_above(durable, PyBytes_AS_STRING(text), len(text))
