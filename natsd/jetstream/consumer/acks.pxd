@@ -33,12 +33,13 @@ cdef class Acks:
     cdef int take(self, AckMessage* ack, const char* reply, Py_ssize_t reply_len) except -1
     # Take out a pending message that is gone from the stream.
     cdef int lose(self, uint64_t sequence) except -1
-    # Take out pending messages that the stream has removed: at its front; or inside it, for a
-    # consumer that is not told of each removal. At most `budget` messages; True: there may be more.
+    # Take out pending messages that the stream has removed: `lose_front` those at its front,
+    # `lose_inside` those elsewhere, for a consumer that is not told of each removal. At most
+    # `budget` messages; True: there may be more.
     cdef bint lose_front(self, MessageLog log, Py_ssize_t budget) except? -1
     cdef bint lose_inside(self, MessageLog log, Py_ssize_t budget) except? -1
-    # Take out a dead letter whose copy is on disk; or all dead letters, because none are copied any
-    # more.
+    # `settle` takes out a dead letter whose copy is on disk, `give_up_letters` all of them, because
+    # dead letters are not copied any more.
     cdef int settle(self, uint64_t sequence) except -1
     cdef int give_up_letters(self) except -1
     # Note that the consumer needs the message no more.

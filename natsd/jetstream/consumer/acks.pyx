@@ -69,7 +69,7 @@ cdef class Acks:
             self.confirmations.add(reply, reply_len)
         return 0
 
-    # Acknowledged
+    # Acknowledgements
 
     cdef bint acknowledge(self, AckMessage* ack, bint may_sample) except -1:
         """Acknowledge a message, or all up to it. Returns whether the client is to be answered."""
@@ -126,7 +126,7 @@ cdef class Acks:
             self.failed()
         return 0
 
-    # Not acknowledged
+    # NAK, progress and termination
 
     cdef int refuse(self, AckMessage* ack) except -1:
         cdef Py_ssize_t index = self.tracker.find(ack.sequence)
@@ -275,7 +275,7 @@ cdef class Acks:
         self.scheduler.reactor.log_failure("an event of a consumer could not be told")
         return 0
 
-    # What the stream may remove
+    # Messages that the stream may remove
 
     cdef int release(self, uint64_t sequence) except -1:
         cdef Py_ssize_t used = self.released_tail - self.released_head, capacity

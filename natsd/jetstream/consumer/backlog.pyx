@@ -77,7 +77,7 @@ cdef class Backlog:
         self.must_count = self.filter is not None
         return 0
 
-    # What happens to messages
+    # Changes of messages
 
     cdef int appeared(self, uint64_t sequence) except -1:
         if sequence >= self.next and not self.must_count:
@@ -116,7 +116,7 @@ cdef class Backlog:
         self.count -= self.filter is not None
         return 0
 
-    # How much
+    # The number of messages to read
 
     cdef bint count_some(self, uint64_t visible, uint64_t budget) except? -1:
         if self.must_count:
@@ -143,7 +143,7 @@ cdef class Backlog:
                 )
         return max(count, 0) + self.starts_live
 
-    # What is next
+    # The next message
 
     cdef Outcome find(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK:
         cdef Outcome outcome

@@ -128,7 +128,7 @@ class Consumer:
         """The content of its `meta.json`, if it has files."""
         return ConsumerAsset(config=self.config, created=self.created_ns, resume=self._resume)
 
-    # Life
+    # Creation and end
 
     def begin(self, start: StartPosition) -> None:
         """Take requests and acknowledgements, and answer them."""
@@ -430,7 +430,7 @@ class Consumer:
         except Exception:
             _logger.exception("JetStream: %s is unused and could not be removed", self)
 
-    # What can be asked
+    # Info
 
     def info(self) -> ConsumerInfo:
         """Return the info as of now. Raises ApiError 10014 if the consumer has ended."""

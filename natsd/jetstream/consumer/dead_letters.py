@@ -214,7 +214,7 @@ class DeadLetters:
             self._loading = None
             self._job.submit()
 
-    # What comes back
+    # Answers
 
     def _answered(self, subject: str, _reply: str | None, _headers: bytes, body: bytes) -> None:
         """Handle the answer to a copy, perhaps to one whose answer was due earlier."""

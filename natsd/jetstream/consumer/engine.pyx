@@ -65,7 +65,7 @@ cdef enum:
     POLICY_FLOW_CONTROL = 3
     MESSAGES_PER_SLICE = 256
     BYTES_PER_SLICE = 512 * 1024
-    COUNT_BUDGET = 100_000      # of an operation on the log: about 200 us
+    COUNT_BUDGET = 100_000      # units of an operation on the log: about 200 us
     EXPIRED_PER_SLICE = 1000
     TOLD_PER_SLICE = 1000       # messages that the stream may remove
     CONFIRMED_PER_SLICE = 500
@@ -114,7 +114,7 @@ cdef class ConsumerEngine(Intake):
         if wanted is not None:
             self.take_filters(wanted)
 
-    # Life
+    # Creation and end
 
     def configure(self, settings, ReaderFilters wanted=None) -> None:
         """Apply new settings; `wanted` are their filters, if they are new, listed already."""
@@ -282,7 +282,7 @@ cdef class ConsumerEngine(Intake):
             self.push.heartbeat_due_ns = self.core.scheduler.now() + self.push.heartbeat_ns
         self.wake()
 
-    # What comes in
+    # Input
 
     cdef int wake(self) except -1:
         if not self.is_stopped and not self.is_queued:
@@ -337,7 +337,7 @@ cdef class ConsumerEngine(Intake):
         except Exception:
             self.acks.failed()
 
-    # A slice
+    # One slice of work
 
     cdef bint run(self, int64_t now_ns) except? -1:
         if self.postponed:
@@ -651,7 +651,7 @@ cdef class ConsumerEngine(Intake):
             return self.tracker.pending_count < self.max_ack_pending
         return False
 
-    # What is not in memory
+    # Blocks that are not in memory
 
     cdef bint count_some(self) except? -1:
         """Count for a slice. True: everything is counted."""
@@ -675,7 +675,7 @@ cdef class ConsumerEngine(Intake):
             self.fetching = None
             self.wake()
 
-    # What can be asked
+    # State for info
 
     async def counted(self) -> None:
         """Return once `num_pending` is exact, or a block that it needs cannot be read now."""

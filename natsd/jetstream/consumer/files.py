@@ -51,7 +51,7 @@ class ConsumerAsset(Model):
 
 
 class UnsupportedConsumers(Exception):
-    """Consumers of a later version were found: the messages that they need could be lost."""
+    """Consumers of a later version exist: without them, messages they need could be lost."""
 
     def __init__(self, reasons: dict[str, str]) -> None:
         """Keep the `reasons`, by the consumers' names."""

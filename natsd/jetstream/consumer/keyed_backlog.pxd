@@ -17,7 +17,7 @@ cdef struct Waiting:            # a waiting message; free nodes form a list too
 cdef class Key:
     cdef bytes name
     cdef uint64_t holder        # the pending message of the key; 0: none
-    cdef bint is_settling       # that was acknowledged, but not durably yet
+    cdef bint is_settling       # its last message was acknowledged, but not durably yet
     cdef bint is_ready          # the key is in `ready`
     cdef int32_t head           # first and last waiting message; -1: none
     cdef int32_t tail

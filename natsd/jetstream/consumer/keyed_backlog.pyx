@@ -129,7 +129,7 @@ cdef class KeyedBacklog(Backlog):
         self.restore_at = 0
         return Backlog.look_again(self, from_sequence)
 
-    # What happens to messages
+    # Changes of messages
 
     cdef int vanished(self, uint64_t sequence) except -1:
         if self.waiting.discard_run(sequence, sequence):
@@ -206,7 +206,7 @@ cdef class KeyedBacklog(Backlog):
             self.ready.append(key)
         return 0
 
-    # How much
+    # The number of messages to read
 
     cdef bint count_some(self, uint64_t visible, uint64_t budget) except? -1:
         if self.must_restore and not self.restore_some(budget):
@@ -223,7 +223,7 @@ cdef class KeyedBacklog(Backlog):
             or Backlog.is_unread(self, sequence)
         )
 
-    # What is next
+    # The next message
 
     cdef Outcome find(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK:
         cdef Key key
@@ -281,7 +281,7 @@ cdef class KeyedBacklog(Backlog):
             self.forget_if_free(key)
         return None
 
-    # Those that wait
+    # Waiting messages
 
     cdef int wait(self, Key key, uint64_t sequence) except -1:
         cdef int32_t node

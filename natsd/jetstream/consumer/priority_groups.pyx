@@ -68,7 +68,7 @@ cdef class PriorityGroups:
         self.timeout_ns = min(<int64_t> settings.priority_timeout_ns, YEARS_NS)
         return 0
 
-    # Taking
+    # New requests
 
     cdef str refusal(self, PullRequest* request, int64_t now_ns):
         if request.group_len == 0:
@@ -110,7 +110,7 @@ cdef class PriorityGroups:
             return request.priority
         return self.policy == PINNED_CLIENT and request.pin == 0
 
-    # Serving
+    # Serving requests
 
     cdef Turn turn(self, Request* request, int64_t pending, int64_t ack_pending) noexcept:
         if self.policy == PINNED_CLIENT:
@@ -152,7 +152,7 @@ cdef class PriorityGroups:
             self.outlet.reactor.log_failure(NOT_TOLD)
         return 0
 
-    # Ending
+    # The end of a pin
 
     cdef int expire(self, int64_t now_ns) except -1:
         if self.due_ns and now_ns >= self.due_ns:

@@ -39,7 +39,8 @@ cdef class PullRequests:
     cdef Request* ready_in_groups(
         self, Py_ssize_t size, int64_t now_ns, int64_t pending, int64_t ack_pending
     ) except? NULL
-    # The head got the message; or its inbox has no subscriber.
+    # `served`: the head got a message of `size` bytes. `drop_head`: the head is dropped, since it
+    # ended or its inbox has no subscriber.
     cdef int served(self, Py_ssize_t size, int64_t now_ns) except -1
     cdef int drop_head(self) except -1
     # Send the answers that were put aside, `most` at most.

@@ -93,7 +93,7 @@ cdef class PullRequests:
             request = following
         return 0
 
-    # Taking
+    # New requests
 
     cdef bint take(
         self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len,
@@ -206,7 +206,7 @@ cdef class PullRequests:
         self.answers.append((<bytes> reply[:reply_len], status_block(status)))
         return 0
 
-    # Serving
+    # Serving requests
 
     cdef Request* ready(self, Py_ssize_t size, int64_t now_ns) except? NULL:
         cdef Request* request
@@ -330,7 +330,7 @@ cdef class PullRequests:
         Py_XDECREF(request.to)
         free(request)
 
-    # Ending
+    # Ends of requests
 
     cdef int tell(self, Request* request, bytes block) except -1:
         cdef MatchResult to = self.outlet.resolve(request.reply, request.reply_len)

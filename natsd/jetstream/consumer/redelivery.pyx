@@ -110,7 +110,7 @@ cdef class Redelivery:
         self.latest_ns = latest
         return 0
 
-    # What happens to messages
+    # Changes of messages
 
     cdef int delivered(self, uint64_t sequence, uint64_t count, int64_t now_ns) except -1:
         if (
@@ -279,7 +279,7 @@ cdef class Redelivery:
         return True
 
     cdef Py_ssize_t first_without_hint(self) except -2:
-        """Return the index of the first message without a hint or a place in the queue; -1: none."""
+        """Return the index of the first message without a hint or queue entry; -1: none."""
         cdef Py_ssize_t at = self.tracker.lower_bound(self.front)
         cdef uint64_t sequence
         while at < self.tracker.tail:

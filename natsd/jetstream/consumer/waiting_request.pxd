@@ -9,7 +9,7 @@ cdef struct Request:            # its reply subject follows it in memory
     PyObject* to                # MatchResult, owned; NULL: not looked up
     uint64_t slice              # slice in which `to` was looked up
     int64_t left                # messages it still wants; below 1: one
-    int64_t bytes_left          # 0: no limit
+    int64_t bytes_left          # bytes of messages it may still get; 0: no limit
     int64_t served
     int64_t expires_ns          # 0: never
     int64_t heartbeat_ns        # 0: none

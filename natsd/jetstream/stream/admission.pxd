@@ -28,7 +28,7 @@ cdef class Admission(Actor):
     cdef int forget_above(self, uint64_t durable) except -1
     # A message was lost that these batches rest on; their publishers have been told.
     cdef int forget(self, set numbers) except -1
-    # Queue a publish of any kind behind the batch that is being stored. False: no room.
+    # Queue any publish behind the batch that is being stored. False: there is no room.
     cdef bint hold(
         self, const char* subject, Py_ssize_t subject_len, const char* headers,
         Py_ssize_t headers_len, const char* data, Py_ssize_t data_len, const char* reply,
@@ -37,7 +37,8 @@ cdef class Admission(Actor):
     # Put all of the batch that is being stored into the log, before something else is appended.
     cdef int finish(self) except -1
 
-    # Open a batch; end it; note that a message came; end it because none came for too long.
+    # `add` opens a batch, `end` ends it, `touch` notes that a message came, `give_up` ends it
+    # because none came for too long.
     cdef int add(self, Batch batch) except -1
     cdef int end(self, Batch batch) except -1
     cdef int touch(self, Batch batch) except -1

@@ -102,7 +102,7 @@ cdef class AtomicBatches(Admission):
             self.finish()
         Admission.close(self)
 
-    # A message
+    # Messages of a batch
 
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
@@ -187,7 +187,7 @@ cdef class AtomicBatches(Admission):
             return self.too_many()
         return None
 
-    # Batches
+    # Beginning and ending batches
 
     cdef AtomicBatch begin(self, bytes id):
         cdef AtomicBatch batch = AtomicBatch()
@@ -495,7 +495,7 @@ cdef class AtomicBatches(Admission):
             ingest.propose(&entry)
         return done
 
-    # A large batch, in slices
+    # Storing a large batch in slices
 
     cdef int begin_storing(
         self, AtomicBatch batch, SoFar so_far, const char* reply, Py_ssize_t reply_len

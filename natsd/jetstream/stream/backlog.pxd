@@ -24,7 +24,7 @@ cdef class Backlog(Endpoint):
     cdef uint64_t bytes_max
     cdef uint64_t last          # highest sequence that was noted
     cdef uint64_t durable
-    cdef uint64_t total         # bytes that were ever noted
+    cdef uint64_t total         # bytes of all messages noted so far
     cdef uint64_t total_durable
     cdef BacklogMark* marks     # a ring; its capacity is a power of two
     cdef uint64_t marks_mask

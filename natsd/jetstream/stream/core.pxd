@@ -39,7 +39,7 @@ cdef class Reader(Actor):
     cdef int vanished(self, uint64_t sequence) except -1
     # Called on all readers after removals that were not reported one by one: count pending anew.
     cdef int recount(self) except -1
-    # Interest retention: does this reader still have to acknowledge this matching message?
+    # Interest retention: tell whether this reader still has to acknowledge this matching message.
     cdef bint needs(self, uint64_t sequence) except -1
 
 
@@ -85,9 +85,10 @@ cdef class StreamCore(Actor):
     cdef int advance(self, uint64_t durable) except -1
     # Submit the reader when a message for it appears; it has read everything visible.
     cdef int await_more(self, Reader reader) except -1
-    # The reader `by` needs this message no more: work-queue and interest retention remove it.
+    # Note that the reader `by` needs this message no more: work-queue and interest retention remove
+    # it.
     cdef int acked(self, Reader by, uint64_t sequence) except -1
-    # Would any reader read a message of that subject?
+    # Tell whether any reader's filter matches a subject.
     cdef bint is_wanted(self, const char* subject, Py_ssize_t length) except -1
 
     cdef int wake_waiting(self) except -1

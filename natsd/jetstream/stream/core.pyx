@@ -333,7 +333,7 @@ cdef class StreamCore(Actor):
             return True
         return len(self.filtered) > 0 and is_any_in_force(self.filters.lookup(subject, length))
 
-    # What appears
+    # Messages that become visible
 
     def hide_from(self, uint64_t sequence) -> None:
         """Show nothing from `sequence` on, durable or not; 0: show everything durable."""
@@ -453,7 +453,7 @@ cdef class StreamCore(Actor):
             )
         return readers
 
-    # What vanishes
+    # Removed messages
 
     cdef int going(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
         cdef tuple readers
@@ -474,7 +474,7 @@ cdef class StreamCore(Actor):
         self.scheduler.submit(self)
         return 0
 
-    # What nobody needs
+    # Messages that no reader needs
 
     cdef int acked(self, Reader by, uint64_t sequence) except -1:
         if self.retention == LIMITS or sequence > self.visible or not self.log.is_here(sequence):

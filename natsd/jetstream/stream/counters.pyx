@@ -214,7 +214,7 @@ cdef class Counters:
         out[0] = value_of(self.rewritten)
         return True
 
-    # The next one
+    # The next total
 
     cdef int add(self, Entry* entry, const Number* initial, const Number* change) except -1:
         make_room(&self.body, max(initial.length, change.length) + 2 + AROUND)
@@ -312,7 +312,7 @@ cdef class Counters:
         entry.headers = PyBytes_AS_STRING(headers)
         return 0
 
-    # What has to wait for a block
+    # Publishes that wait for a block
 
     cdef bint must_wait(
         self, SubjectTransform transform, const char* subject, Py_ssize_t subject_len

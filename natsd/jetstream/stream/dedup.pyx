@@ -215,7 +215,7 @@ cdef class DuplicateWindow:
             self.bucket_pages = self.bucket_pages - 1
             free(self.buckets[self.bucket_pages])
 
-    # Coming and going
+    # Adding and forgetting ids
 
     cdef int add(
         self, const char* id, size_t length, uint64_t sequence, int64_t time_ns

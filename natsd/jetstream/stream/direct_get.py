@@ -82,7 +82,7 @@ class DirectGets:
         for task in self._answering:
             task.cancel()
 
-    # One request
+    # Requests
 
     def _ask(self, key: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
         if len(self._answering) >= ASKED_MAX:

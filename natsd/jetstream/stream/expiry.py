@@ -87,8 +87,7 @@ class Expiry:
             next_ns = self._store.next_expiry_ns()
             if self._replace is not None and next_ns is not None and next_ns <= now_ns:
                 wait_ns = RETRY_NS
-        # the next check tries again, unless the store is closed
-        except (StoreError, OSError) as error:
+        except (StoreError, OSError) as error:  # the next check tries again, unless closed
             wait_ns = RETRY_NS
             _logger.debug("JetStream: stream %s: expiry: %s", self._name, error)
         finally:

@@ -15,7 +15,7 @@ cdef class FastBatch(Batch):
     cdef uint32_t flow_max      # maximum that its publisher allows
     cdef uint32_t flow          # messages between two flow messages
     cdef uint64_t last          # highest batch sequence that arrived
-    cdef uint64_t taken         # highest that was stored or is a duplicate
+    cdef uint64_t taken         # highest stored one, duplicate or end of a gap
     cdef uint64_t told          # batch sequence of the last flow message
     cdef uint64_t stored        # stream sequence of its last message; 0: none
     cdef uint64_t wait          # answers wait until this sequence is durable

@@ -56,7 +56,7 @@ cdef class FastBatches(Admission):
         Admission.__init__(self, ingest.stream.scheduler, inflight)
         self.ingest = ingest
 
-    # A message
+    # Messages of a batch
 
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
@@ -190,7 +190,7 @@ cdef class FastBatches(Admission):
             TEXT, self.ingest.log.edges.last, 0, reply, reply_len, refused
         )
 
-    # Flow
+    # Flow messages
 
     cdef bint tell_flow(
         self, FastBatch batch, const char* reply, Py_ssize_t reply_len
@@ -224,7 +224,7 @@ cdef class FastBatches(Admission):
         self.ingest.acks.push(STORED_TEXT, wait, wait, reply, reply_len, text, end + 1 - text)
         return self.answered(batch)
 
-    # Batches
+    # Beginning and ending batches
 
     cdef FastBatch find(self, FastReply* said):
         cdef FastBatch recent = self.recent

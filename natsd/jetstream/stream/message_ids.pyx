@@ -62,7 +62,7 @@ cdef class MessageIds(Actor):
         if self.recollecting is not None:
             self.recollecting.cancel()
 
-    # A publish
+    # Ids of publishes
 
     cdef uint64_t find(self, Entry* entry) noexcept nogil:
         if self.window_ns == 0:
@@ -135,7 +135,7 @@ cdef class MessageIds(Actor):
             )
         return 0
 
-    # What outlives the process
+    # Saving and restoring ids
 
     @property
     def last(self) -> str:

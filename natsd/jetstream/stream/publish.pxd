@@ -58,7 +58,7 @@ cdef class Ingest(Actor):
     cdef char* stripped                 # headers without those that are not stored
     cdef Py_ssize_t stripped_room
     cdef bint is_rolling                # the answer to the entry just applied has to wait
-    cdef bytes refused                  # the last refusal, for traces
+    cdef bytes refused                  # the last answer that was no PubAck, for traces
 
     # Apply at once, since there is one replica. Raises StoreError.
     cdef int propose(self, Entry* entry) except -1

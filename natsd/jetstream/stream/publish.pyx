@@ -185,7 +185,7 @@ cdef class Ingest(Actor):
         if self.republisher is not None:
             self.republisher.close()
 
-    # A publish
+    # Taking a publish
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         cdef Py_ssize_t head = message.header_len
@@ -755,7 +755,7 @@ cdef class Ingest(Actor):
         if self.failing is not None:
             self.failing(error)
 
-    # Answers of messages that wait elsewhere
+    # Answers that were held back
 
     def release_answer(self, uint64_t sequence) -> None:
         """Send the held answer of a message: it is true now."""

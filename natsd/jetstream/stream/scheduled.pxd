@@ -28,7 +28,7 @@ cdef class Scheduled:
     cdef uint64_t find_id(self, Entry* entry, int64_t window_ns) except? 0
     cdef bint is_unsaved(self, uint64_t sequence) except -1
 
-    # Both take an entry that is applied. True: its answer has to wait.
+    # `delay` and `note` apply an entry. True: its answer has to wait.
     cdef bint delay(self, Entry* entry) except -1
     cdef bint note(self, Entry* entry) except -1
 

@@ -122,7 +122,7 @@ cdef class Scheduled:
         purge.is_skipped = True         # the rollup itself stores no message
         return self.rollups.roll_up(&purge)
 
-    # What became of it
+    # After the append
 
     cdef int await_product(self) except -1:
         """Note that a message of the server's own making was appended."""

@@ -139,7 +139,7 @@ class Stream:
         """The damage that was found in the stream's files."""
         return self.store.damage if isinstance(self.store, FileStore) else []
 
-    # Life
+    # Creation and end
 
     @classmethod
     async def create(
@@ -495,7 +495,7 @@ class Stream:
         except StoreError as error:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err=error.text) from error
 
-    # What can be asked
+    # Info
 
     async def info(
         self, *, deleted_details: bool = False, subjects_filter: str = "", offset: int = 0
