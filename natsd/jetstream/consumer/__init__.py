@@ -1,1 +1,1 @@
-"""Consumers: who reads a stream, how far each has come, and what waits for its acknowledgement."""
+"""Consumers: the readers of a stream, their positions, and the messages they must acknowledge."""

@@ -1,4 +1,4 @@
-"""What a client says about a delivered message: see ack_message.pyx."""
+"""Acknowledgements as clients send them; see ack_message.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -10,7 +10,7 @@ cdef extern from *:
     uint64_t NO_NUMBER "NATSD_NO_NUMBER"
 
 cdef enum:
-    TOKENS_V2 = 11              # of the newer kind of subject, at least
+    TOKENS_V2 = 11              # fewest tokens of a subject of version 2
 
 cdef struct Token:
     const char* text
@@ -22,21 +22,21 @@ cdef enum AckKind:
     PROGRESS = 2
     NEXT = 3
     TERM = 4
-    OTHER = 5                   # nothing that we know
+    OTHER = 5                   # an unknown kind
 
 cdef struct AckMessage:
     const char* stream
     const char* consumer
     Py_ssize_t stream_len
     Py_ssize_t consumer_len
-    uint64_t deliveries         # NO_NUMBER: not a number
+    uint64_t deliveries         # NO_NUMBER: the token is not a number
     uint64_t sequence
     uint64_t consumer_sequence
     AckKind kind
-    const char* argument        # what follows the kind
+    const char* argument        # the text behind the kind
     Py_ssize_t argument_len
 
-cdef struct Delivery:           # what the reply subject of a delivered message says
+cdef struct Delivery:           # the content of a delivered message's reply subject
     const char* consumer
     Py_ssize_t consumer_len
     uint64_t deliveries
@@ -46,19 +46,20 @@ cdef struct Delivery:           # what the reply subject of a delivered message 
     uint64_t pending
 
 
-# The tokens, of which `tokens` has room for TOKENS_V2; the place of the stream's name, 0: this is
-# no acknowledgement's subject.
+# Split an acknowledgement's subject; `tokens` has room for TOKENS_V2. Return the index of the
+# stream's name; 0: the subject is of another kind.
 cdef int split_ack_subject(
     const char* subject, Py_ssize_t length, Token* tokens
 ) noexcept nogil
-# False: not the reply subject of a delivered message, with all its numbers.
+# Parse the reply subject of a delivered message. False: it is of another kind, or a number is
+# wrong.
 cdef bint parse_delivery(const char* reply, Py_ssize_t length, Delivery* out) noexcept nogil
-# False: not the subject of an acknowledgement.
+# Parse the subject of an acknowledgement. False: it is of another kind.
 cdef bint parse_ack_subject(
     const char* subject, Py_ssize_t length, AckMessage* out
 ) noexcept nogil
 cdef void parse_ack_body(const char* body, Py_ssize_t length, AckMessage* out) noexcept nogil
-# The delay a NAK asks for. False: it says none, or what is none.
+# Read the delay of a NAK. False: it has none, or none that can be read.
 cdef bint parse_nak_delay(
     const char* argument, Py_ssize_t length, int64_t* delay_ns
 ) except -1

@@ -1,4 +1,4 @@
-"""Acknowledgements on the wire: the subject says of what, the body says what.
+"""Acknowledgements on the wire: the subject names the message, the body says what to do.
 
     $JS.ACK.<stream>.<consumer>.<delivered>.<sseq>.<cseq>.<ts ns>.<pending>
     $JS.ACK.<domain|_>.<account hash>.<stream>.<consumer>.<delivered>.<sseq>.<cseq>.<ts>.<pending>…
@@ -9,10 +9,11 @@
     +NXT [request]   acknowledged, and the next one, or as a pull request says
     +TERM [reason]   never deliver it again
 
-Nothing here knows a consumer: whoever reads a subject compares its names with his own, and believes
-no number. What is no number becomes NO_NUMBER, which no message has.
+Nothing here knows a consumer: the caller compares the names in a subject with those of the
+consumer, and trusts no number. A token that is not a number becomes NO_NUMBER, which no message
+has.
 
-Source: ADR-15 and reference §6.8.
+Source: ADR-15; nats-server's `processAck` and `ackReplyInfo`.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -26,7 +27,7 @@ from natsd.jetstream.consumer.slow_json import nak_delay_ns
 
 cdef enum:
     DIGITS_MAX = 18
-    TIME_DIGITS_MAX = 19        # nanoseconds, up to the year 2262
+    TIME_DIGITS_MAX = 19        # digits of nanoseconds up to the year 2262
     TOKENS_V1 = 9
     LEAD_BYTES = 8              # "$JS.ACK."
 
@@ -154,8 +155,11 @@ cdef bint parse_nak_delay(
 # For tests
 
 def parse_ack(bytes subject, bytes body):
-    """(kind, stream, consumer, deliveries, stream sequence, consumer sequence, argument), or None
-    if this is no acknowledgement. A number of None is none."""
+    """Return the parts of an acknowledgement, or None if it is of another kind.
+
+    The parts are kind, stream, consumer, deliveries, stream sequence, consumer sequence and
+    argument; a number is None if its token is not a number.
+    """
     cdef AckMessage ack
     if not parse_ack_subject(subject, len(subject), &ack):
         return None
@@ -171,6 +175,6 @@ def parse_ack(bytes subject, bytes body):
 
 
 def nak_delay(bytes argument):
-    """Nanoseconds, or None: none is asked for."""
+    """Return the delay in ns, or None if the argument has none."""
     cdef int64_t delay_ns = 0
     return delay_ns if parse_nak_delay(argument, len(argument), &delay_ns) else None

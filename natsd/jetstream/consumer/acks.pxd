@@ -1,4 +1,4 @@
-"""What acknowledgements do: see acks.pyx."""
+"""The effects of acknowledgements; see acks.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -19,28 +19,30 @@ cdef class Acks:
     cdef Scheduler scheduler
     cdef object events
     cdef int sample_percent
-    cdef uint64_t* released     # head .. tail: to be told to the stream
+    cdef uint64_t* released     # from head to tail: to be reported to the stream
     cdef Py_ssize_t released_head
     cdef Py_ssize_t released_tail
     cdef Py_ssize_t released_capacity
-    cdef bint was_acked         # since the flag was taken
-    cdef uint64_t seen_gone     # messages gone from the log when pending ones were last compared
-    cdef uint64_t lost_from     # where that goes on
-    cdef uint64_t pruned_at     # the log's first when counts of gone messages were let go of
+    cdef bint was_acked         # since the engine last reset the flag
+    cdef uint64_t seen_gone     # messages gone from the log at the last comparison
+    cdef uint64_t lost_from     # sequence at which the comparison goes on
+    cdef uint64_t pruned_at     # the log's first sequence at the last pruning
 
-    # Do what it says; the answer, if `reply` asks for one, waits in `confirmations`. All but NEXT's
-    # request, which is the caller's.
+    # Apply an acknowledgement; its answer, if `reply` asks for one, waits in `confirmations`. The
+    # request in a NEXT is left to the caller.
     cdef int take(self, AckMessage* ack, const char* reply, Py_ssize_t reply_len) except -1
-    # A pending message is gone from the stream.
+    # Take out a pending message that is gone from the stream.
     cdef int lose(self, uint64_t sequence) except -1
-    # All pending ones that the stream has removed at its front; elsewhere, for who is not told of
-    # each. At most `budget`; True: there may be more.
+    # Take out pending messages that the stream has removed: `lose_front` those at its front,
+    # `lose_inside` those elsewhere, for a consumer that is not told of each removal. At most
+    # `budget` messages; True: there may be more.
     cdef bint lose_front(self, MessageLog log, Py_ssize_t budget) except? -1
     cdef bint lose_inside(self, MessageLog log, Py_ssize_t budget) except? -1
-    # The copy of a dead letter is on disk. / Dead letters are no more: as if there never were any.
+    # `settle` takes out a dead letter whose copy is on disk, `give_up_letters` all of them, because
+    # dead letters are not copied any more.
     cdef int settle(self, uint64_t sequence) except -1
     cdef int give_up_letters(self) except -1
-    # The consumer needs it no more.
+    # Note that the consumer needs the message no more.
     cdef int release(self, uint64_t sequence) except -1
 
     cdef bint acknowledge(self, AckMessage* ack, bint may_sample) except -1

@@ -1,14 +1,15 @@
-"""Acknowledgements, done: what the tracker, the redelivery and the stream are told of each.
+"""Acknowledgements, applied to the tracker, the redelivery and the stream.
 
 Promise
-- Only what is pending changes by one, whatever its subject says: its numbers are compared with what
-  is known, never taken for true. A message beyond the last delivered one was never delivered: who
-  acknowledges it gets no answer either.
-- One that asks for an answer gets it in the order in which they came, once what it did is durable;
-  one that changed nothing too, for it may be the second try.
-- Nothing is sent here, and no message removed: what the stream may remove waits in `released`.
+- An acknowledgement changes pending messages only, whatever its subject says: its numbers are
+  compared with known ones, never trusted. A message beyond the last delivered one was never
+  delivered: an acknowledgement of it gets no answer either.
+- Acknowledgements that ask for an answer get it in the order of their arrival, once their effects
+  are durable; one that changed nothing gets it too, since it may be a second attempt.
+- Nothing is sent here, and no message is removed: those that the stream may remove wait in
+  `released`.
 
-Source: reference §6.8; processAck and what it calls for who is answered.
+Source: nats-server's `processAck` and the functions that it calls.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -30,7 +31,7 @@ cdef enum:
     CAPACITY_MIN = 64
     PERCENT = 100
     REASON_BYTES_MAX = 4096
-    PRUNED_MIN = 1000           # messages: looked at again when so many more have gone
+    PRUNED_MIN = 1000           # messages: pruned again when so many more have gone
 
 cdef int64_t DELAY_NS_MAX = 4_000_000_000_000_000_000    # about 127 years
 
@@ -68,10 +69,10 @@ cdef class Acks:
             self.confirmations.add(reply, reply_len)
         return 0
 
-    # Acknowledged
+    # Acknowledgements
 
     cdef bint acknowledge(self, AckMessage* ack, bint may_sample) except -1:
-        """Is it to be answered?"""
+        """Acknowledge a message, or all up to it. Returns whether the client is to be answered."""
         if ack.sequence > self.tracker.delivered_stream or self.tracker.ack_policy == POLICY_NONE:
             return False
         self.was_acked = True
@@ -88,13 +89,13 @@ cdef class Acks:
             self.redelivery.forget(ack.sequence)
             self.release(ack.sequence)
         elif len(self.tracker.redelivered) and ack.sequence in self.tracker.redelivered:
-            # Delivered too often, and acknowledged after all.
+            # delivered too often, and acknowledged after all
             self.tracker.acknowledge(self.tracker.floor_consumer, ack.sequence)
             self.release(ack.sequence)
         return True
 
     cdef bint acknowledge_all(self, uint64_t sequence, uint64_t consumer_sequence) except -1:
-        """That one and all before it."""
+        """Acknowledge a message and all before it."""
         cdef Py_ssize_t index = self.tracker.find(sequence), at
         if index < 0 or consumer_sequence > self.tracker.delivered_consumer:
             return True
@@ -103,7 +104,8 @@ cdef class Acks:
                 if self.tracker.items[at].consumer:
                     self.release(self.tracker.items[at].stream)
         self.tracker.acknowledge(
-            # The first delivery's, as with what is still pending; the last of all may be a later.
+            # The consumer sequence of the first delivery, as for messages still pending; the last
+            # message of all may have a later one.
             self.tracker.delivered_consumer if index == self.tracker.tail - 1
             else self.tracker.items[index].consumer, sequence,
         )
@@ -124,7 +126,7 @@ cdef class Acks:
             self.failed()
         return 0
 
-    # Not acknowledged
+    # NAK, progress and termination
 
     cdef int refuse(self, AckMessage* ack) except -1:
         cdef Py_ssize_t index = self.tracker.find(ack.sequence)
@@ -187,7 +189,11 @@ cdef class Acks:
         return is_answered
 
     cdef int lose(self, uint64_t sequence) except -1:
-        """With ack all, only what has none before it can be taken out; the others go with those."""
+        """Take out a pending message that is gone from the stream.
+
+        With ack all, only the first pending message can be taken out; later ones are acknowledged
+        with it.
+        """
         cdef Py_ssize_t index = self.tracker.find(sequence)
         cdef uint64_t consumer, count
         if index < 0:
@@ -208,7 +214,7 @@ cdef class Acks:
 
     cdef bint lose_front(self, MessageLog log, Py_ssize_t budget) except? -1:
         cdef ConsumerTracker tracker = self.tracker
-        # Counts of messages that were delivered too often stay until the messages go.
+        # Counts of messages that were delivered too often are kept until the messages are removed.
         if log.edges.first > self.pruned_at + max(len(tracker.redelivered), PRUNED_MIN):
             self.pruned_at = log.edges.first
             tracker.remove_redelivered_below(log.edges.first)
@@ -220,7 +226,7 @@ cdef class Acks:
         return False
 
     cdef bint lose_inside(self, MessageLog log, Py_ssize_t budget) except? -1:
-        cdef uint64_t gone = log.edges.last - log.msgs      # it only grows
+        cdef uint64_t gone = log.edges.last - log.msgs      # this number only grows
         cdef Py_ssize_t at
         cdef list lost = []
         if gone == self.seen_gone:
@@ -269,7 +275,7 @@ cdef class Acks:
         self.scheduler.reactor.log_failure("an event of a consumer could not be told")
         return 0
 
-    # What the stream may remove
+    # Messages that the stream may remove
 
     cdef int release(self, uint64_t sequence) except -1:
         cdef Py_ssize_t used = self.released_tail - self.released_head, capacity

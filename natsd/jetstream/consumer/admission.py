@@ -1,10 +1,10 @@
-"""Whether a stream takes one more consumer: how many it may have, and what a work queue demands.
+"""The rules for one more consumer of a stream: their number, and the demands of a work queue.
 
-In a work queue each message is for one consumer: all consumers acknowledge each message, start at
-the beginning, and no two of them want the same subject. Filters may be very many: checks of them
-are made in steps.
+In a work queue each message is for one consumer: every consumer acknowledges explicitly and starts
+at the beginning, and no two consumers want the same subject. There may be very many filters: they
+are checked in steps.
 
-Source: reference §6.5; nats-server's addConsumer, partitionUnique.
+Source: nats-server's `addConsumerWithAssignment` and `partitionUnique`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from natsd.jetstream.overlaps import do_collide
 
 
 def counted(consumers: Mapping[str, ConsumerConfig]) -> dict[str, ConsumerConfig]:
-    """Those that limits and rules look at: not the ones that mirrors and sources read with."""
+    """Return the consumers that limits and rules count: not those of mirrors and sources."""
     return {
         name: config for name, config in consumers.items() if not (config.direct or config.sourcing)
     }
@@ -27,7 +27,7 @@ def counted(consumers: Mapping[str, ConsumerConfig]) -> dict[str, ConsumerConfig
 def check_room(
     stream: StreamConfig, account_max_consumers: int, consumers: Mapping[str, ConsumerConfig]
 ) -> None:
-    """Raises ApiError 10026 when there are as many as there may be."""
+    """Raise ApiError 10026 if the stream has as many consumers as it may have."""
     limits = [limit for limit in (stream.max_consumers, account_max_consumers) if limit > 0]
     if limits and len(counted(consumers)) >= min(limits):
         raise api_error(ErrorId.JSMaximumConsumersLimitErr)
@@ -36,7 +36,7 @@ def check_room(
 def check_work_queue(
     config: ConsumerConfig, stream: StreamConfig, consumers: Mapping[str, ConsumerConfig]
 ) -> Steps[None]:
-    """A new consumer; nothing with other retentions. Raises ApiError 10098 to 10101."""
+    """Check a new consumer of a work queue, in steps. Raises ApiError 10098 to 10101."""
     if stream.retention is not Retention.WORKQUEUE or config.direct or config.sourcing:
         return
     if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
@@ -57,7 +57,7 @@ def check_work_queue_update(
     stream: StreamConfig,
     consumers: Mapping[str, ConsumerConfig],
 ) -> Steps[None]:
-    """New filters of a consumer that is there. Raises ApiError 10099, 10100."""
+    """Check new filters of a consumer of a work queue, in steps. Raises ApiError 10099, 10100."""
     if stream.retention is not Retention.WORKQUEUE:
         return
     others = {other: what for other, what in counted(consumers).items() if other != name}
@@ -69,7 +69,7 @@ def check_work_queue_update(
 
 
 def is_partition(filters: Sequence[str], others: Mapping[str, ConsumerConfig]) -> Steps[bool]:
-    """Whether no other consumer wants a subject that these filters let through."""
+    """Tell whether no other consumer wants a subject that matches these filters."""
     if not others:
         return True
     theirs = list[str]()

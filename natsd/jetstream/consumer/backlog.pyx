@@ -1,4 +1,4 @@
-"""What a consumer has still to read of its stream, and how much that is: `num_pending`.
+"""The messages that a consumer has still to read in its stream, and their number: `num_pending`.
 
     start list (last_per_subject)     ▪ ▪ ▪ ▪    sequences in order, then go on at `next`
     messages       · · ▪ · ▪ ▪ · · ▪ · ▪         those that match and are visible
@@ -7,16 +7,17 @@
 How the number stays right, whatever is removed in whatever order:
 - Without a filter it is arithmetic on the log: live messages below `visible` less those below
   `next`. It costs a look at each page of removed sequences, once for a slice of deliveries.
-- With a filter it is counted once (NumPending, by subjects, in slices) and then kept: one more for
-  each match that becomes visible, one less for each that is read or removed. What is removed while
-  it is being counted is told to the counting as well, which knows how far it has come. Nothing is
-  delivered until it is counted.
-- The start list's entries that are removed are marked; a consumer with a start list hears of every
-  removal until the list is read.
-- Where the search comes to the end nothing is pending: an error, if there was one, ends there.
+- With a filter it is counted once (NumPending, by subjects, in slices) and then kept: plus one for
+  each match that becomes visible, minus one for each that is read or removed. A removal during the
+  count is reported to the counting too, which knows how far it has come. Nothing is delivered until
+  the count is complete.
+- Entries of the start list whose messages are removed are marked; a consumer with a start list is
+  told of every removal until the list is read.
+- When the search comes to the end, nothing is pending: an error in the count, if there was one,
+  ends there.
 
-Memory: 8 bytes for each entry of the start list until it is read; a bit for each subject, and one
-for each that lies in the range with only a part of its messages, while it counts.
+Memory: 8 bytes for each entry of the start list until it is read; during a count one bit for each
+subject, and one for each subject that has only a part of its messages in the range.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -47,10 +48,11 @@ cdef class Backlog:
 
     @property
     def is_counting(self):
+        """Whether `size` is not exact yet."""
         return self.must_count or self.counting is not None
 
     cdef int set_filter(self, Filter wanted) except -1:
-        """None or `>`: every message."""
+        """Set the filter; None or `>`: every message."""
         self.filter = None if wanted is None or wanted.is_everything else wanted
         return self.look_again(self.next)
 
@@ -75,7 +77,7 @@ cdef class Backlog:
         self.must_count = self.filter is not None
         return 0
 
-    # What happens to messages
+    # Changes of messages
 
     cdef int appeared(self, uint64_t sequence) except -1:
         if sequence >= self.next and not self.must_count:
@@ -95,7 +97,7 @@ cdef class Backlog:
         block = self.log.blocks.holding(sequence)
         if block is not None and block.has_arrays and block.slot_of(sequence) != NO_SLOT:
             return self.counting.removed(sequence, block.slot_of(sequence))
-        self.counting = None            # which subject is not known: begin anew
+        self.counting = None            # the subject is unknown: begin anew
         self.must_count = True
         return 0
 
@@ -114,7 +116,7 @@ cdef class Backlog:
         self.count -= self.filter is not None
         return 0
 
-    # How much
+    # The number of messages to read
 
     cdef bint count_some(self, uint64_t visible, uint64_t budget) except? -1:
         if self.must_count:
@@ -141,7 +143,7 @@ cdef class Backlog:
                 )
         return max(count, 0) + self.starts_live
 
-    # What is next
+    # The next message
 
     cdef Outcome find(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK:
         cdef Outcome outcome
@@ -167,7 +169,7 @@ cdef class Backlog:
         return outcome
 
     cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
-        """One to be read. GONE: removed or damaged."""
+        """View a message to be read. GONE: it is removed or damaged."""
         if not self.log.is_here(sequence):
             return GONE
         try:
@@ -178,7 +180,7 @@ cdef class Backlog:
     # The start list
 
     cdef uint64_t next_start(self) noexcept:
-        """The next that is still there, or 0: the list is read."""
+        """Return the next entry whose message is still there; 0: the list is read."""
         cdef uint64_t sequence
         while self.start_at < self.start_count:
             sequence = self.starts[self.start_at]
@@ -191,7 +193,7 @@ cdef class Backlog:
         return 0
 
     cdef Py_ssize_t place_of_start(self, uint64_t sequence) noexcept nogil:
-        """Where it stands among those that are not read yet, or -1."""
+        """Return the index of a sequence among the entries not read yet, or -1."""
         cdef Py_ssize_t low = self.start_at, high = self.start_count - 1, middle
         cdef uint64_t there
         while low <= high:
@@ -220,22 +222,28 @@ cdef class Backlog:
 
     @property
     def memory_bytes(self):
+        """Bytes of the start list."""
         return self.start_count * sizeof(uint64_t)
 
     # For tests
 
     def begin_at(self, uint64_t next_sequence, filters) -> None:
+        """Begin at a sequence with filters."""
         self.set_filter(Filter(filters) if filters else None)
         self.begin(next_sequence, 0, None)
 
     def count_slice(self, uint64_t visible, uint64_t budget) -> bool:
+        """Count for a while. True: everything is counted."""
         return self.count_some(visible, budget)
 
     def tell_appeared(self, uint64_t sequence) -> None:
+        """Note that a message became visible."""
         self.appeared(sequence)
 
     def tell_vanished(self, uint64_t sequence) -> None:
+        """Note that a message was removed."""
         self.vanished(sequence)
 
     def num_pending(self, uint64_t visible) -> int:
+        """Return the number of visible messages to be read."""
         return self.size(visible)

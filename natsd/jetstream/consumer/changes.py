@@ -1,7 +1,9 @@
-"""What an update may change of a consumer, and which versions of a configuration are the same one.
+"""The allowed changes of a consumer, and when two configurations are the same.
 
-`_nats.*` metadata says which server wrote what: it is ours, not the client's (§6.16). Source:
-reference §6.5 (column U), §6.16; nats-server's checkNewConsumerConfig, setStaticConsumerMetadata.
+`_nats.*` metadata says which server wrote the configuration: the server sets it, not the client
+(ADR-44).
+
+Source: nats-server's `checkNewConsumerConfig` and `setStaticConsumerMetadata`.
 """
 
 from typing import Final
@@ -13,7 +15,7 @@ from natsd.jetstream.names import REQUIRED_LEVEL_KEY, SERVER_LEVEL_KEY, SERVER_V
 
 _DYNAMIC_KEYS: Final = frozenset({SERVER_VERSION_KEY, SERVER_LEVEL_KEY})
 
-# Fields that stay as they are, and what is said of who changes them.
+# Fields that never change, and the error text for a change.
 _FIXED: Final = (
     ("deliver_policy", "deliver policy can not be updated"),
     ("mem_storage", "storage type can not be updated"),
@@ -27,8 +29,10 @@ _FIXED: Final = (
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) -> None:
-    """Raises ApiError if `old` cannot become `new`. `is_bound`: somebody listens on the deliver
-    subject."""
+    """Raise ApiError if `old` cannot become `new`.
+
+    `is_bound`: there is a subscription to the deliver subject.
+    """
     for field, text in _FIXED:
         if getattr(old, field) != getattr(new, field):
             raise _refused(text)
@@ -50,14 +54,14 @@ def _refused(text: str) -> ApiError:
 
 
 def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
-    """The configuration as it is stored: it names the API level that it needs."""
+    """Return the configuration as it is stored, with the API level that it needs."""
     metadata = _without(config, _DYNAMIC_KEYS)
     metadata[REQUIRED_LEVEL_KEY] = str(_required_level(config))
     return config.model_copy(update={"metadata": metadata})
 
 
 def is_same(one: ConsumerConfig, other: ConsumerConfig) -> bool:
-    """Whether the two differ in nothing that a client says."""
+    """Tell whether two configurations agree in everything that a client sets."""
     ours = _DYNAMIC_KEYS | {REQUIRED_LEVEL_KEY}
     return one.model_copy(update={"metadata": _without(one, ours)}) == other.model_copy(
         update={"metadata": _without(other, ours)}

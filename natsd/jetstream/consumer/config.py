@@ -1,11 +1,11 @@
-"""Which consumers there may be: every rule of a ConsumerConfig, with the error that breaking it is.
+"""The rules for a ConsumerConfig, with the error of each.
 
-A configuration is complete here (defaults.py). The order decides which of several errors is told.
-What depends on a stream's other consumers is in admission.py, what an update may change in
+Defaults are already filled in (defaults.py). The order of the rules decides which of several errors
+is reported. Rules about the stream's other consumers are in admission.py, those about updates in
 changes.py.
 
-Source: reference §6.5; nats-server's checkConsumerCfg. Filters need not be subsets of the stream's
-subjects: nats-server lets a consumer wait for a subject that an update will add.
+Source: nats-server's `checkConsumerCfg`. As on nats-server, filters need not be subsets of the
+stream's subjects: a consumer may wait for a subject that an update will add.
 """
 
 import re
@@ -43,7 +43,7 @@ _NAME_TEXT: Final = "can not contain '.', '*', '>', '\\', '/'"
 _GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _WHOLE: Final = re.compile(r"([+-]?)0*([0-9]+)")
 
-# What a deliver policy is called in errors, and the option that it needs.
+# The name of each deliver policy in errors, and the option that it needs.
 _DELIVER: Final = {
     DeliverPolicy.ALL: ("all", ""),
     DeliverPolicy.LAST: ("last", ""),
@@ -55,24 +55,24 @@ _DELIVER: Final = {
 
 
 def filters_of(config: ConsumerConfig) -> tuple[str, ...]:
-    """The subjects that it wants; none: all of the stream's."""
+    """Return the filter subjects; empty: every message of the stream."""
     if config.filter_subject:
         return (config.filter_subject,)
     return tuple(config.filter_subjects)
 
 
 def is_push(config: ConsumerConfig) -> bool:
-    """Messages are sent to a subject; else they are asked for."""
+    """Tell whether messages are sent to a deliver subject, not to pull requests."""
     return bool(config.deliver_subject)
 
 
 def sample_percent(config: ConsumerConfig) -> int:
-    """Of how many acks in a hundred a metric is published."""
+    """Return the percentage of acknowledgements for which a metric is published."""
     return _read_whole(config.sample_freq.removesuffix("%")) or 0
 
 
 def is_group_name(name: str) -> bool:
-    """Whether a priority group can be called that."""
+    """Tell whether the text is a valid name of a priority group."""
     return _GROUP.fullmatch(name) is not None
 
 
@@ -83,7 +83,10 @@ def check_config(
     *,
     is_recovering: bool = False,
 ) -> Steps[None]:
-    """Raises the ApiError of the first rule that is broken. In steps: filters may be many."""
+    """Check a configuration, in steps, since there may be many filters.
+
+    Raises the ApiError of the first rule that is broken.
+    """
     _check_names(config)
     _check_lengths(config)
     _check_replicas(config, stream, is_recovering)
@@ -123,7 +126,7 @@ def _check_names(config: ConsumerConfig) -> None:
 
 
 def _check_lengths(config: ConsumerConfig) -> None:
-    """Of lists; a rule of natsd's own."""
+    """Check the lengths of lists; these limits are natsd's own."""
     for items, what, most in (
         (config.filter_subjects, "filter subjects", FILTERS_MAX),
         (config.backoff, "backoff values", BACKOFF_MAX),
@@ -152,7 +155,10 @@ def _check_waits(config: ConsumerConfig) -> None:
 
 
 def _check_flow_control_acks(config: ConsumerConfig) -> None:
-    """§6.5: a flow control reply acknowledges all that was sent before it."""
+    """Check ack policy `flow_control`, with which flow control replies acknowledge.
+
+    Such a reply acknowledges all messages that were sent before it.
+    """
     if not is_push(config):
         raise api_error(ErrorId.JSConsumerAckFCRequiresPushErr)
     if not config.flow_control:
@@ -215,7 +221,7 @@ def _check_ceilings(config: ConsumerConfig, stream: StreamConfig, ceilings: Ceil
 
 
 def _check_direct(config: ConsumerConfig) -> None:
-    """A direct consumer is one that a mirror or a source of another server reads with."""
+    """Check a direct consumer, with which a mirror or a source of another server reads."""
     if not config.direct:
         return
     if not is_push(config):
@@ -243,13 +249,13 @@ def _check_filters(config: ConsumerConfig) -> Steps[None]:
 
 
 def _check_start(config: ConsumerConfig) -> None:
-    """A start position belongs to its deliver policy."""
+    """Check that a start position is given exactly where the deliver policy needs it."""
     policy, needed = _DELIVER[config.deliver_policy]
     has_sequence, has_time = config.opt_start_seq > 0, config.opt_start_time is not None
     if (needed == "sequence" and not has_sequence) or (needed == "time" and not has_time):
         raise _start_error(policy, f"start {needed} is not set")
     if has_sequence and needed != "sequence":
-        # nats-server says "start" twice here.
+        # nats-server says "start" twice here
         what = "start start sequence" if needed == "time" else "start sequence"
         raise _start_error(policy, f"{what} is also set")
     if has_time and needed != "time":
@@ -275,14 +281,17 @@ def _check_sampling(config: ConsumerConfig) -> None:
     elif not -(1 << 63) <= value < 1 << 63:
         why = f'strconv.Atoi: parsing "{text}": value out of range'
     elif value < 0:
-        why = "<nil>"  # nats-server's own words
+        why = "<nil>"  # the text of nats-server, a nil error in Go
     else:
         return
     raise api_error(ErrorId.JSConsumerInvalidSamplingErrF, err=why)
 
 
 def _read_whole(text: str) -> int | None:
-    """As Go reads it; of what is too large, as much as shows that it is."""
+    """Return the number as Go reads it, or None.
+
+    Of a number that is too large, as many digits are read as show that it is.
+    """
     found = _WHOLE.fullmatch(text)
     return None if found is None else int(found[1] + found[2][:20])
 

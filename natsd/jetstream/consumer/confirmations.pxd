@@ -1,4 +1,4 @@
-"""Answers to acknowledgements, until they are durable: see confirmations.pyx."""
+"""The answers to acknowledgements, which wait until these are durable; see confirmations.pyx."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -10,30 +10,31 @@ cdef class Confirmations:
     cdef object store
     cdef ConsumerTracker tracker
     cdef Outlet outlet
-    cdef object on_durable      # called when there is something to `send`
-    cdef bint is_file           # the state is on disk; else what is done is durable
-    cdef uint64_t durable       # changes of the tracker
-    cdef uint64_t commit_asked  # those that the last commit was asked for
-    cdef int64_t due_ns         # when to commit what nobody waits for; 0: nothing has changed
+    cdef object on_durable      # called when there are answers to `send`
+    cdef bint is_file           # the state is on disk; otherwise changes are durable at once
+    cdef uint64_t durable       # number of durable changes of the tracker
+    cdef uint64_t commit_asked  # number of changes that the last commit covers
+    cdef int64_t due_ns         # when changes without an answer are committed; 0: none
 
-    cdef char* bytes            # records: change count u64, length u32, reply
+    cdef char* bytes            # records: number of changes u64, length u32, reply
     cdef Py_ssize_t head
     cdef Py_ssize_t tail
     cdef Py_ssize_t capacity
     cdef readonly Py_ssize_t count
-    cdef uint64_t last_count    # what the newest waits for
-    cdef uint64_t wanted        # changes that somebody else waits for; 0: nobody does
+    cdef uint64_t last_count    # number of changes that the newest answer waits for
+    cdef uint64_t wanted        # changes that another waiter needs; 0: none
 
-    # The last acknowledgement is to be answered. False: too many wait, this one will not be.
+    # Answer the last acknowledgement later. False: too many answers wait, there will be none.
     cdef bint add(self, const char* reply, Py_ssize_t length) except -1
-    # Answer, in order, those that are durable, at most `most`; have committed what is not. True:
-    # there is more to answer.
+    # Send up to `most` durable answers in order, and commit what the others wait for. True: more
+    # can be sent.
     cdef bint serve(self, Py_ssize_t most) except? -1
-    # Have so many changes committed now; `on_durable` is called when they are. True: they are.
+    # Have that many changes committed now; `on_durable` is called when they are durable. True: they
+    # are.
     cdef bint want(self, uint64_t change_count) except -1
-    # How many changes are durable.
+    # Return the number of durable changes.
     cdef uint64_t durable_changes(self) noexcept
-    # Commit what is due. Sets `due_ns`.
+    # Commit the changes that are due, and set `due_ns`.
     cdef int keep(self, int64_t now_ns) except -1
     cdef int drop(self) except -1
 

@@ -1,18 +1,17 @@
-"""What a consumer's state owes the disk, and who waits for that.
+"""The commits of a consumer's state, and the answers to acknowledgements that wait for them.
 
     acknowledgements with a reply   ▪ ▪ ▪ ▪ ▪ ▪ ▪      each with the number of changes it waits for
                                         ▲ durable
 
 Promise
-- Confirmations are sent in the order in which they were asked for, each when all that was changed
-  up to then is durable. Somebody who waits has that committed at once, together with what everybody
-  else did.
-- What nobody waits for is committed COMMIT_NS after the first change or when COMMIT_CHANGES are
-  due, whichever is first: that much a crash takes back, and it is delivered again.
-- Memory is bounded by BYTES_MAX: what comes when that much waits for the disk is taken like the
-  others but not answered, so its client asks again.
+- Answers are sent in the order of their acknowledgements, each when all changes up to it are
+  durable. Changes that an answer waits for are committed at once, together with all other changes.
+- Other changes are committed COMMIT_NS after the first of them, or when COMMIT_CHANGES are due,
+  whichever is first: that many can be lost in a crash, and their messages are delivered again.
+- Memory is bounded by BYTES_MAX: when so many bytes of answers wait for the disk, acknowledgements
+  are applied but not answered, so the client asks again.
 
-Source: "Durability" of the design; reference §6.8 (double ack).
+Source: docs/store.md; the answers are nats-server's double ack (`sendAckReply`).
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -28,7 +27,7 @@ cdef enum:
     HEAD_BYTES = 12
     CAPACITY_MIN = 1024
     BYTES_MAX = 8 << 20
-    COMMIT_CHANGES = 32 * 1024  # a megabyte
+    COMMIT_CHANGES = 32 * 1024  # about a megabyte
     COMMIT_NS = 100_000_000
 
 
@@ -40,7 +39,7 @@ cdef class Confirmations:
         self.on_durable = on_durable
         self.is_file = not isinstance(store, MemoryConsumerStore)
         if self.is_file:
-            self.tracker.listen(None)   # what changes is committed from here
+            self.tracker.listen(None)   # changes are committed by this object
             self.durable = store.durable_changes
             store.on_durable = self._reached
 
@@ -48,7 +47,7 @@ cdef class Confirmations:
         free(self.bytes)
 
     def _reached(self, uint64_t change_count) -> None:
-        """The store: so many changes are on disk."""
+        """Note that so many changes are on disk; the store calls this."""
         self.durable = change_count
         if self.count or 0 < self.wanted <= change_count:
             self.wanted = 0
@@ -114,7 +113,7 @@ cdef class Confirmations:
         return 0
 
     cdef uint64_t next_count(self) noexcept nogil:
-        """What the oldest waits for."""
+        """Return the number of changes that the oldest answer waits for."""
         cdef uint64_t change_count
         memcpy(&change_count, &self.bytes[self.head], 8)
         return change_count

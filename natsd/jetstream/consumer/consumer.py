@@ -1,4 +1,4 @@
-"""A consumer: its configuration, the engine that delivers, and who may talk to it.
+"""A consumer: its configuration, its engine, and its subscriptions.
 
     $JS.API.CONSUMER.MSG.NEXT.<s>.<c> ─▶ pull sink ──┐
     $JS.ACK.<s>.<c>.> ────────────────▶ ack sink ────┼─▶ engine ──▶ deliver subject, or inboxes
@@ -6,12 +6,14 @@
                                                             └──▶ store: what was delivered and acked
 
 Promise
-- `config` is what is on disk; it changes as a whole, and is in force when `update` returns.
-- A push consumer learns of its listeners from the SubList, a pull consumer of its requests from the
-  engine; nobody polls. One alarm per consumer says when its disuse is to be looked at.
+- `config` is the configuration on disk; it changes as a whole, and is in force when `update`
+  returns.
+- A push consumer learns of subscribers to its deliver subject from the SubList, a pull consumer of
+  its requests from the engine; nothing is polled. One alarm per consumer says when to check whether
+  it is still used.
 - Once it ends (`delete`, `abandon`, `close`) it receives and sends nothing more.
 
-Made by lifecycle.py. Source: reference §6.5, §6.6, §6.8 to §6.10.
+lifecycle.py makes consumers. Source: nats-server's `consumer`; docs/store.md.
 """
 
 import asyncio
@@ -68,15 +70,17 @@ _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 
 def short_hash(data: bytes) -> str:
-    """Eight letters and digits: nats-server's, since acks name the account by it (§6.8)."""
+    """Return eight letters and digits, as nats-server's `getHash`: acks name accounts so."""
     digest = hashlib.sha256(data).digest()
     return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:8])
 
 
 class Consumer:
-    """`begin`, then `begin_watching` make it deliver; `directory` is None for one in memory.
-    `wanted`: the configuration's filters, listed with the stream's core: the consumer's from here
-    on."""
+    """A consumer, which delivers after `begin` and then `begin_watching`.
+
+    `directory` is None for a consumer in memory. `wanted` are the configuration's filters, listed
+    with the stream's core; the consumer owns them from now on.
+    """
 
     def __init__(
         self,
@@ -109,8 +113,8 @@ class Consumer:
         self._letters: DeadLetters | None = None
         self._keep_letters()
         self._subscriptions: list[Subscription] = []
-        self.is_bound = False  # push: somebody listens
-        self._watched = ("", "")  # the deliver subject and group whose listeners are told of
+        self.is_bound = False  # push: the deliver subject has a subscriber
+        self._watched = ("", "")  # the deliver subject and group that are watched
         self._used_ns = 0
         self._threshold = Threshold(0)
         self._alarm = Alarm(self._scheduler, self._look_for_use)
@@ -121,10 +125,10 @@ class Consumer:
 
     @property
     def asset(self) -> ConsumerAsset:
-        """What its `meta.json` says, where it has files."""
+        """The content of its `meta.json`, if it has files."""
         return ConsumerAsset(config=self.config, created=self.created_ns, resume=self._resume)
 
-    # Life
+    # Creation and end
 
     def begin(self, start: StartPosition) -> None:
         """Take requests and acknowledgements, and answer them."""
@@ -133,14 +137,19 @@ class Consumer:
         self._pause_until(self.config.pause_until)
 
     def begin_watching(self) -> None:
-        """Push to who listens, soon: who made the consumer hears of it first. Note disuse."""
+        """Watch the deliver subject, so that pushing begins, and start to check for disuse.
+
+        Pushing begins in a later turn of the event loop: the creator is answered first.
+        """
         if not self._is_ended:
             self._begin_counting_disuse()
             self._watch()
 
     async def delete(self) -> None:
-        """It is gone, on disk too; waiting requests are told. Raises ApiError: then it is there as
-        before."""
+        """Delete the consumer, on disk too on return; waiting requests are answered.
+
+        Raises ApiError; then the consumer is there as before.
+        """
         if self._is_ended:
             return
         directory, volume = self.directory, self.stream.jetstream.volume
@@ -160,7 +169,7 @@ class Consumer:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
 
     async def abandon(self) -> None:
-        """It is gone: nothing of it goes on, or is open. Somebody else removes its files."""
+        """End and close a deleted consumer; the caller removes its files."""
         if self._is_ended:
             return
         self._end(CONSUMER_DELETED)
@@ -172,7 +181,7 @@ class Consumer:
         consumer_deleted(stream.account, stream.config.name, self.name)
 
     async def close(self) -> None:
-        """All that it knows is on disk."""
+        """Close the consumer: all that it knows is on disk on return."""
         if self._is_ended:
             return
         self._end(SERVER_SHUTDOWN)
@@ -209,7 +218,7 @@ class Consumer:
                 self._listen(subject, engine.flow_control_sink)
 
     def _keep_letters(self) -> None:
-        """Have dead letters copied to where the configuration says, or not copied."""
+        """Start or stop copying dead letters, as the configuration says."""
         subject, before = dead_letter_subject(self.config), self._letters
         if before is not None and subject:
             before.subject = subject
@@ -233,7 +242,7 @@ class Consumer:
     # Changes
 
     async def update(self, config: ConsumerConfig) -> None:
-        """Take a configuration that is complete and checked; on disk and in force on return.
+        """Apply a complete and checked configuration; it is on disk and in force on return.
 
         Raises ApiError if the old one cannot become the new one.
         """
@@ -241,7 +250,7 @@ class Consumer:
             await self._replace(config)
 
     async def pause(self, until_ns: int) -> ConsumerPauseResponse:
-        """Deliver nothing before that time; one in the past resumes. On disk on return."""
+        """Deliver nothing before `until_ns`; a past time resumes. It is on disk on return."""
         async with self._changing:
             config = self.config.model_copy(update={"pause_until": until_ns})
             await self._replace(with_required_level(config))
@@ -251,9 +260,9 @@ class Consumer:
         )
 
     async def reset(self, wanted: int) -> int:
-        """Deliver anew from that sequence on, 0: from behind the ack floor; which one it is.
+        """Deliver again from a sequence on, 0: from behind the ack floor; return that sequence.
 
-        What was delivered and what was acknowledged before is forgotten, requests wait on. On disk
+        Earlier deliveries and acknowledgements are forgotten; waiting requests stay. It is on disk
         on return. Raises ApiError 10014, 10204, 10104.
         """
         async with self._changing:
@@ -284,7 +293,7 @@ class Consumer:
         return sequence
 
     def unpin(self, group: str) -> None:
-        """Nobody is the pinned client of a priority group any more. Raises ApiError 10160."""
+        """Unpin the pinned client of a priority group. Raises ApiError 10160."""
         if group not in self.config.priority_groups:
             raise api_error(ErrorId.JSConsumerInvalidPriorityGroupErr)
         self.engine.unpin(group)
@@ -320,7 +329,7 @@ class Consumer:
             self._begin_counting_disuse()
 
     async def _list_filters(self, filters: tuple[str, ...]) -> ReaderFilters | None:
-        """New filters, listed with the stream's core; None: they are as they were."""
+        """List new filters with the stream's core; None: they are the same as before."""
         if filters == self.engine.settings.filters:
             return None
         return await in_turns(self.stream.core.list_filters(filters))
@@ -345,7 +354,7 @@ class Consumer:
             self._end_of_pause.cancel()
 
     def _tell_paused(self, now_ns: int) -> None:
-        """The pause has begun, changed or ended."""
+        """Publish an advisory: the pause has begun, changed or ended."""
         stream, until_ns = self.stream, self.config.pause_until
         is_paused = until_ns > now_ns
         consumer_paused(
@@ -355,12 +364,12 @@ class Consumer:
     # Interest in the deliver subject, and disuse
 
     def _is_wanted(self) -> bool:
-        """Somebody would get what is sent to the deliver subject, by a wildcard too."""
+        """Tell whether the deliver subject has a subscriber, also by a wildcard."""
         subject = self.config.deliver_subject
         return bool(subject) and self._sublist.has_interest(subject)
 
     def _watch(self) -> None:
-        """Hear of listeners on the deliver subject there is now."""
+        """Watch the subscribers of the present deliver subject."""
         watched = (self.config.deliver_subject, self.config.deliver_group)
         if not is_push(self.config) or watched == self._watched:
             return
@@ -378,7 +387,7 @@ class Consumer:
             self._watched = ("", "")
 
     def _listened_to(self, is_there: bool) -> None:
-        """Called by the SubList: the first listener has come, or the last one has gone."""
+        """Note that the first subscriber came, or the last one left; the SubList calls this."""
         self.is_bound = is_there
         self._tell_engine()
         self._count_disuse()
@@ -388,13 +397,13 @@ class Consumer:
             self.engine.set_push_interest(self.is_bound)
 
     def _begin_counting_disuse(self) -> None:
-        """It is new, or its threshold is."""
+        """Set the threshold of a new consumer, or a new threshold, and count from now."""
         chance = int.from_bytes(self._random_bytes(4))
         self._threshold = Threshold.of(self.config, chance)
         self._count_disuse()
 
     def _count_disuse(self) -> None:
-        """It begins now, unless somebody listens."""
+        """Count disuse from now on, unless the deliver subject has a subscriber."""
         self._used_ns = self._scheduler.now_ns()
         if self.is_bound or self._threshold.span_ns == 0:
             self._alarm.cancel()
@@ -402,7 +411,7 @@ class Consumer:
             self._alarm.set(self._used_ns + self._threshold.span_ns)
 
     def _look_for_use(self, now_ns: int) -> None:
-        """The threshold is over since the last look."""
+        """Remove the consumer if it is unused, or check again later."""
         if self._is_ended or self.is_bound:
             return
         if self._letters is not None and self._letters.count:
@@ -421,16 +430,16 @@ class Consumer:
         except Exception:
             _logger.exception("JetStream: %s is unused and could not be removed", self)
 
-    # What can be asked
+    # Info
 
     def info(self) -> ConsumerInfo:
-        """As of now; raises ApiError 10014 when it has ended."""
+        """Return the info as of now. Raises ApiError 10014 if the consumer has ended."""
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerNotFoundErr)
         return consumer_info(self, self._scheduler.now_ns())
 
     async def counted(self) -> None:
-        """Returns once `info` is exact: the engine may be counting what is pending."""
+        """Return once `info` is exact: the engine may be counting pending messages."""
         await self.engine.counted()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""A dead letter: the message whole, and what became of it.
+"""A dead letter: a copy of the whole message, with headers that say what happened to it.
 
 payload            as it was
 headers            as they were, but for those that begin with `Nats-`: these tell a server what
@@ -26,7 +26,7 @@ _CONTROLS: Final = dict.fromkeys([*range(32), 127], " ")
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """Of which consumer's delivery it died, of what, after how many deliveries."""
+    """The consumer that could not handle a message, the reason, and the number of deliveries."""
 
     stream: str
     consumer: str
@@ -35,7 +35,7 @@ class Death:
 
 
 def letter_headers(message: StoredMessage, death: Death) -> bytes:
-    """The header block of the copy."""
+    """Return the header block of the copy."""
     place = f"{death.stream}.{message.sequence}.{death.consumer}"
     told = {
         "Msg-Id": f"{place}.{message.time_ns}",
@@ -55,7 +55,7 @@ def letter_headers(message: StoredMessage, death: Death) -> bytes:
 
 
 def _kept_lines(block: bytes) -> list[bytes]:
-    """The message's own headers."""
+    """Return the lines of the message's own headers."""
     return [_renamed(line) for line in block.split(_END)[1:] if line]
 
 
@@ -65,6 +65,6 @@ def _renamed(line: bytes) -> bytes:
 
 
 def reason_text(reason: bytes) -> str:
-    """What a client said, as it may stand in a header."""
+    """Return a client's reason in a form that a header may hold."""
     text = reason[:REASON_BYTES_MAX].decode(errors="replace")
     return text.translate(_CONTROLS).strip()

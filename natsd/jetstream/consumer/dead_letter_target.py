@@ -1,13 +1,13 @@
-"""Where a consumer's dead letters would go: whether they arrive, and never come back to it.
+"""The target of a consumer's dead letters: that they arrive, and never come back to the consumer.
 
     consumer ─▶ subject ─▶ the stream that captures it ─▶ consumers there ─▶ their dead letters ─▶ …
 
 Promise
 - A dead letter subject is captured by a stream of this account that acknowledges what it stores.
 - No consumer receives its own dead letters, not over any number of further streams and consumers
-  with dead letters of their own. What mirrors, sources and clients copy is not looked at, nor what
-  a stream is changed into afterwards.
-- What it costs depends on how many consumers want a dead letter, not on how many filters they have.
+  with dead letters of their own. Copies by mirrors, sources and clients are not considered, nor
+  later changes of a stream.
+- The cost depends on the number of consumers that want a dead letter, not on that of their filters.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def check_target(config: ConsumerConfig, stream: "Stream") -> Steps[None]:
-    """Raises ApiError 10094 for a consumer, new or changed, of that stream."""
+    """Check the dead letter subject of a consumer, in steps. Raises ApiError 10094."""
     subject = dead_letter_subject(config)
     if not subject:
         return
@@ -44,7 +44,7 @@ def check_target(config: ConsumerConfig, stream: "Stream") -> Steps[None]:
 
 
 def _capturing(account: "JetStreamAccount", subject: str) -> "Stream | None":
-    """No two streams of an account capture the same subject."""
+    """Return the stream that captures a subject, or None; at most one stream of an account does."""
     for stream in account.streams_with(subject):
         if account.claims.is_owner(stream.name, subject):
             return stream
@@ -52,7 +52,7 @@ def _capturing(account: "JetStreamAccount", subject: str) -> "Stream | None":
 
 
 def _comes_back(subject: str, config: ConsumerConfig, stream: "Stream") -> Steps[bool]:
-    """Whether the consumer would be delivered what is published there, then or later."""
+    """Tell whether a message published there would reach the consumer, at once or over others."""
     name = config.durable_name or config.name
     wanted = yield from Filter.in_steps(filters_of(config))
     to_follow, known = [subject], {subject}
@@ -84,7 +84,7 @@ def _stored_as(subject: str, stream: "Stream") -> str:
 
 
 def _consumers(stream: "Stream", readers: Sequence[Reader]) -> "Iterator[Consumer]":
-    """Those of the readers that are consumers."""
+    """Return the consumers among the readers."""
     for reader in readers:
         if isinstance(reader, ConsumerEngine) and reader.name in stream.consumers:
             yield stream.consumers[reader.name]

@@ -1,4 +1,4 @@
-"""Dead letters of one consumer: what nobody could handle is copied, and only then let go of.
+"""The dead letters of one consumer: messages that no client could handle are copied, then settled.
 
     redelivery: delivered `max_deliver` times ─┐
     acks: +TERM ───────────────────────────────┴▶ add ─▶ queue ─▶ copy, with an id and a reply ─┐
@@ -8,16 +8,17 @@
                      settle: as if it had been acknowledged
 
 Promise
-- Until its copy is acknowledged by the stream that captures it, a message stays pending and is
-  delivered to nobody; after that it is settled as by an ack. So a crash at any point leaves it
-  owed: what was terminated is marked so in the consumer's state, and what was delivered too often
-  is found to be so again. A copy that was on disk already is then known by its id.
-- What is refused, or not answered in ANSWER_NS, is tried again: after RETRY_NS_MIN, then twice as
-  long each time, up to RETRY_NS_MAX. That is logged once, until nothing is owed any more. One that
-  is refused for itself does not stop the others.
-- A message that is gone, or damaged, when its turn comes is settled without a copy.
-- Memory: some 200 bytes for each message that is owed; these are pending, so `max_ack_pending`
-  bounds them. At most WINDOW copies are under way.
+- Until its copy is acknowledged by the stream that captures it, a message stays pending and is not
+  delivered; after that it is settled as by an acknowledgement. So after a crash at any point the
+  copy is made again: a terminated message is marked in the consumer's state, and a message that was
+  delivered too often is found to be so again. A copy that was on disk already is recognized by its
+  id.
+- A copy that is refused, or not answered in ANSWER_NS, is tried again: after RETRY_NS_MIN, then
+  after twice as long each time, up to RETRY_NS_MAX. That is logged once, until no copy is missing
+  any more. A copy that is refused for itself does not stop the others.
+- A message that is removed or damaged when its turn comes is settled without a copy.
+- Memory: some 200 bytes for each message to copy; these are pending, so `max_ack_pending` bounds
+  them. At most WINDOW copies are on their way.
 - Nothing is sent from inside of a `deliver`.
 """
 
@@ -49,28 +50,30 @@ TERMINATED: Final = "terminated"
 WINDOW: Final = 32
 SENT_PER_SLICE: Final = 32
 TEXTS_MAX: Final = 1_000
-"""Reasons in a client's own words that are remembered."""
+"""Most reasons in clients' own words that are kept."""
 ANSWER_NS: Final = 5_000_000_000
 RETRY_NS_MIN: Final = 100_000_000
 RETRY_NS_MAX: Final = 30_000_000_000
 
 
 class Owing(Protocol):
-    """The consumer's engine."""
+    """The engine of the consumer."""
 
     def is_owed(self, sequence: int) -> bool:
-        """It is pending, and waits for its copy."""
+        """Tell whether the message is pending and waits for its copy."""
 
-    def num_deliveries(self, sequence: int) -> int: ...
+    def num_deliveries(self, sequence: int) -> int:
+        """Return the number of deliveries of a message."""
+
     def settle_letter(self, sequence: int) -> None:
-        """Its copy is on disk."""
+        """Settle a message whose copy is on disk."""
 
     def lose_letter(self, sequence: int) -> None:
-        """There is nothing to be copied."""
+        """Settle a message that is gone or damaged."""
 
 
 class DeadLetters:
-    """`add` is called by the engine; the rest goes on by itself until `close`."""
+    """The copying of one consumer's dead letters, from the engine's `add` until `close`."""
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class DeadLetters:
         engine: Owing,
         inbox: str,
     ) -> None:
-        """`inbox`: a subject for this consumer's answers alone."""
+        """Keep what is needed; `inbox` is a subject for the answers to this consumer alone."""
         scheduler = account.jetstream.scheduler
         self.subject = subject
         self._consumer = consumer
@@ -95,8 +98,9 @@ class DeadLetters:
         self._inbox = inbox
         self._answers: Subscription | None = None
         self._queue: deque[int] = deque()
-        self._reasons: dict[int, str] = {}  # of those that were terminated
-        self._flying: dict[int, int] = {}  # sequence -> when an answer is due, in that order
+        self._reasons: dict[int, str] = {}  # of terminated messages
+        # sequence -> time at which its answer is due, in that order
+        self._flying: dict[int, int] = {}
         self._loading: asyncio.Task[None] | None = None
         self._wait_ns = 0
         self._resume_ns = 0
@@ -105,12 +109,14 @@ class DeadLetters:
 
     @property
     def count(self) -> int:
-        """Those that are owed; some of them may have been settled otherwise."""
+        """Number of messages to copy; some of them may have been settled otherwise."""
         return len(self._queue) + len(self._flying)
 
     def add(self, sequence: int, text: bytes | None = None) -> None:
-        """This pending message is to be copied. `text`: a client's words, if one terminated it;
-        None: it was delivered too often."""
+        """Have a pending message copied.
+
+        `text` is the client's reason if a client terminated it; None: it was delivered too often.
+        """
         if text is not None:
             words = reason_text(text) if len(self._reasons) < TEXTS_MAX else ""
             self._reasons[sequence] = f"{TERMINATED}: {words}" if words else TERMINATED
@@ -118,13 +124,13 @@ class DeadLetters:
         self._job.submit()
 
     def clear(self) -> None:
-        """Nothing is owed: the consumer begins anew, and says again what is."""
+        """Forget all messages: the consumer begins anew and adds them again."""
         self._queue.clear()
         self._flying.clear()
         self._reasons.clear()
 
     def close(self) -> None:
-        """Copy nothing more."""
+        """Stop copying."""
         self._is_closed = True
         self.clear()
         self._alarm.cancel()
@@ -136,7 +142,7 @@ class DeadLetters:
     # Sending
 
     def _work(self, now_ns: int) -> bool:
-        """A slice; whether there is more."""
+        """Copy a slice. Returns whether there is more."""
         if self._is_closed:
             return False
         self._time_out(now_ns)
@@ -176,7 +182,7 @@ class DeadLetters:
             self._refused(sequence, "no stream captures the subject", now_ns)
 
     def _publish(self, message: "StoredMessage") -> int:
-        """How many took it."""
+        """Send a copy; return the number of recipients."""
         if self._answers is None:
             self._answers = self._client.subscribe(f"{self._inbox}.*", self._answered)
         death = Death(
@@ -193,7 +199,7 @@ class DeadLetters:
         )
 
     def _load(self, sequence: int) -> None:
-        """Go on when the message is in memory."""
+        """Load a message; go on when it is in memory."""
         loop = self._core.scheduler.reactor.loop
         self._loading = loop.create_task(self._load_block(sequence))
 
@@ -201,17 +207,17 @@ class DeadLetters:
         try:
             await self._core.store.load(sequence)
         except (MessageNotFound, StoreEOF, MessageDamaged):
-            pass  # found to be so when it is its turn
+            pass  # `_send_next` finds the same
         except StoreError as error:
             self._put_off(sequence, str(error), self._now_ns())
         finally:
             self._loading = None
             self._job.submit()
 
-    # What comes back
+    # Answers
 
     def _answered(self, subject: str, _reply: str | None, _headers: bytes, body: bytes) -> None:
-        """An answer to a copy, perhaps to one that was given up waiting for."""
+        """Handle the answer to a copy, perhaps to one whose answer was due earlier."""
         number = subject.rpartition(".")[2]
         if self._is_closed or _SEQUENCE.fullmatch(number) is None:
             return
@@ -227,7 +233,7 @@ class DeadLetters:
         self._job.submit()
 
     def _time_out(self, now_ns: int) -> None:
-        """Those that are not answered are tried again."""
+        """Have copies whose answer is overdue sent again."""
         while self._flying:
             sequence, due_ns = next(iter(self._flying.items()))
             if due_ns > now_ns:
@@ -240,7 +246,7 @@ class DeadLetters:
         self._put_off(sequence, why, now_ns)
 
     def _put_off(self, sequence: int, why: str, now_ns: int) -> None:
-        """Wait before the next is sent, longer each time; several refusals at once count once."""
+        """Wait before the next copy, longer each time; several refusals at once count as one."""
         if now_ns >= self._resume_ns:
             self._wait_ns = min(max(2 * self._wait_ns, RETRY_NS_MIN), RETRY_NS_MAX)
             self._resume_ns = now_ns + self._wait_ns
@@ -260,7 +266,7 @@ class DeadLetters:
             self._is_told = False
 
     def _set_alarm(self, now_ns: int) -> None:
-        """For the first of what is waited for; answers come by themselves."""
+        """Set the alarm for the next overdue answer or the end of a wait."""
         due = [next(iter(self._flying.values()))] if self._flying else []
         if self._queue and self._resume_ns > now_ns:
             due.append(self._resume_ns)
@@ -274,7 +280,7 @@ class DeadLetters:
 
 
 def why_refused(body: bytes) -> str:
-    """What an answer to a publish says against it; empty: it is a PubAck."""
+    """Return the reason why an answer to a publish is no PubAck; empty: it is a PubAck."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

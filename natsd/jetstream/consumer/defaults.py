@@ -1,11 +1,12 @@
-"""What a consumer's configuration says where its author said nothing, or less than nothing.
+"""The defaults of a consumer's configuration.
 
-- A value below what means anything becomes the one that means "none"; an omitted one is filled in
-  from the stream's, the server's and the account's limits.
-- `pedantic` refuses what would be changed silently (10157), but for plain defaults.
+- A value below the lowest that has a meaning becomes the one that means "none"; an omitted one is
+  filled in from the limits of the stream, the server and the account.
+- With `pedantic`, a value that would be changed silently is refused (10157), but not a plain
+  default.
 
-The order decides which of several errors is told. Source: reference §6.5; nats-server's
-setConsumerConfigDefaults.
+The order decides which of several errors is reported. Source: nats-server's
+`setConsumerConfigDefaults`.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ MAX_ACK_PENDING: Final = 1_000
 PINNED_NS: Final = 120 * _SECOND_NS
 FLOW_CONTROL_HEARTBEAT_NS: Final = _SECOND_NS
 
-# Field, the lowest value that means something, and what a pedantic author is told of a lower one.
+# Field, its lowest value with a meaning, and the pedantic error for a lower one.
 _FLOORS: Final = (
     ("max_deliver", -1, "max_deliver must be set to -1"),
     ("max_waiting", 0, "max_waiting must not be negative"),
@@ -39,7 +40,7 @@ _FLOORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What server and account allow a consumer at most; 0: as much as it likes."""
+    """The limits of server and account for a consumer; 0: no limit."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -47,14 +48,14 @@ class Ceilings:
 
 
 def pedantic_error(text: str) -> ApiError:
-    """What was asked for would have been changed."""
+    """Return the error for a value that would have been changed."""
     return api_error(ErrorId.JSPedanticErrF, err=text)
 
 
 def with_defaults(
     config: ConsumerConfig, stream: StreamConfig, ceilings: Ceilings, *, pedantic: bool = False
 ) -> ConsumerConfig:
-    """The configuration as it will hold. Raises ApiError 10157."""
+    """Return the configuration with every default filled in. Raises ApiError 10157."""
     config = _lifted(config, pedantic)
     config = _with_plain_defaults(config)
     config = _with_backoff(config, pedantic)

@@ -1,4 +1,4 @@
-"""The engine of one consumer, for compiled callers: see engine.pyx."""
+"""The engine of one consumer, for compiled callers; see engine.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -18,12 +18,12 @@ from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
 from natsd.store.record cimport RecordView
 
 
-cdef enum Step:                 # what came of trying to deliver one message
-    SENT = 0                    # or it is out of the way: go on
+cdef enum Step:                 # the outcome of trying to deliver one message
+    SENT = 0                    # sent or skipped: go on
     READ_ALL = 1                # nothing more is visible
-    ACKS_AWAITED = 2            # as many are pending as may be
-    NOBODY = 3                  # no request waits, nobody listens, or the window is full
-    LATER = 4                   # at `resume_ns`, or when a block is here
+    ACKS_AWAITED = 2            # max_ack_pending is reached
+    NOBODY = 3                  # no request waits, no subscriber, or the window is full
+    LATER = 4                   # try at `resume_ns`, or when a block is in memory
 
 
 cdef class ConsumerEngine(Intake):
@@ -31,12 +31,12 @@ cdef class ConsumerEngine(Intake):
     cdef readonly object settings
     cdef object events
     cdef StreamCore core
-    cdef ReaderFilters wanted   # the settings' filters, listed with the core; None: not yet
+    cdef ReaderFilters wanted   # the filters, listed with the core; None: not yet
     cdef MessageLog log
     cdef Outlet outlet
 
     cdef Backlog backlog
-    cdef KeyedBacklog keyed     # the same, where messages have keys; else None
+    cdef KeyedBacklog keyed     # the same object if messages have keys; else None
     cdef Confirmations confirmations
     cdef Outgoing outgoing
     cdef Redelivery redelivery
@@ -48,13 +48,13 @@ cdef class ConsumerEngine(Intake):
     cdef readonly int64_t last_ack_ns
     cdef readonly int64_t paused_until_ns
     cdef uint64_t slice
-    cdef int64_t pending        # during a slice
-    cdef int64_t resume_ns      # a deadline of rate limit or replay; 0: none
-    cdef int64_t hold_until_ns  # nothing is delivered before; 0: go on
-    cdef bint needs_all         # a reset is not on disk yet
+    cdef int64_t pending        # number of messages to read, during a slice
+    cdef int64_t resume_ns      # deadline of the rate limit or the replay; 0: none
+    cdef int64_t hold_until_ns  # nothing is delivered before; 0: no hold
+    cdef bint needs_all         # a reset is not on disk yet: no message may be removed
     cdef object fetching        # the task that brings a block into memory, or None
 
-    cdef int64_t lost_checked_ns    # when pending messages were compared with the log
+    cdef int64_t lost_checked_ns    # last comparison of pending messages with the log
 
     cdef int take_filters(self, ReaderFilters wanted) except -1
     cdef int let_go_of_filters(self) except -1

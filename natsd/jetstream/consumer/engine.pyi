@@ -21,23 +21,28 @@ class ConsumerEngine(Intake):
         events: EngineEvents,
         wanted: ReaderFilters | None = None,
     ) -> None:
-        """`wanted`: the settings' filters, listed with the core; None: that is done at the start.
-        What the engine was given it takes out again when it is stopped."""
+        """`wanted` are the settings' filters, listed with the core; None: `start` lists them.
+
+        The engine takes the filters out again when it is stopped.
+        """
 
     @property
     def name(self) -> str: ...
     @property
     def settings(self) -> EngineSettings: ...
     def configure(self, settings: EngineSettings, wanted: ReaderFilters | None = None) -> None:
-        """Take new settings; new filters have pending counted anew, and registered with the core.
-        `wanted`: these filters, if they are others than before, listed with the core already.
+        """Apply new settings; with new filters, pending messages are counted anew.
 
-        Raises ValueError if what never changes would change.
+        `wanted` are these filters, if they are new, listed with the core already. Raises ValueError
+        if a setting that never changes would change.
         """
 
     def keep_letters(self, letters: DeadLetterBox | None) -> None:
-        """`letters` copies what is dead from now on; None: nobody does, and what was owed is let
-        go of as if nobody ever had."""
+        """Have `letters` copy dead letters from now on.
+
+        None: nothing copies them, and those not copied yet are settled as if dead letters had never
+        been kept.
+        """
 
     def start(
         self,
@@ -45,9 +50,12 @@ class ConsumerEngine(Intake):
         last_per_subject: Sequence[int] | None = None,
         resume: int = 0,
     ) -> None:
-        """Deliver from `next_sequence` on. With `last_per_subject`, in order, deliver those first,
-        then go on behind `resume` (0: behind the last of them). The store must say where it starts
-        (`set_starting_sequence`). Registers with the core. May be called again after `reset`."""
+        """Deliver from `next_sequence` on, and register with the core.
+
+        With `last_per_subject`, deliver those messages first, in order, then go on behind `resume`
+        (0: behind the last of them). The store must know where the consumer starts
+        (`set_starting_sequence`). May be called again after `reset`.
+        """
 
     def begin_anew(
         self,
@@ -55,56 +63,61 @@ class ConsumerEngine(Intake):
         last_per_subject: Sequence[int] | None = None,
         resume: int = 0,
     ) -> None:
-        """As `start`, once the store was reset; waiting requests wait on. Until `go_on` nothing is
-        delivered, and an interest stream lets go of nothing."""
+        """Begin as with `start`, after a reset of the store; waiting requests stay.
+
+        Until `go_on`, nothing is delivered and no message of an interest stream is released.
+        """
 
     def go_on(self, is_durable: bool) -> None:
-        """What `begin_anew` began is on disk; or is not, and then nothing is let go of yet."""
+        """Go on after `begin_anew`; if the reset is not on disk, no message is released yet."""
 
     def stop(self, status: str | None = None) -> None:
-        """Deliver and take nothing more; waiting requests are answered 409 with `status`:
-        CONSUMER_DELETED, SERVER_SHUTDOWN, or None for no answer. Takes the reader from the core."""
+        """Deliver and take nothing more, and take the reader from the core.
+
+        Waiting requests are answered 409 with `status`: CONSUMER_DELETED, SERVER_SHUTDOWN, or None
+        for no answer.
+        """
 
     def pause(self, until_ns: int) -> None:
-        """Deliver nothing before that time."""
+        """Deliver nothing before `until_ns`."""
 
     def resume(self) -> None:
-        """Not paused any more."""
+        """End the pause."""
 
     def unpin(self, group: str) -> None:
-        """Nobody is the pinned client of a priority group any more, if somebody was."""
+        """Unpin the pinned client of a priority group, if there is one."""
 
     def set_push_interest(self, is_interested: bool) -> None:
-        """Somebody listens, or nobody does any more, on the deliver subject (and group)."""
+        """Note whether the deliver subject (and group) has a subscriber."""
 
     def delivered(self) -> SequencePair: ...
     def ack_floor(self) -> SequencePair: ...
     def is_needed(self, sequence: int) -> bool:
-        """`Reader.needs`."""
+        """Tell whether the reader needs a message (`Reader.needs`)."""
 
     def check_requests(self) -> None:
-        """Drop requests that are over, or whose inbox nobody listens to."""
+        """Drop requests that are over, or whose inbox has no subscriber."""
 
     def is_owed(self, sequence: int) -> bool:
-        """It is a dead letter that has not been settled."""
+        """Tell whether the message is a dead letter that has not been settled."""
 
     def num_deliveries(self, sequence: int) -> int: ...
     def settle_letter(self, sequence: int) -> None:
-        """Its copy is on disk: it is pending no more."""
+        """Settle a dead letter whose copy is on disk: it is not pending any more."""
 
     def lose_letter(self, sequence: int) -> None:
-        """It is gone, or cannot be read."""
+        """Settle a dead letter that is gone or cannot be read."""
 
     @property
     def next_sequence(self) -> int: ...
     @property
     def num_pending(self) -> int:
-        """Visible messages not delivered yet. While `is_counting`, as far as is known."""
+        """Visible messages not delivered yet; approximate while `is_counting`."""
 
     @property
     def is_counting(self) -> bool: ...
     async def counted(self) -> None:
-        """Returns once `num_pending` is exact."""
+        """Return once `num_pending` is exact."""
 
     @property
     def num_waiting(self) -> int:
@@ -112,33 +125,33 @@ class ConsumerEngine(Intake):
 
     @property
     def pin_id(self) -> str:
-        """Of the pinned client; empty: there is none."""
+        """Id of the pinned client; empty: there is none."""
 
     @property
     def pinned_ns(self) -> int:
-        """When it was pinned; 0: it was not."""
+        """Time at which it was pinned; 0: no client is pinned."""
 
     @property
     def num_ack_pending(self) -> int: ...
     @property
     def num_redelivered(self) -> int: ...
-    # Wall clock; 0: never
+    # wall clock in ns; 0: never
     @property
     def last_delivered_ns(self) -> int: ...
     @property
     def last_ack_ns(self) -> int: ...
     @property
     def last_request_ns(self) -> int:
-        """Of pull: when a request came in, or a message went out."""
+        """Time of the last pull request or of the last message to one, in ns; 0: never."""
 
     @property
     def is_active(self) -> bool:
-        """Push: somebody listens. Pull: requests wait."""
+        """Push: the deliver subject has a subscriber. Pull: requests wait."""
 
     @property
     def paused_until_ns(self) -> int:
-        """0: not paused."""
+        """End of the pause, in ns; 0: not paused."""
 
     @property
     def memory_bytes(self) -> int:
-        """Besides the tracker's."""
+        """Bytes of the engine, without those of the tracker."""

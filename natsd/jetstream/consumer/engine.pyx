@@ -1,4 +1,4 @@
-"""The engine of one consumer: reads its stream, sends, takes acknowledgements and requests.
+"""The engine of one consumer: it reads the stream, sends, and takes acknowledgements and requests.
 
     stream shows, client asks or acknowledges, deadline is over
                               │ submits
@@ -8,27 +8,28 @@
                  ── deliveries: the redelivery's queue first, then the backlog
                  ── the earliest of all deadlines goes to the scheduler
 
-    its parts        Backlog      what is to be read, how much           backlog.pyx
-                     Redelivery   what is to be read again, when         redelivery.pyx
-                     PullRequests who asked                              pull.pyx
-                     PushSubject  or who listens                         push.pyx
-                     Acks         what acknowledgements do               acks.pyx
-                     Outgoing     what is sent                           outgoing.pyx
-                     Replay       at which pace                          replay.pyx
-                     Intake       its base: the sinks of what comes in   sinks.pyx
+    its parts        Backlog      the messages to read, and their number     backlog.pyx
+                     Redelivery   the messages to deliver again, and when    redelivery.pyx
+                     PullRequests the waiting pull requests                  pull.pyx
+                     PushSubject  or the deliver subject                     push.pyx
+                     Acks         the effects of acknowledgements            acks.pyx
+                     Outgoing     the messages as they are sent              outgoing.pyx
+                     Replay       the pace                                   replay.pyx
+                     Intake       the base class: sinks of what comes in     sinks.pyx
 
 Promise
-- What is not visible is not sent. New messages go out in stream order, each once; again only what
-  is not acknowledged in time.
-- State before anything else: a delivery is in the tracker when `run` is left, an acknowledgement
-  when `deliver` is left. A message that nobody took was not delivered.
+- Only visible messages are sent. New messages are sent in stream order, each once; a message is
+  sent again only if it is not acknowledged in time.
+- State comes before anything else: a delivery is in the tracker when `run` returns, an
+  acknowledgement when `deliver` returns. A message without a recipient counts as not delivered.
 - Nothing is sent from inside of a `deliver`, and nothing is taken inside of `run`.
-- Memory: requests up to `max_waiting`, pending messages up to `max_ack_pending` (none: as many as
-  there are), and a start list. To a recipient that falls behind nothing more is sent for a while.
-- State on disk lags by 100 ms at most, and not at all for who waits: confirmations.pyx.
-- No clock but the scheduler's: wall clock, nanoseconds.
+- Memory: requests up to `max_waiting`, pending messages up to `max_ack_pending` (without a limit:
+  all of them), and a start list. A recipient that falls behind is sent nothing for a while.
+- The state on disk lags by 100 ms at most, and not at all where an answer waits for it
+  (confirmations.pyx).
+- The scheduler's clock is the only one: wall clock, nanoseconds.
 
-Source: reference §6.8 to §6.10; nats-server's consumer for the order of things.
+Source: nats-server's `consumer`, especially `loopAndGatherMsgs`, for the order of events.
 """
 
 import asyncio
@@ -64,18 +65,18 @@ cdef enum:
     POLICY_FLOW_CONTROL = 3
     MESSAGES_PER_SLICE = 256
     BYTES_PER_SLICE = 512 * 1024
-    COUNT_BUDGET = 100_000      # of an operation on the log: about 200 us
+    COUNT_BUDGET = 100_000      # units of an operation on the log: about 200 us
     EXPIRED_PER_SLICE = 1000
-    TOLD_PER_SLICE = 1000       # messages the stream may remove
+    TOLD_PER_SLICE = 1000       # messages that the stream may remove
     CONFIRMED_PER_SLICE = 500
     CONFIRMED_AT_ONCE = 1 << 30
     LOST_PER_SLICE = 5000
     CONGESTED_NS = 2_000_000
-    UNHEARD_NS = 250_000_000    # until a push subject that took nothing is tried again
+    UNHEARD_NS = 250_000_000    # until a push subject without a recipient is tried again
     FETCH_AGAIN_NS = 1_000_000_000
     LOST_CHECK_NS = 10_000_000
 
-cdef int64_t NEVER = 4_000_000_000_000_000_000      # in about 70 years
+cdef int64_t NEVER = 4_000_000_000_000_000_000      # as a time, the year 2096
 
 CONSUMER_DELETED = "Consumer Deleted"
 SERVER_SHUTDOWN = "Server Shutdown"
@@ -113,10 +114,10 @@ cdef class ConsumerEngine(Intake):
         if wanted is not None:
             self.take_filters(wanted)
 
-    # Life
+    # Creation and end
 
     def configure(self, settings, ReaderFilters wanted=None) -> None:
-        """Take new settings; `wanted`: their filters, if these are others, listed already."""
+        """Apply new settings; `wanted` are their filters, if they are new, listed already."""
         cdef object before = self.settings
         if (
             settings.stream != before.stream or settings.ack_policy != before.ack_policy
@@ -150,7 +151,7 @@ cdef class ConsumerEngine(Intake):
         self.requests.configure(settings, self.events)
         self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
         self.redelivery.configure(
-            # An answer to flow control may come whenever it likes.
+            # the answer to flow control may come at any time
             max(settings.ack_wait_ns, NEVER * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
             tuple(settings.backoff_ns),
         )
@@ -160,14 +161,14 @@ cdef class ConsumerEngine(Intake):
         return self.backlog.set_filter(wanted.filter)
 
     cdef int let_go_of_filters(self) except -1:
-        """Of filters that are listed, and not in force."""
+        """Take filters that are listed, but not in force, out of the core."""
         if self.wanted is not None:
             self.core.unlist(self.wanted)
             self.forget_filters()
         return 0
 
     cdef int forget_filters(self) except -1:
-        """They are the core's to take out: nothing here may be asked for them."""
+        """Forget the filters: the core takes them out, so they may not be used here any more."""
         self.wanted = None
         self.backlog.filter = None
         self.backlog.counting = None
@@ -182,7 +183,7 @@ cdef class ConsumerEngine(Intake):
         return keyed
 
     def keep_letters(self, letters) -> None:
-        """`letters` copies what is dead from now on; None: nobody does."""
+        """Have `letters` copy dead letters from now on; None: nothing copies them."""
         if letters is None:
             self.acks.give_up_letters()
         else:
@@ -190,14 +191,17 @@ cdef class ConsumerEngine(Intake):
         self.wake()
 
     cdef ReaderFilters heard(self):
-        """What the core tells of. With a start list or a key and no filter, that is what comes to
-        all: a reader without a filter hears of no removals."""
+        """Return the filters to register with the core.
+
+        With a start list or a key and no filter, these are filters that match everything: a reader
+        without filters is not told of removals.
+        """
         if self.settings.filters or not (self.backlog.start_count or self.keyed is not None):
             return self.wanted
         return at_once(self.core.list_filters(("*", "*.>")))
 
     def start(self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0) -> None:
-        """Deliver from there on."""
+        """Deliver from `next_sequence` on."""
         if self.wanted is None:
             self.take_filters(at_once(self.core.list_filters(self.settings.filters)))
         self.backlog.begin(next_sequence, resume, last_per_subject)
@@ -214,14 +218,17 @@ cdef class ConsumerEngine(Intake):
     def begin_anew(
         self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0
     ) -> None:
-        """The store was reset: as `start`, with nothing let out and nothing let go of yet."""
+        """Begin as with `start`, after a reset of the store.
+
+        Until `go_on`, nothing is delivered and no message of an interest stream is released.
+        """
         self.start(next_sequence, last_per_subject, resume)
         self.last_delivered_ns = self.last_ack_ns = 0
         self.hold_until_ns = NEVER
         self.needs_all = self.core.retention == INTEREST
 
     def go_on(self, bint is_durable) -> None:
-        """The reset is on disk, or can not be written."""
+        """Go on: the reset is on disk, or cannot be written."""
         self.hold_until_ns = 0
         if self.needs_all and is_durable:
             self.needs_all = False
@@ -229,7 +236,7 @@ cdef class ConsumerEngine(Intake):
         self.wake()
 
     def _count_first(self) -> None:
-        """So that most consumers know at once what is pending."""
+        """Count for a slice, so that most consumers know at once how many messages are pending."""
         if self.backlog.is_counting and not self.is_running:
             self.count_some()
 
@@ -246,28 +253,28 @@ cdef class ConsumerEngine(Intake):
         self.core.scheduler.set_deadline(self, 0)
         if status == CONSUMER_DELETED:
             self.confirmations.drop()
-        # At a shutdown it still needs what it has not acknowledged.
+        # After a shutdown it still needs the messages that are not acknowledged.
         self.core.remove_reader(self, is_gone=status == CONSUMER_DELETED)
         self.forget_filters()
 
     def pause(self, int64_t until_ns) -> None:
-        """Deliver nothing before that time."""
+        """Deliver nothing before `until_ns`."""
         self.paused_until_ns = until_ns
         self.wake()
 
     def resume(self) -> None:
-        """Not paused any more."""
+        """End the pause."""
         self.paused_until_ns = 0
         self.wake()
 
     def unpin(self, str group) -> None:
-        """Nobody is the pinned client; who asked for it says "admin"."""
+        """Unpin the pinned client; the advisory gives "admin" as the reason."""
         if self.requests.groups is not None:
             self.requests.groups.unpin(group, "admin")
             self.wake()
 
     def set_push_interest(self, bint is_interested) -> None:
-        """Somebody listens, or nobody does any more."""
+        """Note whether the deliver subject has a subscriber."""
         self.push.is_active = is_interested
         self.push.to = None
         self.hold_until_ns = 0
@@ -275,7 +282,7 @@ cdef class ConsumerEngine(Intake):
             self.push.heartbeat_due_ns = self.core.scheduler.now() + self.push.heartbeat_ns
         self.wake()
 
-    # What comes in
+    # Input
 
     cdef int wake(self) except -1:
         if not self.is_stopped and not self.is_queued:
@@ -294,7 +301,10 @@ cdef class ConsumerEngine(Intake):
         return self.wake()
 
     cdef int recount(self) except -1:
-        """What the log had removed may be back: look again from behind the last delivered one."""
+        """Search again behind the last delivered message.
+
+        Removals in the log may have been rolled back.
+        """
         self.backlog.look_again(max(self.backlog.first, self.tracker.delivered_stream + 1))
         return self.wake()
 
@@ -327,7 +337,7 @@ cdef class ConsumerEngine(Intake):
         except Exception:
             self.acks.failed()
 
-    # A slice
+    # One slice of work
 
     cdef bint run(self, int64_t now_ns) except? -1:
         if self.postponed:
@@ -360,7 +370,7 @@ cdef class ConsumerEngine(Intake):
         return more or len(self.postponed) > 0
 
     cdef int follow_up(self) except -1:
-        """What rests on changes that are durable by now: keys are free, the dead are copied."""
+        """Do what waited for durable changes: free keys, hand over dead letters."""
         cdef uint64_t durable = self.confirmations.durable_changes()
         if self.keyed is not None:
             self.keyed.free_keys(durable)
@@ -369,7 +379,7 @@ cdef class ConsumerEngine(Intake):
         return 0
 
     cdef bint await_durable(self) except? -1:
-        """Have what is waited for committed now. True: it is durable already."""
+        """Commit the changes that keys or dead letters wait for. True: they are durable already."""
         cdef uint64_t awaited = 0
         if self.keyed is not None:
             awaited = self.keyed.awaited
@@ -378,7 +388,7 @@ cdef class ConsumerEngine(Intake):
         return awaited > 0 and self.confirmations.want(awaited)
 
     cdef bint tell_stream(self) except? -1:
-        """What it may remove."""
+        """Tell the stream which messages it may remove. True: there are more."""
         cdef Acks acks = self.acks
         cdef int told = 0
         while acks.released_head < acks.released_tail and told < TOLD_PER_SLICE:
@@ -390,14 +400,14 @@ cdef class ConsumerEngine(Intake):
         return acks.released_tail > 0
 
     def _settled(self) -> None:
-        """Something that was waited for is on disk."""
+        """Send answers, or wake: something that was waited for is on disk."""
         if self.is_stopped:
             self.confirmations.serve(CONFIRMED_AT_ONCE)
         else:
             self.wake()
 
     cdef bint answer(self) except? -1:
-        """Requests that were refused, acknowledgements that are durable."""
+        """Answer refused requests and durable acknowledgements. True: there are more."""
         self.requests.flush(CONFIRMED_PER_SLICE)
         return self.confirmations.serve(CONFIRMED_PER_SLICE) or len(self.requests.answers) > 0
 
@@ -408,7 +418,7 @@ cdef class ConsumerEngine(Intake):
 
     cdef int serve_deadlines(self, int64_t now_ns) except -1:
         if self.requests.due_ns and now_ns >= self.requests.due_ns:
-            # One that takes what there is, and has some of it, does not wait for acknowledgements.
+            # A no-wait request that got some messages does not wait until others are acknowledged.
             self.sweep_requests(now_ns, 0 < self.max_ack_pending <= self.tracker.pending_count)
         if self.push.heartbeat_ns and self.push.is_active and now_ns >= self.push.heartbeat_due_ns:
             self.push.heartbeat_due_ns = now_ns + self.push.heartbeat_ns
@@ -427,8 +437,10 @@ cdef class ConsumerEngine(Intake):
         return 0
 
     cdef int keep_time(self, int64_t now_ns) except -1:
-        """Ask to be woken for the earliest of all deadlines. One that is set already and is earlier
-        does no harm."""
+        """Ask to be woken at the earliest of all deadlines.
+
+        An earlier deadline that is set already does no harm.
+        """
         cdef int64_t[6] due
         cdef int64_t earliest = 0
         cdef int at
@@ -436,7 +448,7 @@ cdef class ConsumerEngine(Intake):
         due[0] = self.redelivery.next_due_ns()
         due[1] = self.requests.due_ns
         due[2] = self.push.heartbeat_due_ns if self.push.is_active else 0
-        # What these wait for may be over while a block is fetched: that wakes as well.
+        # these may be over while a block is fetched, whose arrival wakes the engine too
         due[3] = self.resume_ns if self.resume_ns > now_ns else 0
         due[4] = max(self.paused_until_ns, self.hold_until_ns)
         if due[4] <= now_ns:
@@ -530,7 +542,7 @@ cdef class ConsumerEngine(Intake):
         return self.send(&view, 1, now_ns)
 
     cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
-        """GONE: removed or damaged. NEEDS_BLOCK: it is being fetched."""
+        """View a message. GONE: it is removed or damaged. NEEDS_BLOCK: it is being fetched."""
         cdef Outcome outcome = self.backlog.look(sequence, view)
         if outcome == NEEDS_BLOCK:
             self.fetch(self.log.wanted)
@@ -576,7 +588,7 @@ cdef class ConsumerEngine(Intake):
         return SENT
 
     cdef Request* asker(self, Py_ssize_t size, uint64_t count, int64_t now_ns) except? NULL:
-        """Whose request gets the message that is composed."""
+        """Return the request that gets the composed message; NULL: none."""
         cdef PriorityGroups groups = self.requests.groups
         cdef Request* request
         if groups is None:
@@ -591,7 +603,7 @@ cdef class ConsumerEngine(Intake):
     cdef int sent(
         self, RecordView* view, uint64_t count, Py_ssize_t size, int64_t now_ns
     ) except -1:
-        """Somebody took it: it is delivered."""
+        """Note that a message has a recipient: it is delivered."""
         cdef uint64_t sequence = view.sequence
         cdef Py_ssize_t wire_size
         if self.keyed is not None and count == 1:
@@ -623,7 +635,7 @@ cdef class ConsumerEngine(Intake):
         return 0
 
     cdef bint ended(self, Step step, int64_t now_ns) except? -1:
-        """No more deliveries in this slice. True: there is other work."""
+        """End the deliveries of this slice. True: there is other work."""
         if step == READ_ALL:
             if self.paused_until_ns == 0:
                 self.core.await_more(self)
@@ -631,7 +643,7 @@ cdef class ConsumerEngine(Intake):
             if self.requests.no_wait_count:
                 self.sweep_requests(now_ns, True)
         elif step == NOBODY and self.requests.groups is not None:
-            self.core.await_more(self)      # with more pending it may be somebody's turn
+            self.core.await_more(self)      # more pending messages may make a request eligible
         elif step == ACKS_AWAITED and now_ns - self.lost_checked_ns >= LOST_CHECK_NS:
             if not self.is_filtered and self.acks.lose_inside(self.log, LOST_PER_SLICE):
                 return True
@@ -639,10 +651,10 @@ cdef class ConsumerEngine(Intake):
             return self.tracker.pending_count < self.max_ack_pending
         return False
 
-    # What is not in memory
+    # Blocks that are not in memory
 
     cdef bint count_some(self) except? -1:
-        """True: all is counted."""
+        """Count for a slice. True: everything is counted."""
         try:
             return self.backlog.count_some(self.core.visible, COUNT_BUDGET)
         except ColdBlock as cold:
@@ -657,16 +669,16 @@ cdef class ConsumerEngine(Intake):
     async def _fetch(self, block) -> None:
         try:
             await self.core.store.fetch(block)
-        except StoreError:      # the store has told it
+        except StoreError:      # the store has logged it
             self.hold_until_ns = self.core.scheduler.now() + FETCH_AGAIN_NS
         finally:
             self.fetching = None
             self.wake()
 
-    # What can be asked
+    # State for info
 
     async def counted(self) -> None:
-        """Returns once `num_pending` is exact, or a block cannot be read for it now."""
+        """Return once `num_pending` is exact, or a block that it needs cannot be read now."""
         while self.backlog.is_counting and not self.is_stopped:
             if self.fetching is not None:
                 await asyncio.wait([self.fetching])
@@ -676,20 +688,22 @@ cdef class ConsumerEngine(Intake):
                 await asyncio.sleep(0)
 
     def check_requests(self) -> None:
-        """Drop requests that are over, or whose inbox nobody listens to."""
+        """Drop requests that are over, or whose inbox has no subscriber."""
         if not self.is_running and not self.is_stopped:
             self.sweep_requests(self.core.scheduler.now(), False)
 
     def delivered(self) -> SequencePair:
+        """Return the sequences of the last delivery."""
         return SequencePair(self.tracker.delivered_consumer, self.tracker.delivered_stream)
 
     def ack_floor(self) -> SequencePair:
+        """Return the sequences up to which everything is acknowledged."""
         self.lose_gone()
         self.tracker.settle_floor()
         return SequencePair(self.tracker.floor_consumer, self.tracker.floor_stream)
 
     cdef int lose_gone(self) except -1:
-        """Notice now which pending messages the stream has removed."""
+        """Take out the pending messages that the stream has removed."""
         cdef Py_ssize_t before = self.tracker.pending_count
         if self.is_stopped:
             return 0
@@ -702,82 +716,93 @@ cdef class ConsumerEngine(Intake):
         return 0
 
     cdef int note_acked(self, int64_t now_ns) except -1:
-        """Know when something was acknowledged last."""
+        """Note the time of the last acknowledgement."""
         if self.acks.was_acked:
             self.acks.was_acked = False
             self.last_ack_ns = now_ns
         return 0
 
     def is_needed(self, uint64_t sequence) -> bool:
-        """`Reader.needs`."""
+        """Tell whether the reader needs a message (`Reader.needs`)."""
         return self.needs(sequence)
 
-    # Dead letters: what who copies them asks
+    # Dead letters: the methods that DeadLetters calls
 
     def is_owed(self, uint64_t sequence) -> bool:
-        """It is a dead letter that has not been settled."""
+        """Tell whether the message is a dead letter that has not been settled."""
         return self.redelivery.is_parked(sequence)
 
     def num_deliveries(self, uint64_t sequence) -> int:
+        """Return the number of deliveries of a message."""
         return self.acks.deliveries(sequence)
 
     def settle_letter(self, uint64_t sequence) -> None:
-        """Its copy is on disk: it is pending no more."""
+        """Settle a dead letter whose copy is on disk: it is not pending any more."""
         if not self.is_stopped and self.redelivery.is_parked(sequence):
             self.acks.settle(sequence)
             self.wake()
 
     def lose_letter(self, uint64_t sequence) -> None:
-        """It is gone, or cannot be read."""
+        """Settle a dead letter that is gone or cannot be read."""
         if not self.is_stopped:
             self.acks.lose(sequence)
             self.wake()
 
     @property
     def next_sequence(self) -> int:
+        """First sequence that was not read yet."""
         return self.backlog.next
 
     @property
     def is_counting(self) -> bool:
+        """Whether `num_pending` is not exact yet."""
         return self.backlog.is_counting
 
     @property
     def num_pending(self) -> int:
+        """Visible messages not delivered yet."""
         return self.backlog.size(self.core.visible)
 
     @property
     def num_waiting(self) -> int:
+        """Pull requests, after `check_requests`; 0 for push."""
         self.check_requests()
         return self.requests.count
 
     @property
     def pin_id(self) -> str:
+        """Id of the pinned client; empty: there is none."""
         cdef PriorityGroups groups = self.requests.groups
         return "" if groups is None else groups.pin_id.decode()
 
     @property
     def pinned_ns(self) -> int:
+        """Time at which it was pinned; 0: no client is pinned."""
         cdef PriorityGroups groups = self.requests.groups
         return 0 if groups is None else groups.pinned_ns
 
     @property
     def num_ack_pending(self) -> int:
+        """Delivered messages that are not acknowledged."""
         self.lose_gone()
         return self.tracker.pending_count
 
     @property
     def num_redelivered(self) -> int:
+        """Messages that were delivered again."""
         return len(self.tracker.redelivered)
 
     @property
     def last_request_ns(self) -> int:
+        """Time of the last pull request or of the last message to one; 0: never."""
         return self.requests.last_ns
 
     @property
     def is_active(self) -> bool:
+        """Push: the deliver subject has a subscriber. Pull: requests wait."""
         return bool(self.push.is_active) if self.is_push else self.requests.count > 0
 
     @property
     def memory_bytes(self) -> int:
-        """Besides the tracker's."""
+        """Bytes of the engine, without those of the tracker."""
         return self.backlog.memory_bytes + self.redelivery.num_hints * 16

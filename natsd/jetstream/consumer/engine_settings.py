@@ -1,4 +1,4 @@
-"""A consumer's configuration, as its engine wants it. Source: reference §6.5."""
+"""The engine's settings, made from a consumer's configuration."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ _PRIORITY_POLICIES = {
 
 
 def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSettings:
-    """`config` is complete: defaults are filled in."""
+    """Return the settings; `config` is complete: defaults are filled in."""
     return EngineSettings(
         stream=stream.name,
         ack_policy=_ACK_POLICIES[config.ack_policy],
@@ -63,12 +63,15 @@ def engine_settings(config: ConsumerConfig, stream: StreamConfig) -> EngineSetti
 
 
 def _ack_wait_ns(config: ConsumerConfig) -> int:
-    """What is acknowledged by flow control is never late: who lost it asks for all of it again."""
+    """Return the ack wait in ns; FOREVER_NS with flow control acknowledgements.
+
+    A client that lost messages then asks for all of them again.
+    """
     if config.ack_policy is AckPolicy.FLOW_CONTROL:
         return FOREVER_NS
     return bounded_ns(config.ack_wait)
 
 
 def store_options(config: ConsumerConfig) -> ConsumerOptions:
-    """What decides how the consumer's state changes."""
+    """Return the options that decide how the consumer's state changes."""
     return ConsumerOptions(_ACK_POLICIES[config.ack_policy], max(config.max_deliver, 0))

@@ -1,8 +1,8 @@
-"""What a consumer tells of single messages: advisories, and the ack metric.
+"""The events of a consumer about single messages: advisories, and the ack metric.
 
-An event is published in the account, and built only if somebody listens.
+An event is published in the account, and built only if there is a subscriber.
 
-Source: reference §6.17; the schemas io.nats.jetstream.advisory.v1.{max_deliver,nak,terminated} and
+Source: the schemas io.nats.jetstream.advisory.v1.{max_deliver,nak,terminated} and
 io.nats.jetstream.metric.v1.consumer_ack.
 """
 
@@ -18,7 +18,7 @@ ACK_METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 
 
 class ConsumerEvents:
-    """One consumer's; the engine's EngineEvents."""
+    """The events of one consumer, for its engine (EngineEvents)."""
 
     def __init__(self, account: "JetStreamAccount", stream: str, consumer: str) -> None:
         self._account = account
@@ -41,11 +41,11 @@ class ConsumerEvents:
         advisories.publish_event(self._account, subject, ACK_METRIC_TYPE, fields)
 
     def max_deliveries(self, sequence: int, deliveries: int) -> None:
-        """See EngineEvents."""
+        """Publish the advisory that a message was delivered as often as allowed."""
         self._advise("MAX_DELIVERIES", "max_deliver", stream_seq=sequence, deliveries=deliveries)
 
     def nacked(self, sequence: int, consumer_sequence: int, deliveries: int) -> None:
-        """See EngineEvents."""
+        """Publish the advisory that a client refused a message."""
         self._advise(
             "MSG_NAKED",
             "nak",
@@ -57,7 +57,7 @@ class ConsumerEvents:
     def terminated(
         self, sequence: int, consumer_sequence: int, deliveries: int, reason: str
     ) -> None:
-        """See EngineEvents."""
+        """Publish the advisory that a message is never delivered again."""
         self._advise(
             "MSG_TERMINATED",
             "terminated",
@@ -68,11 +68,11 @@ class ConsumerEvents:
         )
 
     def pinned(self, group: str, pin_id: str) -> None:
-        """See EngineEvents."""
+        """Publish the advisory that a client was pinned."""
         advisories.group_pinned(self._account, self._stream, self._consumer, group, pin_id)
 
     def unpinned(self, group: str, reason: str) -> None:
-        """See EngineEvents."""
+        """Publish the advisory that a client was unpinned."""
         advisories.group_unpinned(self._account, self._stream, self._consumer, group, reason)
 
     def _advise(self, event: str, kind: str, **fields: object) -> None:

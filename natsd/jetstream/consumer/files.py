@@ -1,4 +1,4 @@
-"""A consumer on disk, and how it comes and goes there.
+"""A consumer on disk, and how it is created and removed there.
 
     <stream>/obs/<consumer>/  state/          what was delivered and acked (consumer_store.py)
                               state.damaged/  states that were found damaged, as they were found
@@ -6,12 +6,12 @@
     <stream>/obs/<consumer>.removed/          the consumer is deleted: to be removed
 
 Promise
-- A consumer is there from the moment `meta.json` is on disk to the moment its directory is renamed;
-  a crash before or behind leaves a directory that the next start removes. A state in which anything
-  was written, and no `meta.json`, is what damage left.
-- What is damaged, or of a later version, stays where it is, and keeps its name.
+- A consumer exists from the moment `meta.json` is on disk to the moment its directory is renamed; a
+  crash before or after leaves a directory that the next start removes. A used state without a
+  `meta.json` is a sign of damage.
+- Damaged files, or files of a later version, stay where they are, and keep their names.
 
-Everything here blocks, and raises OSError.
+Everything here blocks on the disk and raises OSError.
 """
 
 from dataclasses import dataclass
@@ -39,9 +39,10 @@ STATE_DAMAGED: Final = "state.damaged"
 
 
 class ConsumerAsset(Model):
-    """What `meta.json` of a consumer says.
+    """The content of a consumer's `meta.json`.
 
-    `resume`: up to here it delivers only the last message of each subject (start_position.py).
+    `resume`: up to this sequence only the last message of each subject is delivered
+    (start_position.py).
     """
 
     config: ConsumerConfig
@@ -50,17 +51,17 @@ class ConsumerAsset(Model):
 
 
 class UnsupportedConsumers(Exception):
-    """A later version made them: to go on without them could lose what waits for them."""
+    """Consumers of a later version exist: without them, messages they need could be lost."""
 
     def __init__(self, reasons: dict[str, str]) -> None:
-        """`reasons` by the consumers' names."""
+        """Keep the `reasons`, by the consumers' names."""
         super().__init__(f"stopped - unsupported consumer {quoted(next(iter(reasons)))}")
         self.reasons = reasons
 
 
 @dataclass(frozen=True, slots=True)
 class FoundConsumer:
-    """A directory that holds a consumer; `why_not`: it cannot be served, in one line."""
+    """A directory that holds a consumer; `why_not`: why it cannot be served, in one line."""
 
     directory: Path
     asset: ConsumerAsset | None
@@ -69,17 +70,17 @@ class FoundConsumer:
 
     @property
     def name(self) -> str:
-        """The directory's, which is the consumer's."""
+        """The directory's name, which is the consumer's."""
         return self.directory.name
 
 
 def consumer_directory(stream_directory: Path, name: str) -> Path:
-    """Of a name that was checked to be one."""
+    """Return the directory of a consumer; the name was checked."""
     return stream_directory / CONSUMERS / name
 
 
 def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
-    """The consumers of a stream, in order of their names; what is left of others is removed.
+    """Return the consumers of a stream, in order of their names; remove remains of others.
 
     Raises UnsupportedConsumers.
     """
@@ -94,7 +95,7 @@ def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
 
 
 def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
-    """What stands in a consumer's directory; None: nothing that counts, and it is removed."""
+    """Return the consumer in a directory; None: there is none, and the directory is removed."""
     disk = vault.disk
     is_there = has_asset(disk, directory) or is_state_used(disk, directory / STATE)
     if is_removed(directory.name) or not is_there:
@@ -114,14 +115,16 @@ def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
 
 
 def remove(disk: Disk, directory: Path) -> None:
-    """All of a consumer that is deleted, or was never there; on disk on return."""
+    """Remove all files of a consumer that is deleted or was never complete; on disk on return."""
     disk.rmtree(directory)
     disk.sync_dir(directory.parent)
 
 
 def set_state_aside(disk: Disk, state: Path) -> Path:
-    """Put a consumer's state under the first free name where no start looks for it; where it is
-    now, on disk."""
+    """Rename a consumer's state to the first free name where no start looks for it.
+
+    Returns the new path; it is on disk on return.
+    """
     into = state.with_name(STATE_DAMAGED)
     make_directories(disk, into)
     target, number = into / state.name, 0

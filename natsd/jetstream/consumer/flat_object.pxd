@@ -1,8 +1,8 @@
-"""The usual small JSON object, `{"batch":500,"expires":3000000000,"no_wait":true}`, read in place.
+"""A reader of small JSON objects, `{"batch":500,"expires":3000000000,"no_wait":true}`, in place.
 
-Only what clients really send: one level, plain keys, whole numbers of up to 18 digits, texts
-without escapes, true and false. Anything else, right or wrong, is UNUSUAL, and for the slow reader
-to judge.
+It reads what clients really send: one level, plain keys, whole numbers of up to 18 digits, texts
+without escapes, true and false. Anything else, valid or not, is UNUSUAL, and left to the slow
+reader (slow_json.py).
 """
 
 from libc.stdint cimport int64_t
@@ -27,7 +27,7 @@ cdef struct FlatPair:
     const char* text
     Py_ssize_t text_len
 
-cdef struct FlatObject:         # `at` stands before the `{` at first
+cdef struct FlatObject:         # at first, `at` is before the `{`
     const char* at
     const char* end
     bint is_open
@@ -47,7 +47,7 @@ cdef inline const char* flat_skip(const char* at, const char* end) noexcept nogi
 
 
 cdef inline const char* flat_string(const char* at, const char* end) noexcept nogil:
-    """The closing quote of the string whose first character is at `at`; NULL: unusual."""
+    """Return the closing quote of the string that begins at `at`; NULL: unusual."""
     while at < end:
         if at[0] == c'"':
             return at
@@ -60,7 +60,7 @@ cdef inline const char* flat_string(const char* at, const char* end) noexcept no
 cdef inline const char* flat_number(
     const char* at, const char* end, int64_t* number
 ) noexcept nogil:
-    """Behind a whole number; NULL: unusual."""
+    """Return the position behind a whole number; NULL: unusual."""
     cdef bint is_negative = at[0] == c"-"
     cdef const char* digits
     cdef int64_t value = 0
@@ -109,7 +109,7 @@ cdef inline FlatStep flat_value(FlatObject* walk, FlatPair* pair) noexcept nogil
 
 
 cdef inline FlatStep flat_next(FlatObject* walk, FlatPair* pair) noexcept nogil:
-    """The next pair; FLAT_END behind the last, if nothing but blanks follows the object."""
+    """Read the next pair; FLAT_END behind the last, if only blanks follow the object."""
     cdef const char* at = flat_skip(walk.at, walk.end)
     cdef const char* end = walk.end
     cdef bint is_first = not walk.is_open

@@ -1,15 +1,15 @@
-"""When a consumer that nobody uses is to go.
+"""The removal of consumers that are not used.
 
-    push   nobody listens on the deliver subject ── threshold ──▶ it goes; an ack starts it anew
-    pull   no request, no ack, no delivery       ── threshold ──▶ it goes, unless requests wait, or
-                                                                  a client may still be at work
+    push   no subscriber on the deliver subject ── threshold ──▶ removed; an ack starts it anew
+    pull   no request, no ack, no delivery      ── threshold ──▶ removed, unless requests wait, or
+                                                                 a client may still be at work
 
-- An ephemeral consumer has a threshold always: five seconds, and up to one more by chance.
-- A pull consumer's threshold is up to one second longer than what is asked for, so that a thousand
-  of them do not go at once.
-- What a client was given counts until its ack wait is over: only then the threshold begins.
+- An ephemeral consumer always has a threshold: five seconds, plus up to one second at random.
+- A pull consumer's threshold is up to one second longer than configured, so that a thousand of them
+  are not removed at once.
+- A delivered message counts as in use until its ack wait is over; only then the threshold begins.
 
-Source: reference §6.5, §6.9; nats-server's updateInactiveThreshold, deleteNotActive.
+Source: nats-server's `updateInactiveThreshold` and `deleteNotActive`.
 """
 
 from dataclasses import dataclass
@@ -24,25 +24,30 @@ JITTER_MS: Final = (100, 1_000)
 
 
 class Activity(Protocol):
-    """What an engine knows of the use that is made of it. Times are wall clock; 0: never."""
+    """What an engine knows about its use. Times are wall clock in ns; 0: never."""
 
     @property
-    def num_waiting(self) -> int: ...
+    def num_waiting(self) -> int:
+        """Waiting pull requests."""
+
     @property
-    def last_request_ns(self) -> int: ...
+    def last_request_ns(self) -> int:
+        """Time of the last pull request or of the last message to one."""
+
     @property
-    def last_ack_ns(self) -> int: ...
+    def last_ack_ns(self) -> int:
+        """Time of the last acknowledgement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """How long a consumer may be unused; 0: for ever."""
+    """The time in ns for which a consumer may be unused; 0: for ever."""
 
     span_ns: int
 
     @classmethod
     def of(cls, config: ConsumerConfig, chance: int) -> "Threshold":
-        """`chance` is any number: the jitter is taken from it."""
+        """Return the threshold of a consumer; the jitter is taken from `chance`, any number."""
         lowest, highest = JITTER_MS
         jitter_ns = (lowest + chance % (highest - lowest)) * 1_000_000
         if config.inactive_threshold <= 0:
@@ -52,14 +57,14 @@ class Threshold:
 
 
 def with_threshold(config: ConsumerConfig) -> ConsumerConfig:
-    """An ephemeral consumer's configuration says how long it lives."""
+    """Return the configuration; that of an ephemeral consumer gets a threshold."""
     if config.durable_name or config.inactive_threshold > 0:
         return config
     return config.model_copy(update={"inactive_threshold": EPHEMERAL_NS})
 
 
 def busy_until_ns(state: ConsumerState, config: ConsumerConfig) -> int:
-    """When the last ack wait of a pending message is over; 0: none is pending."""
+    """Return the end of the last ack wait of the pending messages, in ns; 0: none is pending."""
     waits_ns = config.backoff or [config.ack_wait]
     return max(
         (
@@ -73,10 +78,10 @@ def busy_until_ns(state: ConsumerState, config: ConsumerConfig) -> int:
 def looks_again_at(
     threshold: Threshold, used_ns: int, activity: Activity, busy_until_ns: int, *, now_ns: int
 ) -> int:
-    """When its use is to be looked at again; 0: the consumer goes now.
+    """Return when to check its use again, in ns; 0: the consumer is removed now.
 
-    `used_ns`: when it came, was changed, or lost its listener. `busy_until_ns`: when the last ack
-    wait of a message that is pending is over.
+    `used_ns`: when it was created, changed, or lost its last subscriber. `busy_until_ns`: the end
+    of the last ack wait of the pending messages.
     """
     span_ns = threshold.span_ns
     last_ns = max(used_ns, activity.last_request_ns, activity.last_ack_ns)

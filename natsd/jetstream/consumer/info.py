@@ -1,4 +1,4 @@
-"""What is told about a consumer. Source: reference §6.6; nats-server's infoWithSnap."""
+"""The info that the API shows of a consumer, as nats-server's `infoWithSnap` makes it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
-    """As of now; `num_pending` is exact unless the engine is counting (`Consumer.counted`)."""
+    """Return the info; `num_pending` is exact unless the engine counts (`Consumer.counted`)."""
     config, engine = consumer.config, consumer.engine
     engine.check_requests()
     floor, delivered = engine.ack_floor(), engine.delivered()
@@ -43,7 +43,7 @@ def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
 
 
 def _groups(consumer: "Consumer") -> list[PriorityGroupState]:
-    """All groups have one pin: the first is shown with it, and alone."""
+    """Return the first group with the pin: all groups share one pin."""
     engine = consumer.engine
     return [
         PriorityGroupState(group=group, pinned_client_id=engine.pin_id, pinned_ts=engine.pinned_ns)
@@ -52,7 +52,7 @@ def _groups(consumer: "Consumer") -> list[PriorityGroupState]:
 
 
 def with_shown_metadata(info: ConsumerInfo) -> ConsumerInfo:
-    """The info as requests about one consumer are answered: with the server's version and level."""
+    """Return the info with the server's version and level, for requests about one consumer."""
     if info.config is None:
         return info
     shown = {SERVER_VERSION_KEY: NATS_VERSION, SERVER_LEVEL_KEY: str(API_LEVEL)}

@@ -1,4 +1,4 @@
-"""A backlog that gives out one message of each key at a time: see keyed_backlog.pyx."""
+"""A backlog that gives out one message of each key at a time; see keyed_backlog.pyx."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -9,17 +9,17 @@ from natsd.store.record cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 
 
-cdef struct Waiting:            # a message that waits; free ones make a list too
+cdef struct Waiting:            # a waiting message; free nodes form a list too
     uint64_t sequence
-    int32_t next                # the next of its key; -1: none
+    int32_t next                # the next message of its key; -1: none
 
 
 cdef class Key:
     cdef bytes name
-    cdef uint64_t holder        # delivered, not acknowledged; 0: none
-    cdef bint is_settling       # it was acknowledged, and that is not durable yet
-    cdef bint is_ready          # it stands in `ready`
-    cdef int32_t head           # of those that wait, in order; -1: none
+    cdef uint64_t holder        # the pending message of the key; 0: none
+    cdef bint is_settling       # its last message was acknowledged, but not durably yet
+    cdef bint is_ready          # the key is in `ready`
+    cdef int32_t head           # first and last waiting message; -1: none
     cdef int32_t tail
 
     cdef bint is_free(self) noexcept
@@ -29,32 +29,33 @@ cdef class KeyedBacklog(Backlog):
     cdef ConsumerTracker tracker
     cdef int token
     cdef Py_ssize_t look_ahead_max
-    cdef dict keys              # name -> Key, of those that are not free
+    cdef dict keys              # name -> Key, for keys that are not free
     cdef dict holders           # sequence -> Key
-    cdef SequenceSet waiting    # read and not delivered
-    cdef object ready           # deque of Keys whose first may go
+    cdef SequenceSet waiting    # sequences that were read and not delivered
+    cdef object ready           # deque of Keys whose first message may be delivered
     cdef object settling        # deque of (change count, Key)
-    cdef Key chosen             # that of what `find` gave last
+    cdef Key chosen             # the key of the message that `find` gave last
     cdef Waiting* nodes
     cdef Py_ssize_t node_capacity
-    cdef Py_ssize_t node_count  # in use; some may be of messages that are gone
+    cdef Py_ssize_t node_count  # nodes in use; some are of removed messages
     cdef int32_t free_node
-    cdef bint must_restore      # the keys of what is pending or held are to be read
-    cdef bint has_holders       # those of what is pending are
+    cdef bint must_restore      # the keys of pending and held messages must be read
+    cdef bint has_holders       # those of pending messages were read
     cdef uint64_t restore_at
-    cdef uint64_t durable       # changes of the tracker, as far as was told
-    cdef uint64_t barrier       # changes to be durable before anything goes out; 0: none
-    cdef readonly uint64_t awaited      # changes that something waits for; 0: nothing does
+    cdef uint64_t durable       # known number of durable changes of the tracker
+    cdef uint64_t barrier       # changes that must be durable before any delivery; 0: none
+    cdef readonly uint64_t awaited      # changes that something waits for; 0: none
 
-    # Before anything else: whose state it is, which token is the key, how many may wait.
+    # Set the tracker, the token that is the key, and how many messages may wait; to be called
+    # first.
     cdef int set_key(
         self, ConsumerTracker tracker, int token, Py_ssize_t look_ahead_max
     ) except -1
-    # A pending message is pending no more, which is the tracker's last change.
+    # Note that a message is not pending any more, which is the tracker's last change.
     cdef int settled(self, uint64_t sequence) except -1
-    # So many changes are durable: keys that waited for that are free.
+    # Free the keys that waited for the first `durable` changes to be durable.
     cdef int free_keys(self, uint64_t durable) except -1
-    # The message that `find` gave last is about to be delivered: what it overtakes is held.
+    # Hold the waiting messages that the one to be delivered, which `find` gave last, overtakes.
     cdef int hold_below(self, uint64_t sequence) except -1
 
     cdef Outcome read_on(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK

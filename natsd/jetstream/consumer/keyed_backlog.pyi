@@ -1,2 +1,2 @@
 def key_name(subject: bytes, token: int) -> bytes:
-    """For tests."""
+    """Return the key of a subject. For tests."""

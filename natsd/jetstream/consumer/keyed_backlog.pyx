@@ -1,4 +1,4 @@
-"""What a consumer has still to read where messages of one key go out one at a time, in order.
+"""The messages that a consumer has still to read, one of each key at a time, in order.
 
     key        a token of the subject as it is stored; a subject that has fewer is its own key
     messages   A1 B1 A2 A3 C1 B2 · · ·
@@ -10,13 +10,14 @@
 
 Promise
 - No message is delivered while another of its key is pending, nor while the acknowledgement of that
-  one could still be lost: after a crash, what is delivered again is the last of its key.
-- Of a key, messages go out in stream order. Keys are compared as texts: none is taken for another.
-- What waits is at most `look_ahead_max` messages, 16 bytes each: then nothing more is read until a
-  key is free. A delivery and an acknowledgement cost a few look-ups in dicts.
-- What was overtaken is `held` in the tracker, as runs, before what overtakes it counts as
-  delivered: so a restart knows what has still to come. There the keys are read again from the
-  messages, in slices, before anything goes out (`must_restore`).
+  one could still be lost: after a crash, a message that is delivered again is the last of its key.
+- Messages of a key are delivered in stream order. Keys are compared as texts: no two keys are
+  confused.
+- At most `look_ahead_max` messages wait, 16 bytes each: then nothing more is read until a key is
+  free. A delivery and an acknowledgement cost a few look-ups in dicts.
+- Overtaken messages are `held` in the tracker, as runs, before the overtaking message counts as
+  delivered: so a restart knows which messages are still to come. Then their keys are read again
+  from the messages, in slices, before anything is delivered (`must_restore`).
 - A consumer without a key has a plain Backlog.
 """
 
@@ -37,13 +38,16 @@ from natsd.store.errors import ColdBlock
 
 cdef enum:
     NODES_MIN = 64
-    READ_AT_ONCE = 64           # messages looked at by one `find`
+    READ_AT_ONCE = 64           # most messages that one `find` reads
     RESTORE_COST = 100          # of a message, in units of counting: about 2 ns each
     NOBODY = -1
 
 
 cdef bytes name_of(const char* subject, Py_ssize_t length, int token):
-    """The key of a subject. A dot before it says that it is the whole subject: no token has one."""
+    """Return the key of a subject.
+
+    A dot in front marks a key that is the whole subject: no token has a dot.
+    """
     cdef const char* end = subject + length
     cdef const char* at = subject
     cdef const char* dot
@@ -88,6 +92,7 @@ cdef class KeyedBacklog(Backlog):
 
     @property
     def is_counting(self):
+        """Whether `size` is not exact yet."""
         return self.must_restore or self.must_count or self.counting is not None
 
     cdef int set_filter(self, Filter wanted) except -1:
@@ -95,13 +100,16 @@ cdef class KeyedBacklog(Backlog):
         return Backlog.set_filter(self, wanted)
 
     cdef int begin(self, uint64_t next_sequence, uint64_t resume, starts) except -1:
-        """What waited before is nothing any more: the tracker says what is held."""
+        """Begin; the tracker says which messages are held."""
         self.waiting.empty()
         return Backlog.begin(self, next_sequence, resume, starts)
 
     cdef int look_again(self, uint64_t from_sequence) except -1:
-        """Begin with what the tracker says. What was read, and neither delivered nor held, is read
-        again; a start list is not."""
+        """Begin with the tracker's state.
+
+        Messages that were read, but neither delivered nor held, are read again; a start list is
+        not.
+        """
         if self.start_at < self.start_count:
             self.hold_all()
         if self.settling:
@@ -121,7 +129,7 @@ cdef class KeyedBacklog(Backlog):
         self.restore_at = 0
         return Backlog.look_again(self, from_sequence)
 
-    # What happens to messages
+    # Changes of messages
 
     cdef int vanished(self, uint64_t sequence) except -1:
         if self.waiting.discard_run(sequence, sequence):
@@ -140,7 +148,7 @@ cdef class KeyedBacklog(Backlog):
         return self.hold_below(<uint64_t> 1 << 63)
 
     cdef int passed(self, uint64_t sequence) except -1:
-        """It was delivered, or is gone."""
+        """Note that the chosen message was delivered, or is gone."""
         cdef Key key = self.chosen
         cdef bint has_waited = key.is_ready
         self.chosen = None
@@ -188,7 +196,7 @@ cdef class KeyedBacklog(Backlog):
         return 0
 
     cdef int forget_if_free(self, Key key) except -1:
-        """Nobody holds it: its first may go, or it is a key like those never seen."""
+        """Make a key without a holder ready, or forget it if nothing waits."""
         if key.holder or key.is_settling:
             return 0
         if key.head == NOBODY:
@@ -198,7 +206,7 @@ cdef class KeyedBacklog(Backlog):
             self.ready.append(key)
         return 0
 
-    # How much
+    # The number of messages to read
 
     cdef bint count_some(self, uint64_t visible, uint64_t budget) except? -1:
         if self.must_restore and not self.restore_some(budget):
@@ -215,7 +223,7 @@ cdef class KeyedBacklog(Backlog):
             or Backlog.is_unread(self, sequence)
         )
 
-    # What is next
+    # The next message
 
     cdef Outcome find(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK:
         cdef Key key
@@ -230,7 +238,7 @@ cdef class KeyedBacklog(Backlog):
         return DONE
 
     cdef Outcome read_on(self, uint64_t visible, uint64_t* found) except? NEEDS_BLOCK:
-        """The next whose key is free; what is met on the way waits."""
+        """Read on to the next message whose key is free; other messages wait."""
         cdef RecordView view
         cdef Outcome outcome
         cdef Key key
@@ -255,13 +263,13 @@ cdef class KeyedBacklog(Backlog):
         return PENDING
 
     cdef Key key_of(self, RecordView* view):
-        """A new one is remembered by who makes it busy."""
+        """Return the key of a message; a new key is remembered only once it is busy."""
         cdef bytes name = name_of(view.subject, view.subject_len, self.token)
         cdef Key key = self.keys.get(name)
         return Key(name) if key is None else key
 
     cdef Key first_ready(self):
-        """The key whose first is to be delivered next."""
+        """Return the key whose first message is to be delivered next; None: there is none."""
         cdef Key key
         while self.ready:
             key = self.ready[0]
@@ -273,7 +281,7 @@ cdef class KeyedBacklog(Backlog):
             self.forget_if_free(key)
         return None
 
-    # Those that wait
+    # Waiting messages
 
     cdef int wait(self, Key key, uint64_t sequence) except -1:
         cdef int32_t node
@@ -313,13 +321,13 @@ cdef class KeyedBacklog(Backlog):
         return 0
 
     cdef int drop_gone(self, Key key) except -1:
-        """Of the first ones."""
+        """Drop the first messages of a key that are removed."""
         while key.head != NOBODY and not self.waiting.has(self.nodes[key.head].sequence):
             self.drop_first(key)
         return 0
 
     cdef bint is_full(self) except -1:
-        """Nothing more may be read. If many are gone, their places are taken back."""
+        """Tell whether nothing more may be read; free many nodes of removed messages."""
         cdef Key key
         cdef int32_t before, node
         if self.node_count < self.look_ahead_max:
@@ -345,8 +353,7 @@ cdef class KeyedBacklog(Backlog):
     # After a restart
 
     cdef bint restore_some(self, uint64_t budget) except -1:
-        """Read the keys of what is pending, then of what is held. True: that was all. Raises
-        ColdBlock."""
+        """Read the keys of pending, then of held messages. True: all are read. Raises ColdBlock."""
         cdef int64_t left = budget
         cdef Py_ssize_t at
         cdef uint64_t sequence = 0
@@ -399,10 +406,12 @@ cdef class KeyedBacklog(Backlog):
 
     @property
     def memory_bytes(self):
+        """Bytes of the start list and the waiting messages."""
         return self.start_count * sizeof(uint64_t) + self.node_capacity * sizeof(Waiting)
 
 
 # For tests
 
 def key_name(bytes subject, int token):
+    """Return the key of a subject."""
     return name_of(subject, len(subject), token)

@@ -1,4 +1,4 @@
-"""How consumers come, change, and come back after a restart.
+"""The creation, update and recovery of consumers.
 
     check   rules, limits, name, start position, time: a NewConsumer        decide
       │
@@ -7,12 +7,13 @@
     apply   files, engine, subscriptions: reads no clock, refuses nothing   apply_create
 
 Promise
-- What is refused was refused before anything changed; what is answered is on disk.
-- One change at a time of the consumers of a stream: the stream sees to that.
-- A restart loses no consumer for another's damage: one that cannot be read, or does not start, is
-  offline, the others come back where they were. What a consumer was ahead of its stream is undone.
+- A refusal comes before anything has changed; a success is answered when it is on disk.
+- The consumers of a stream change one at a time: the stream sees to that.
+- After a restart, damage of one consumer affects no other: a consumer that cannot be read, or does
+  not start, is offline; the others continue where they were. A consumer's state that is ahead of
+  its stream is cut back.
 
-Source: reference §6.2, §6.5; nats-server's addConsumerWithAssignment.
+Source: nats-server's `addConsumerWithAssignment`.
 """
 
 import contextlib
@@ -73,7 +74,7 @@ RECOVERED_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class NewConsumer:
-    """All that was decided of a consumer that is to come."""
+    """Everything that was decided about a consumer to create."""
 
     name: str
     config: ConsumerConfig
@@ -84,9 +85,9 @@ class NewConsumer:
 async def create(
     stream: "Stream", config: ConsumerConfig, action: str = "", *, pedantic: bool = False
 ) -> Consumer:
-    """The consumer, new or updated; `action` "create" or "update" allows only one of the two.
+    """Return the consumer, new or updated; `action` "create" or "update" allows only one of these.
 
-    Its files are on disk. Raises ApiError; nothing has changed then.
+    Its files are on disk on return. Raises ApiError; then nothing has changed.
     """
     if stream.account.streams.get(stream.config.name) is not stream:
         raise api_error(ErrorId.JSStreamNotFoundErr)
@@ -117,12 +118,12 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
     others = _configs(stream)
     await in_turns(check_work_queue_update(consumer.name, config, stream.config, others))
     await consumer.update(config)
-    if config.sourcing:  # what was under way is asked for again
+    if config.sourcing:  # deliveries on their way are requested again
         await consumer.reset(0)
 
 
 async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
-    """Whether a new consumer may come, what it is called and where it begins. Raises ApiError."""
+    """Decide whether a consumer may be created, its name and its start. Raises ApiError."""
     others = _configs(stream)
     check_room(stream.config, _limits(stream).max_consumers, others)
     await in_turns(check_work_queue(config, stream.config, others))
@@ -143,8 +144,9 @@ async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
 
 
 async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
-    """Make what was decided; on disk on return. Raises ApiError when there is no room on disk."""
-    engine_settings(new.config, stream.config)  # they can be built, or nothing is made
+    """Create the decided consumer; it is on disk on return. Raises ApiError if the disk is full."""
+    # raises before anything is made if they cannot be built
+    engine_settings(new.config, stream.config)
     wanted = await in_turns(stream.core.list_filters(filters_of(new.config)))
     try:
         consumer = await _make(stream, new, wanted)
@@ -164,7 +166,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
 
 
 async def _make(stream: "Stream", new: NewConsumer, wanted: ReaderFilters) -> Consumer:
-    """Its files, if it has any, and the consumer, which is yet to begin. Raises ApiError."""
+    """Make a consumer's files, if it has any, and the consumer, not yet begun. Raises ApiError."""
     is_filed = stream.is_filed and not (new.config.mem_storage or new.config.direct)
     directory = files.consumer_directory(stream.directory, new.name) if is_filed else None
     asset = ConsumerAsset(config=new.config, created=new.created_ns, resume=new.start.resume)
@@ -184,9 +186,9 @@ async def _make(stream: "Stream", new: NewConsumer, wanted: ReaderFilters) -> Co
 async def _create_files(
     stream: "Stream", directory: Path, asset: ConsumerAsset, start: StartPosition
 ) -> ConsumerStore:
-    """The state first, then the file that says that the consumer is there."""
+    """Write the state first, then the file that marks the consumer as existing."""
     volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
-    await volume.remove_tree(directory)  # what a crash or a full disk left
+    await volume.remove_tree(directory)  # remains of a crash or a full disk
     store: ConsumerStore | None = None
     try:
         store = await ConsumerStore.create(
@@ -198,7 +200,7 @@ async def _create_files(
         )
         await volume.read(write_asset, stream.jetstream.vault, directory, asset)
     except BaseException:
-        with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+        with contextlib.suppress(StoreError, OSError):  # the first failure is raised
             if store is not None:
                 await store.abandon()
             await volume.remove_tree(directory)
@@ -210,9 +212,9 @@ async def _create_files(
 
 
 async def recover_all(stream: "Stream") -> None:
-    """Bring back the consumers that the stream's directory holds; some at a time.
+    """Recover the consumers in the stream's directory, some of them at a time.
 
-    Raises UnsupportedConsumers, OSError, with none of them delivering.
+    Raises UnsupportedConsumers, OSError; then none of them delivers.
     """
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, stream.jetstream.vault, stream.directory)
@@ -225,9 +227,11 @@ async def recover_all(stream: "Stream") -> None:
 
 
 async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
-    """The consumer as it was, delivering; None: it cannot be served, which is reported. It is
-    offline then: its files stay as they are, and the stream holds its messages (offline.py). Raises
-    StoreError, OSError for want of space, of a descriptor or of memory, which may come."""
+    """Recover a consumer, which delivers again; None: it cannot be served, which is logged.
+
+    It is offline then: its files stay as they are, and the stream keeps its messages (offline.py).
+    Raises StoreError, OSError for a passing lack of space, descriptors or memory.
+    """
     if found.asset is None:
         _take_offline(stream, found.name, found.why_not)
         return None
@@ -245,8 +249,11 @@ async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
 
 
 async def _bring_back(stream: "Stream", found: FoundConsumer, asset: ConsumerAsset) -> Consumer:
-    """A damaged state begins anew, where the consumer began when it was created: what it delivers
-    twice was never lost."""
+    """Open a consumer and begin.
+
+    A consumer with a damaged state begins where it began when it was created: messages may be
+    delivered twice, but none is lost.
+    """
     store, start = await _open_files(stream, found, asset)
     wanted: ReaderFilters | None = None
     try:
@@ -286,7 +293,7 @@ def _take_offline(
 async def _open_files(
     stream: "Stream", found: FoundConsumer, asset: ConsumerAsset
 ) -> tuple[ConsumerStore, StartPosition | None]:
-    """The consumer's state; where it begins, if it has to begin anew."""
+    """Open the consumer's state; also return its start if it has to begin anew."""
     volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
     state, options = found.directory / files.STATE, store_options(asset.config)
     try:
@@ -318,7 +325,7 @@ def _report(consumer: Consumer, store: ConsumerStore) -> None:
 
 
 def _fit(consumer: Consumer) -> None:
-    """What the consumer knows of messages that the stream does not have is undone."""
+    """Cut back what the consumer knows of messages that the stream does not have."""
     core, store = consumer.stream.core, consumer.store
     if _is_yet_to_begin(consumer):
         return
@@ -330,7 +337,7 @@ def _fit(consumer: Consumer) -> None:
 
 
 def _is_yet_to_begin(consumer: Consumer) -> bool:
-    """Nothing was delivered since it was told to begin at a sequence, maybe one that is to come."""
+    """Tell whether nothing was delivered since its start, which may be a sequence to come."""
     policies = (DeliverPolicy.ALL, DeliverPolicy.BY_START_SEQUENCE)
     delivered = consumer.store.tracker.delivered_consumer
     return delivered == 0 and consumer.config.deliver_policy in policies
@@ -349,8 +356,10 @@ async def _continued(consumer: Consumer, resume: int) -> StartPosition:
 
 
 async def delete_offline(stream: "Stream", name: str) -> None:
-    """A consumer that could not be served is gone, on disk too, and holds no messages any more.
-    Raises ApiError."""
+    """Delete an offline consumer, on disk too on return; its messages are not kept any more.
+
+    Raises ApiError.
+    """
     directory, volume = files.consumer_directory(stream.directory, name), stream.jetstream.volume
     try:
         removed = await volume.rename_removed(directory)
@@ -366,7 +375,10 @@ async def delete_offline(stream: "Stream", name: str) -> None:
 
 
 def _as_sourcing(config: ConsumerConfig, stream: "Stream") -> ConsumerConfig:
-    """A consumer of another server's source: durable where messages wait for it (§6.12)."""
+    """Return the configuration for a source of another server.
+
+    Its consumer is durable on a stream whose messages wait for consumers.
+    """
     if not (config.direct and config.sourcing and config.name):
         return config
     if stream.config.retention is Retention.LIMITS:
@@ -385,7 +397,10 @@ def _as_sourcing(config: ConsumerConfig, stream: "Stream") -> ConsumerConfig:
 
 
 def _with_kept_fields(config: ConsumerConfig, old: ConsumerConfig) -> ConsumerConfig:
-    """A request to create does not change these; a pause has its own request."""
+    """Return the configuration with the fields that a create request does not change.
+
+    A pause has its own request.
+    """
     kept = {"pause_until": old.pause_until}
     if config.sourcing and config.durable_name:
         fields = ("deliver_policy", "opt_start_seq", "opt_start_time")
@@ -407,7 +422,7 @@ def _ceilings(stream: "Stream") -> Ceilings:
 
 
 def _limits(stream: "Stream") -> AccountLimits:
-    """The account's, for consumers of the stream."""
+    """Return the account's limits for consumers of the stream."""
     return stream.account.tiers.of(stream.config.num_replicas).limits
 
 
@@ -423,7 +438,7 @@ def _random_name(stream: "Stream") -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file can be called that."""
+    """Tell whether the name can be a file name."""
     try:
         name.encode()
     except UnicodeEncodeError:

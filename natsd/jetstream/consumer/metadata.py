@@ -1,11 +1,11 @@
-"""Settings of a consumer that nats-server does not have: metadata that begins with `natsd.`.
+"""The consumer settings that nats-server does not have: metadata that begins with `natsd.`.
 
-    natsd.dead_letter_subject   where what nobody could handle is copied to   dead_letters.py
-    natsd.key_token             which token of a subject is the key           keyed_backlog.pyx
+    natsd.dead_letter_subject   the subject to which dead letters are copied   dead_letters.py
+    natsd.key_token             the token of a subject that is the key         keyed_backlog.pyx
 
-Clients pass metadata on as it is, so these work with any of them. A key that is none of these is
-refused: who misspells one would believe that it is in force. What else is in the metadata is the
-client's own.
+Clients pass metadata on unchanged, so these settings work with any client. Other keys that begin
+with `natsd.` are refused: a misspelled one would have no effect. All other metadata belongs to the
+client.
 """
 
 from typing import Final
@@ -28,23 +28,28 @@ KEY_TOKEN_MAX: Final = 99
 
 
 def dead_letter_subject(config: ConsumerConfig) -> str:
-    """Where dead letters go; empty: there are none."""
+    """Return the subject to which dead letters are copied; empty: they are not."""
     return config.metadata.get(DEAD_LETTER_SUBJECT, "")
 
 
 def key_token(config: ConsumerConfig) -> int:
-    """The token that is a message's key, counted from 1; 0: none. Of a configuration that was
-    checked."""
+    """Return which token is a message's key, counted from 1; 0: none.
+
+    The configuration must have been checked.
+    """
     return int(config.metadata.get(KEY_TOKEN, "0"))
 
 
 def refusal(text: str) -> ApiError:
-    """What is said of such a setting."""
+    """Return the error for such a setting."""
     return api_error(ErrorId.JSConsumerInvalidPolicyErrF, err=f"consumer {text}")
 
 
 def check_settings(config: ConsumerConfig) -> None:
-    """Raises ApiError 10094. Whether dead letters would arrive: dead_letter_target.py."""
+    """Check the settings. Raises ApiError 10094.
+
+    Whether dead letters would arrive is checked in dead_letter_target.py.
+    """
     for key in config.metadata:
         if key.startswith(_PREFIX) and key not in _KEYS:
             raise refusal(f"metadata has an unknown setting '{key}'")

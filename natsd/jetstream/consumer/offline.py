@@ -1,9 +1,9 @@
-"""The consumers of a stream that cannot be served: why not, and what the stream holds for them.
+"""The consumers of a stream that cannot be served: the reasons, and the messages kept for them.
 
 Promise
-- While there is one, no message is removed for want of interest, and none that is published is
-  dropped for it: which messages such a consumer still needs is not known. This is told to the core
-  as one more reader that wants everything and acknowledges nothing.
+- While there is one, no message is removed for lack of interest, and no published message is
+  dropped for it: the messages that such a consumer still needs are not known. For the core it is
+  one more reader that wants everything and acknowledges nothing.
 - An offline consumer keeps its name and its files until it is deleted or can be served again.
 """
 
@@ -14,23 +14,24 @@ class _Holding:
     """The handler of a reader that needs every message."""
 
     def work(self) -> None:
-        """It never asks for more."""
+        """Do nothing: it never waits for more messages."""
 
     def appeared(self, sequence: int) -> None:
-        """Nothing is counted."""
+        """Do nothing: nothing is counted."""
 
     def vanished(self, sequence: int) -> None:
-        """Nothing is counted."""
+        """Do nothing: nothing is counted."""
 
     def recount(self) -> None:
-        """Nothing is counted."""
+        """Do nothing: nothing is counted."""
 
     def needs(self, sequence: int) -> bool:
+        """Return True: every message is needed."""
         return True
 
 
 class OfflineConsumers:
-    """Of one stream, by name."""
+    """The offline consumers of one stream."""
 
     def __init__(self, core: StreamCore) -> None:
         self._core = core
@@ -38,13 +39,13 @@ class OfflineConsumers:
         self.reasons: dict[str, str] = {}
 
     def add(self, name: str, reason: str) -> None:
-        """The consumer cannot be served; from now on every message is held."""
+        """Note that a consumer cannot be served; from now on every message is kept."""
         if not self.reasons:
             self._core.add_reader(self._holder)
         self.reasons[name] = reason
 
     def remove(self, name: str) -> None:
-        """The consumer is gone for good."""
+        """Note that a consumer is gone for good."""
         del self.reasons[name]
         if not self.reasons:
             self._core.remove_reader(self._holder)

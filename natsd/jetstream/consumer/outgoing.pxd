@@ -1,4 +1,4 @@
-"""A message as a consumer sends it: see outgoing.pyx."""
+"""A message as a consumer sends it; see outgoing.pyx."""
 
 from libc.stdint cimport uint64_t
 
@@ -6,7 +6,8 @@ from natsd.store.record cimport RecordView
 
 
 cdef class Outgoing:
-    # What `compose` made, good until the next time. `headers` and `data` may point into the record.
+    # The result of `compose`, which holds until the next call; `headers` and `data` may point into
+    # the record.
     cdef const char* subject
     cdef const char* reply
     cdef const char* headers
@@ -16,20 +17,20 @@ cdef class Outgoing:
     cdef Py_ssize_t headers_len
     cdef Py_ssize_t data_len
 
-    cdef char* buffer           # prefix of the ack subject, then its numbers, subject, headers
+    cdef char* buffer           # prefix of the ack subject, its numbers, subject, headers
     cdef Py_ssize_t capacity
     cdef Py_ssize_t prefix_len
     cdef bint headers_only
-    cdef char* block            # headers, where one was added
+    cdef char* block            # headers, if one was added
     cdef Py_ssize_t block_capacity
 
     cdef int configure(self, str stream, str name, bint headers_only) except -1
     cdef int compose(
         self, RecordView* view, uint64_t deliveries, uint64_t consumer_sequence, uint64_t pending
     ) except -1
-    # Give it one more: "<name>: <value>\r\n".
+    # Add a header, "<name>: <value>\r\n", to the composed message.
     cdef int add_header(self, bytes line) except -1
-    # What counts for a request's max_bytes and a rate limit.
+    # Return the bytes that count for a request's max_bytes and a rate limit.
     cdef Py_ssize_t size(self) noexcept nogil
 
     cdef int reserve(self, Py_ssize_t need) except -1

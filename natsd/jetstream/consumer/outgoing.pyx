@@ -1,5 +1,7 @@
-"""What a message looks like when a consumer sends it: its own subject, where to acknowledge it, and
-its headers and payload, or with `headers_only` a `Nats-Msg-Size` header instead of the payload.
+"""A message as a consumer sends it: with its own subject, and a reply subject for the ack.
+
+Its headers and payload follow, or with `headers_only` a `Nats-Msg-Size` header instead of the
+payload.
 
     buffer   ┌────────────────────────────┬──────────────────────────┬─────────┬─────────────────┐
              │ $JS.ACK.<stream>.<name>.   │ 1.4711.815.<ts ns>.99    │ subject │ headers, if new │
@@ -8,9 +10,9 @@ its headers and payload, or with `headers_only` a `Nats-Msg-Size` header instead
 
 Where a header is added (`add_header`), the headers are copied into a buffer of their own.
 
-The subject is copied because recipients of a send may change the log that it stands in.
+The subject is copied because the recipients of a message may change the log that holds it.
 
-Source: reference §6.8 (v1 of the reply subject).
+Source: ADR-15; nats-server's `ackReply`, version 1.
 """
 
 from libc.stdint cimport uint64_t

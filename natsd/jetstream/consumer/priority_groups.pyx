@@ -1,4 +1,4 @@
-"""Priority groups: whose turn it is among the pull requests of one consumer.
+"""Priority groups: which of one consumer's pull requests gets the next message.
 
     overflow        a request may say from how many pending messages, or pending acknowledgements,
                     on it wants to be served: either is enough; till then it is passed over
@@ -9,14 +9,14 @@
 Promise
 - A request that is an object names one of the groups. All groups of a consumer share one pin.
 - The pin ends `timeout_ns` after the last request that named it, or by `unpin`. It is not kept on
-  disk: after a restart the first that is served is pinned anew.
-- A request that names a pin that is no more ends with 423: at once if somebody else is pinned, else
-  when a message is there. A number, or no body, names neither group nor pin.
-- The list of requests (pull.pyx) is in the order of `rank_of`: with pins those that name one come
-  first, so that nobody else is looked at while a client is pinned.
+  disk: after a restart the first request that is served is pinned anew.
+- A request that names an ended pin ends with 423: at once if another client is pinned, otherwise
+  when a message is there. A number, or an empty body, names neither group nor pin.
+- The list of requests (pull.pyx) is in the order of `rank_of`: with pins, the requests that name
+  one come first, so that no others are examined while a client is pinned.
 - Times are wall clock, nanoseconds, and arguments.
 
-Source: ADR-42, reference §6.10; nats-server 2.14, tried.
+Source: ADR-42; nats-server 2.14, observed.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -36,9 +36,9 @@ cdef extern from *:
     """
     #define NATSD_GONE_PIN UINT64_MAX
     """
-    uint64_t GONE_PIN "NATSD_GONE_PIN"  # what a request names that names none there is
+    uint64_t GONE_PIN "NATSD_GONE_PIN"  # the pin of a request that names an ended one
 
-cdef int64_t YEARS_NS = 4_000_000_000_000_000_000    # about 127: longer than that is for ever
+cdef int64_t YEARS_NS = 4_000_000_000_000_000_000    # about 127 years: a longer time is unlimited
 cdef str NOT_TOLD = "an event of a consumer could not be told"
 cdef bytes CHARS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -68,7 +68,7 @@ cdef class PriorityGroups:
         self.timeout_ns = min(<int64_t> settings.priority_timeout_ns, YEARS_NS)
         return 0
 
-    # Taking
+    # New requests
 
     cdef str refusal(self, PullRequest* request, int64_t now_ns):
         if request.group_len == 0:
@@ -102,7 +102,7 @@ cdef class PriorityGroups:
         return -1
 
     cdef str name_of(self, int group):
-        """An update may have left fewer of them."""
+        """Return the name of a group; an update may have left fewer groups."""
         return (<bytes> self.names[group]).decode() if group < len(self.names) else ""
 
     cdef int rank_of(self, Request* request) noexcept:
@@ -110,7 +110,7 @@ cdef class PriorityGroups:
             return request.priority
         return self.policy == PINNED_CLIENT and request.pin == 0
 
-    # Serving
+    # Serving requests
 
     cdef Turn turn(self, Request* request, int64_t pending, int64_t ack_pending) noexcept:
         if self.policy == PINNED_CLIENT:
@@ -152,7 +152,7 @@ cdef class PriorityGroups:
             self.outlet.reactor.log_failure(NOT_TOLD)
         return 0
 
-    # Ending
+    # The end of a pin
 
     cdef int expire(self, int64_t now_ns) except -1:
         if self.due_ns and now_ns >= self.due_ns:

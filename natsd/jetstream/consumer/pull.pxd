@@ -1,4 +1,4 @@
-"""Requests for messages that wait: see pull.pyx."""
+"""The waiting pull requests of a consumer; see pull.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -19,36 +19,39 @@ cdef class PullRequests:
     cdef int64_t expires_most_ns
     cdef int64_t bytes_most
     cdef uint64_t slice
-    cdef int64_t due_ns         # at or before the first expiry or heartbeat; 0: nothing is due ever
-    cdef int64_t checked_ns     # when all were looked at last
-    cdef int64_t last_ns        # when one came or was served
-    cdef list answers           # (reply, header block) to be sent outside of `deliver`
-    cdef PriorityGroups groups  # None: it has none
+    cdef int64_t due_ns         # no later than the first expiry or heartbeat; 0: none
+    cdef int64_t checked_ns     # when all requests were last examined
+    cdef int64_t last_ns        # when a request last came or was served
+    cdef list answers           # (reply, header block), to be sent outside of `deliver`
+    cdef PriorityGroups groups  # None: there are none
 
     cdef int configure(self, settings, events) except -1
-    # A request came in. `pending`: visible messages that nobody got yet, and those to be
-    # redelivered; -1: not asked for yet. False: `pending` must be known.
+    # Take a new request. `pending` is the number of visible messages to deliver or redeliver, -1:
+    # not counted. False: call again with `pending`.
     cdef bint take(
         self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len,
         int64_t now_ns, int64_t pending,
     ) except -1
-    # Who gets a message of that size now, or NULL. Others are answered and dropped on the way.
+    # Return the request that gets a message of that size now, or NULL. Requests that end are
+    # answered and dropped on the way.
     cdef Request* ready(self, Py_ssize_t size, int64_t now_ns) except? NULL
-    # The same with priority groups. `pending`: messages nobody got yet, with the one to be sent.
+    # Do the same with priority groups; `pending` includes the message to be sent.
     cdef Request* ready_in_groups(
         self, Py_ssize_t size, int64_t now_ns, int64_t pending, int64_t ack_pending
     ) except? NULL
-    # The head got it. / The head's inbox took nothing: nobody listens.
+    # `served`: the head got a message of `size` bytes. `drop_head`: the head is dropped, since it
+    # ended or its inbox has no subscriber.
     cdef int served(self, Py_ssize_t size, int64_t now_ns) except -1
     cdef int drop_head(self) except -1
-    # Send what was put aside, at most so many.
+    # Send the answers that were put aside, `most` at most.
     cdef int flush(self, Py_ssize_t most) except -1
-    # Look at all: expired ones are answered, and with `at_end` those that do not wait; heartbeats.
+    # Examine all requests: answer those that expired, and with `at_end` no-wait ones; send
+    # heartbeats.
     cdef int64_t sweep(
         self, int64_t now_ns, bint at_end, uint64_t consumer_sequence, uint64_t stream_sequence
     ) except -1
     cdef int close(self, str status) except -1
-    # Take out those that nobody listens to, silently; how many messages the others ask for.
+    # Drop requests without a subscriber, silently; return how many messages the others ask for.
     cdef int64_t drop_unheard(self, int64_t now_ns) except -1
 
     cdef str refusal(self, PullRequest* request, int64_t now_ns)

@@ -3,20 +3,20 @@
     head ─▶ request ─▶ request ─▶ … ─▶ tail      each message goes to the head, which then goes to
                                                  the tail, if it wants more
 
-With priority groups (priority_groups.pyx) the list is in the order of the requests' ranks, each
-goes behind those of its own rank, and a message goes to the first whose turn it is.
+With priority groups (priority_groups.pyx) the list is in the order of the requests' ranks, a
+request goes behind those of its own rank, and a message goes to the first request that may have it.
 
 Promise
-- There are at most `max_waiting`. When that many wait, those that are over or that nobody listens
-  to any more make room, looked for once a second at most; then a request is refused.
-- A request ends with its last message, or with a status that says why: every way is in `over`,
-  `ready` and `served`. One whose inbox nobody listens to ends silently.
+- At most `max_waiting` requests wait. When so many wait, expired requests and those without a
+  subscriber make room, searched for once a second at most; then a request is refused.
+- A request ends with its last message, or with a status that says why: all these ends are in
+  `over`, `ready` and `served`. A request whose inbox has no subscriber ends silently.
 - Nothing is sent while a request is taken (that is inside of `Sink.deliver`): answers are put aside
   for `flush`. There are at most as many as requests in one turn.
 - Times are wall clock, nanoseconds, and arguments.
 
-Source: ADR-13, reference §6.10; processNextMsgRequest, nextWaiting and processWaiting for what is
-said when.
+Source: ADR-13; nats-server's `processNextMsgRequest`, `nextWaiting` and `processWaiting` for the
+statuses.
 """
 
 from cpython.object cimport PyObject
@@ -38,10 +38,10 @@ from natsd.config.durations import format_duration_ns
 
 cdef enum:
     SECOND_NS = 1_000_000_000
-    HEARTBEAT_NS_MIN = 1_000_000        # else one request could keep the server busy
+    HEARTBEAT_NS_MIN = 1_000_000        # a shorter one could keep the server busy
     PRIORITY_MAX = 9
 
-cdef int64_t YEARS_NS = 4_000_000_000_000_000_000    # about 127: later than that is never
+cdef int64_t YEARS_NS = 4_000_000_000_000_000_000    # about 127: a later time is never
 
 
 cdef inline int64_t after(int64_t now_ns, int64_t wait_ns) noexcept nogil:
@@ -76,7 +76,7 @@ cdef class PullRequests:
         return 0
 
     cdef int set_policy(self, int policy, events) except -1:
-        """What waits is put in the new order."""
+        """Set the policy; put the waiting requests in its order."""
         cdef Request* request = self.head
         cdef Request* following
         if policy == (NO_POLICY if self.groups is None else self.groups.policy):
@@ -93,7 +93,7 @@ cdef class PullRequests:
             request = following
         return 0
 
-    # Taking
+    # New requests
 
     cdef bint take(
         self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len,
@@ -122,14 +122,14 @@ cdef class PullRequests:
                 self.answer(reply, reply_len, "408 Requests Pending")
                 return True
         if self.count >= self.most:
-            if request.heartbeat_ns == 0:   # else the client misses its heartbeats, and calms down
+            if request.heartbeat_ns == 0:   # a client with heartbeats misses them, and slows down
                 self.answer(reply, reply_len, "409 Exceeded MaxWaiting")
             return True
         self.add(reply, reply_len, &request, now_ns)
         return True
 
     cdef str refusal(self, PullRequest* request, int64_t now_ns):
-        """What the request asks for and may not have, or None."""
+        """Return the refusal of a request that asks for too much, or None."""
         cdef int policy = NO_POLICY if self.groups is None else self.groups.policy
         if 0 < self.batch_most < request.batch:
             return f"409 Exceeded MaxRequestBatch of {self.batch_most}"
@@ -176,7 +176,7 @@ cdef class PullRequests:
         return self.note_due(added)
 
     cdef void place(self, Request* request) noexcept:
-        """Behind all of its rank."""
+        """Insert a request behind all others of its rank."""
         cdef Request* before
         request.rank = 0 if self.groups is None else self.groups.rank_of(request)
         request.next = NULL
@@ -206,7 +206,7 @@ cdef class PullRequests:
         self.answers.append((<bytes> reply[:reply_len], status_block(status)))
         return 0
 
-    # Serving
+    # Serving requests
 
     cdef Request* ready(self, Py_ssize_t size, int64_t now_ns) except? NULL:
         cdef Request* request
@@ -254,7 +254,7 @@ cdef class PullRequests:
         self, Request* request, Py_ssize_t size, int64_t now_ns, int64_t pending,
         int64_t ack_pending,
     ) except *:
-        """ENDED: it has been told why, if anybody listens."""
+        """Return the request's turn. ENDED: it was answered, if its inbox has a subscriber."""
         cdef Turn turn
         if request.expires_ns and now_ns >= request.expires_ns:
             self.tell_left(request, "408 Request Timeout")
@@ -270,15 +270,18 @@ cdef class PullRequests:
         return turn
 
     cdef int note_pin(self) except -1:
-        """A pin has an end."""
+        """Note the end of a pin as a deadline."""
         cdef int64_t due_ns = self.groups.due_ns
         if due_ns and (self.due_ns == 0 or due_ns < self.due_ns):
             self.due_ns = due_ns
         return 0
 
     cdef bint is_listened_to(self, Request* request) except -1:
-        """Looked up once a slice: nothing that is sent meanwhile can add a listener, and one that
-        goes takes nothing any more."""
+        """Tell whether the request's inbox has a subscriber.
+
+        It is looked up once a slice: no message sent meanwhile can add a subscriber, and one that
+        leaves takes no more messages.
+        """
         cdef MatchResult to
         if request.to == NULL or (
             request.slice != self.slice and not (<MatchResult> request.to).live
@@ -327,7 +330,7 @@ cdef class PullRequests:
         Py_XDECREF(request.to)
         free(request)
 
-    # Ending
+    # Ends of requests
 
     cdef int tell(self, Request* request, bytes block) except -1:
         cdef MatchResult to = self.outlet.resolve(request.reply, request.reply_len)
@@ -337,14 +340,14 @@ cdef class PullRequests:
         return 0
 
     cdef int tell_left(self, Request* request, str status) except -1:
-        """With how much of what it asked for it did not get."""
+        """Send a status with the messages and bytes that the request still lacks."""
         return self.tell(request, (
             f"NATS/1.0 {status}\r\nNats-Pending-Messages: {request.left}\r\n"
             f"Nats-Pending-Bytes: {request.bytes_left}\r\n\r\n"
         ).encode())
 
     cdef int over(self, Request* request, int64_t now_ns, bint at_end) except -1:
-        """Is it? Then it has been told."""
+        """Tell whether the request is over; then it was answered."""
         if request.expires_ns and now_ns >= request.expires_ns:
             self.tell_left(request, "408 Request Timeout")
             return True
@@ -356,7 +359,7 @@ cdef class PullRequests:
     cdef int64_t sweep(
         self, int64_t now_ns, bint at_end, uint64_t consumer_sequence, uint64_t stream_sequence
     ) except -1:
-        """How many messages are asked for by those that remain."""
+        """Return the number of messages that the remaining requests ask for."""
         cdef Request* before = NULL
         cdef Request* request = self.head
         cdef Request* following
@@ -386,8 +389,10 @@ cdef class PullRequests:
         return wanted
 
     cdef int64_t drop_unheard(self, int64_t now_ns) except -1:
-        """Take out those that nobody listens to; how many messages the others ask for, without
-        those that have expired: `sweep` tells them."""
+        """Drop requests without a subscriber; return how many messages the others ask for.
+
+        Expired requests stay, so that `sweep` answers them, and do not count.
+        """
         cdef Request* before = NULL
         cdef Request* request = self.head
         cdef Request* following
@@ -418,7 +423,7 @@ cdef class PullRequests:
         return 0
 
     cdef int close(self, str status) except -1:
-        """End them all; None: without a word."""
+        """End all requests with a status; None: silently."""
         while self.head != NULL:
             if status == "Server Shutdown":
                 self.tell_left(self.head, f"409 {status}")

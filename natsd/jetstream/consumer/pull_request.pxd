@@ -1,11 +1,11 @@
-"""What a client asks for: see pull_request.pyx."""
+"""A pull request as a client sends it; see pull_request.pyx."""
 
 from libc.stdint cimport int64_t
 
 
 cdef enum:
-    GROUP_BYTES = 16            # the longest name of a priority group
-    PIN_BYTES = 22              # an id of a pinned client
+    GROUP_BYTES = 16            # longest name of a priority group
+    PIN_BYTES = 22              # length of a pinned client's id
 
 
 cdef struct PullRequest:        # durations in nanoseconds; 0: none
@@ -18,12 +18,13 @@ cdef struct PullRequest:        # durations in nanoseconds; 0: none
     int64_t priority
     bint no_wait
     bint is_object
-    # As long as they are; of longer ones, which name nothing, only the length counts.
+    # The full lengths; only the first bytes of a text that is too long, and so names nothing, are
+    # kept.
     Py_ssize_t group_len
     Py_ssize_t id_len
     char[GROUP_BYTES] group
     char[PIN_BYTES] id
 
 
-# None, or what is wrong with it.
+# Parse a request. Return None, or what is wrong with it.
 cdef object parse_pull_request(const char* body, Py_ssize_t length, PullRequest* out)

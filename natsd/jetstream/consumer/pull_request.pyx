@@ -1,10 +1,10 @@
 """The body of a pull request: nothing (one message), a number (a batch), or a JSON object.
 
-The objects that clients send are read in place (flat_object.pxd). What is unusual goes the slow way
-(slow_json.py), which says what is wrong with it in nats-server's words. What is neither an object
-nor a number asks for one message.
+The objects that clients usually send are read in place (flat_object.pxd). Others are read slowly
+(slow_json.py), with errors in nats-server's words. A body that is neither an object nor a number
+asks for one message.
 
-Source: ADR-13, reference §6.10; nextReqFromMsg for what is accepted.
+Source: ADR-13; nats-server's `nextReqFromMsg` for the accepted forms.
 """
 
 from libc.stdint cimport int64_t
@@ -54,7 +54,7 @@ cdef void set_group(PullRequest* out, const char* text, Py_ssize_t length) noexc
 
 
 cdef bint read_flat(const char* body, Py_ssize_t length, PullRequest* out) noexcept nogil:
-    """False: it is unusual."""
+    """Read an object in place. False: it is unusual."""
     cdef FlatObject walk
     cdef FlatPair pair
     cdef FlatStep step
@@ -138,7 +138,7 @@ cdef object parse_pull_request(const char* body, Py_ssize_t length, PullRequest*
 # For tests
 
 def parse_request(bytes body):
-    """The request as a dict, or a text that says what is wrong with it."""
+    """Return the request as a dict, or a text that says what is wrong with it."""
     cdef PullRequest request
     cdef object wrong = parse_pull_request(body, len(body), &request)
     if wrong is not None:
@@ -154,7 +154,7 @@ def parse_request(bytes body):
 
 
 def is_usual(bytes body) -> bool:
-    """Is it an object that needs no slow reading?"""
+    """Tell whether the body is an object that is read in place."""
     cdef PullRequest request
     memset(&request, 0, sizeof(PullRequest))
     return read_flat(body, len(body), &request)

@@ -1,16 +1,16 @@
-"""The deliver subject of a push consumer: who listens there, and how much may be sent.
+"""The deliver subject of a push consumer: its subscribers, and how much may be sent to them.
 
     Flow control    bytes under way ──────▶ over half of the window: "100 FlowControl Request"
                     stop ◀── over the window      │ the client answers to the request's reply
                     window doubles, up to 32 MiB ◀┘ once it has read what was under way
 
 Promise
-- With flow control at most a window and a message are under way. It begins with 2 MiB.
-- The rate limit is a bucket that holds `rate_burst_bytes`; a message larger than that goes when the
-  bucket is full.
-- Who listens is looked up once a slice, or as long as the answer holds.
+- With flow control, at most a window and a message are on their way. The window begins with 2 MiB.
+- The rate limit is a token bucket of `rate_burst_bytes`; a message larger than that is sent when
+  the bucket is full.
+- Subscribers are looked up once a slice, or as long as the result stays valid.
 
-Source: reference §6.9; needFlowControl and processFlowControl for the window's arithmetic.
+Source: nats-server's `needFlowControl` and `processFlowControl` for the size of the window.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -21,11 +21,11 @@ from natsd.core.outlet cimport Outlet
 
 cdef enum:
     WINDOW_MAX = 32 << 20
-    WINDOW_SHARE = 16           # the window begins with that part of it
+    WINDOW_SHARE = 16           # the window begins with 1 / WINDOW_SHARE of its maximum
     CONTROL_CHARS = 4
-    CONTROL_TAGS = 14_776_336   # 62 to the power of that
+    CONTROL_TAGS = 14_776_336   # 62 to the power of CONTROL_CHARS
     SECOND_NS = 1_000_000_000
-    PREFIX_LEN = 7              # "$JS.FC.", behind which domain and account may stand
+    PREFIX_LEN = 7              # bytes of "$JS.FC.", behind which domain and account may follow
 
 cdef bytes CHARS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 cdef bytes FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
@@ -123,7 +123,7 @@ cdef class PushSubject:
         self.control = None
         return True
 
-    # Messages without a message
+    # Status messages
 
     cdef int send_heartbeat(self, uint64_t consumer_sequence, uint64_t stream_sequence) except -1:
         cdef bytes stalled = b""

@@ -1,4 +1,4 @@
-"""When what is not acknowledged is delivered again: see redelivery.pyx."""
+"""The redelivery of messages that are not acknowledged; see redelivery.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -6,11 +6,11 @@ from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
 from natsd.store.consumer_tracker cimport ConsumerTracker
 
 
-cdef struct Hint:               # look at that message at that time
+cdef struct Hint:               # examine that message at that time
     int64_t due_ns
     uint64_t sequence
 
-cdef struct Due:                # a place in the queue; valid if `queued` has the same stamp
+cdef struct Due:                # an entry of the queue; valid if `queued` has its stamp
     uint64_t sequence
     uint64_t stamp
 
@@ -23,59 +23,62 @@ cdef class Redelivery:
     cdef Py_ssize_t backoff_count
 
     cdef uint64_t front
-    cdef int64_t latest_ns              # of first deliveries that have no hint
+    cdef int64_t latest_ns              # the latest first delivery without a hint
     cdef Hint* hints                    # a heap
     cdef Py_ssize_t hint_count
     cdef Py_ssize_t hint_capacity
     cdef Py_ssize_t sweep_at
-    cdef dict hinted                    # stream sequence -> due_ns of its one valid hint
+    cdef dict hinted                    # stream sequence -> due_ns of its only valid hint
 
-    cdef Due* queue                     # head .. tail
+    cdef Due* queue                     # from head to tail
     cdef Py_ssize_t queue_head
     cdef Py_ssize_t queue_tail
     cdef Py_ssize_t queue_capacity
-    cdef dict queued                    # stream sequence -> stamp
+    cdef dict queued                    # stream sequence -> stamp of its valid entry
     cdef uint64_t stamps
 
-    # Who hears of what is pending no more; None: as a rule.
+    # The objects to tell when a message is not pending any more; usually None.
     cdef KeyedBacklog keyed
     cdef object letters                 # DeadLetters
-    cdef set parked                     # pending, never delivered again
-    cdef object dying                   # deque of (change count, sequence, text): parked lately
-    cdef bint is_followed               # there is `keyed`, or `letters`
+    cdef set parked                     # sequences of dead letters: pending, never delivered again
+    # deque of (change count, sequence, text) not given to `letters`
+    cdef object dying
+    cdef bint is_followed               # `keyed` or `letters` is set
 
     cdef int configure(self, int64_t ack_wait_ns, tuple backoff_ns) except -1
     cdef int restore(self) except -1
-    # A pending message was delivered for the `count`-th time, at `now_ns`.
+    # Note that a pending message was delivered for the `count`-th time, at `now_ns`.
     cdef int delivered(self, uint64_t sequence, uint64_t count, int64_t now_ns) except -1
-    # The time of a pending message was moved.
+    # Note that the time of a pending message was changed.
     cdef int moved(self, uint64_t sequence) except -1
-    # It is pending no more.
+    # Note that a message is not pending any more.
     cdef int forget(self, uint64_t sequence) except -1
     cdef int forget_through(self, uint64_t sequence) except -1
-    # Queue it now, unless it is queued.
+    # Queue a message now, unless it is queued.
     cdef int enqueue(self, uint64_t sequence) except -1
-    # Queue all that is pending: it goes to somebody else.
+    # Queue all pending messages: another client gets them.
     cdef int enqueue_all(self) except -1
     cdef int dequeue(self, uint64_t sequence) except -1
-    # The next to be delivered again, or 0; it stays the next until `dequeue`.
+    # Return the next message to deliver again, or 0; it stays the next until `dequeue`.
     cdef uint64_t next_queued(self) except? 0
-    # Queue what is due, some of it. True: there is more.
+    # Queue some of the messages that are due. True: there are more.
     cdef bint collect(self, int64_t now_ns, Py_ssize_t budget) except -1
-    # When `collect` should next be called, never later than something is due; 0: nothing waits.
+    # Return when to call `collect` next, which is never later than a message is due; 0: none waits.
     cdef int64_t next_due_ns(self) except -1
     cdef int64_t wait_ns(self, uint64_t sequence) except -1
-    # It was delivered as often as it may be: pending no more, or a dead letter, and said so.
+    # End the deliveries of a message that was delivered as often as allowed, and report it. It is
+    # not pending any more, or a dead letter.
     cdef int exceed(self, uint64_t sequence) except -1
-    # The same, with nobody told.
+    # The same without a report or a dead letter.
     cdef int drop(self, uint64_t sequence) except -1
     cdef int follow(self, KeyedBacklog keyed, letters) except -1
-    # Pending, it is delivered no more: a dead letter. `text`: why a client terminated it.
+    # Make a pending message a dead letter, which is not delivered again. `text`: a client's reason.
     cdef int park(self, uint64_t sequence, bytes text) except -1
     cdef bint is_parked(self, uint64_t sequence) except -1
-    # So many changes are durable: `letters` is given what was parked by them.
+    # Give `letters` the messages that were parked by the first `durable` changes.
     cdef int bury(self, uint64_t durable) except -1
-    # The change that is to be durable before all of them are; 0: all are.
+    # Return the change that must be durable before all dead letters can be given out; 0: none
+    # waits.
     cdef uint64_t dying_since(self) except? 0
 
     cdef Py_ssize_t first_without_hint(self) except -2

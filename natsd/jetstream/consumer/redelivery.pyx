@@ -1,9 +1,11 @@
-"""What a consumer delivers again, and when: by its tracker's state, so that a restart knows too.
+"""The messages that a consumer delivers again, and when.
+
+Everything follows from the tracker's state, so that it is known after a restart too:
 
     deadline of a pending message = its time in the tracker + wait(how often it was delivered)
 
 The time is that of the last delivery; `+WPI` and a NAK with a delay move it. So the deadlines need
-no storage of their own, only an order in which to look at them:
+no storage of their own, only an order in which to examine them:
 
     tracker    ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪        pending, by stream sequence
                          ▲ front: from here on, what has no hint was delivered once, in order, and
@@ -13,12 +15,13 @@ no storage of their own, only an order in which to look at them:
 
 Invariants
 - A pending message is in `queued`, or has one valid hint that is not later than its deadline, or
-  lies at `front` or behind, delivered once and never moved; or it is `parked`, a dead letter.
-- A hint is valid if `hinted` says so. Others are swept, two for each new one, so there are never
-  many more than messages with a hint.
+  lies at or behind `front`, delivered once and never moved; or it is `parked`, a dead letter.
+- A hint is valid if `hinted` says so. Others are removed, two for each new one, so there are never
+  many more hints than messages with a hint.
 - A first delivery and an acknowledgement of a message without a hint touch nothing here.
 
-Knows no clock. Source: reference §6.8; checkPending for what is due (in what order, what counts).
+No clock is read here. Source: nats-server's `checkPending` for the order of messages that are due,
+and `processNak` and `progressUpdate`.
 """
 
 from collections import deque
@@ -37,11 +40,11 @@ cdef extern from *:
 cdef enum:
     CAPACITY_MIN = 16
     SWEPT_PER_HINT = 2
-    STALE_MIN = 64              # hints: below that many none are swept
+    STALE_MIN = 64              # fewer hints than that are not swept
 
 
 cdef inline int64_t later(int64_t time_ns, int64_t wait_ns) noexcept nogil:
-    """Their sum, or as late as can be said."""
+    """Return the sum, or the latest time that can be represented."""
     if wait_ns > 0 and time_ns > NEVER - wait_ns:
         return NEVER
     return time_ns + wait_ns
@@ -54,7 +57,7 @@ cdef int by_sequence(const void* a, const void* b) noexcept nogil:
 
 cdef class Redelivery:
     def __cinit__(self, ConsumerTracker tracker not None, exceeded):
-        """`exceeded(sequence, deliveries)` hears of messages delivered as often as they may be."""
+        """Keep `exceeded(sequence, deliveries)`, told of messages delivered too often."""
         self.tracker = tracker
         self.exceeded = exceeded
         self.hinted = {}
@@ -78,12 +81,12 @@ cdef class Redelivery:
         self.backoff_ns = waits
         self.backoff_count = len(backoff_ns)
         self.ack_wait_ns = ack_wait_ns
-        for sequence in list(self.hinted):      # their hints say what the waits before said
+        for sequence in list(self.hinted):      # their hints rest on the earlier waits
             self.moved(sequence)
         return 0
 
     cdef int restore(self) except -1:
-        """Begin with what the tracker says, as after a restart."""
+        """Begin with the tracker's state, as after a restart."""
         cdef Py_ssize_t at
         cdef int64_t latest = 0
         self.hint_count = self.queue_head = self.queue_tail = 0
@@ -107,7 +110,7 @@ cdef class Redelivery:
         self.latest_ns = latest
         return 0
 
-    # What happens to messages
+    # Changes of messages
 
     cdef int delivered(self, uint64_t sequence, uint64_t count, int64_t now_ns) except -1:
         if (
@@ -138,7 +141,7 @@ cdef class Redelivery:
         return 0
 
     cdef int forget_through(self, uint64_t sequence) except -1:
-        """None up to that one is pending."""
+        """Note that no message up to that one is pending any more."""
         for known in [known for known in self.hinted if known <= sequence]:
             del self.hinted[known]
         for known in [known for known in self.queued if known <= sequence]:
@@ -228,7 +231,7 @@ cdef class Redelivery:
         )
         return self.forget(sequence)
 
-    # Who follows what becomes of messages
+    # Dead letters, and the objects that are told of settled messages
 
     cdef int follow(self, KeyedBacklog keyed, letters) except -1:
         self.keyed = keyed
@@ -262,7 +265,10 @@ cdef class Redelivery:
         return self.parked is not None and sequence in self.parked
 
     cdef bint is_spent(self, uint64_t sequence) except -1:
-        """With dead letters: nobody is to be waited for who might ask for it once more."""
+        """Tell whether a message, with dead letters, may not be delivered any more.
+
+        A message that was delivered as often as allowed is made a dead letter here.
+        """
         if sequence in self.parked:
             return True
         if self.tracker.max_deliver == 0 or (
@@ -273,8 +279,7 @@ cdef class Redelivery:
         return True
 
     cdef Py_ssize_t first_without_hint(self) except -2:
-        """Where the first stands that has neither a hint nor a place in the queue, or -1. What lies
-        before it is looked at no more."""
+        """Return the index of the first message without a hint or queue entry; -1: none."""
         cdef Py_ssize_t at = self.tracker.lower_bound(self.front)
         cdef uint64_t sequence
         while at < self.tracker.tail:
@@ -312,7 +317,7 @@ cdef class Redelivery:
         return 0
 
     cdef bint is_stale(self, Py_ssize_t at) except -1:
-        """Is there another hint for that message, or is it pending no more, or queued?"""
+        """Tell whether a hint is outdated: replaced, or its message is settled or queued."""
         cdef uint64_t sequence = self.hints[at].sequence
         if self.hinted.get(sequence) != self.hints[at].due_ns:
             return True
@@ -408,7 +413,7 @@ cdef class Redelivery:
         return 0
 
     cdef int make_queue_room(self) except -1:
-        """For one more: without those that left, or in twice the room."""
+        """Make room for one more entry: remove invalid ones, or double the room."""
         cdef Py_ssize_t at, to = 0, capacity
         cdef Due* grown
         for at in range(self.queue_head, self.queue_tail):
@@ -428,5 +433,5 @@ cdef class Redelivery:
 
     @property
     def num_hints(self):
-        """For tests."""
+        """Number of hints, for tests."""
         return self.hint_count

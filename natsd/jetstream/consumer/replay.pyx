@@ -1,13 +1,13 @@
-"""Replay as it was published: every message as long after the one before as it came.
+"""The replay at the original pace: each message follows the one before as it did when published.
 
 Promise
-- What was there when it began goes out at the pace at which it came in. What comes later goes out
-  at once: from then on `is_on` is false.
-- A gap is measured from when the message before went out. Gaps up to a millisecond are not waited
-  for.
-- No clock: now is an argument, wall clock, nanoseconds.
+- The messages that were there when the replay began are sent at the pace at which they were
+  published. Later messages are sent at once: from then on `is_on` is false.
+- A gap is measured from the time at which the message before was sent. Gaps of up to a millisecond
+  are not waited for.
+- No clock is read here: now is an argument, wall clock, nanoseconds.
 
-Source: reference §6.10.
+Source: nats-server's `loopAndGatherMsgs` (`ReplayOriginal`).
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -20,14 +20,14 @@ cdef enum:
 
 cdef class Replay:
     cdef int begin(self, bint is_on, uint64_t until) noexcept:
-        """`until`: the last sequence that is there."""
+        """Begin; `until` is the last sequence that is visible."""
         self.is_on = is_on
         self.until = until
         self.time_ns = self.due_ns = 0
         return 0
 
     cdef int64_t due(self, RecordView* view, int64_t now_ns) noexcept:
-        """When the message goes out. 0: now."""
+        """Return when to send the message, in ns; 0: now."""
         cdef int64_t gap_ns = view.time_ns - self.time_ns
         if self.time_ns == 0 or gap_ns <= GAP_NS_MIN:
             return 0
@@ -37,12 +37,12 @@ cdef class Replay:
         return self.due_ns if now_ns < self.due_ns else 0
 
     cdef int sent(self, RecordView* view) noexcept:
-        """Somebody took it."""
+        """Note that the message was sent."""
         self.time_ns = view.time_ns
         self.due_ns = 0
         return 0
 
     cdef int read_before(self, uint64_t next_sequence) noexcept:
-        """All that is visible went out."""
+        """End the replay if the messages before `next_sequence` include all that were there."""
         self.is_on = self.is_on and next_sequence <= self.until
         return 0

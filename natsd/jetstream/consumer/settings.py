@@ -1,8 +1,6 @@
-"""What of a consumer's configuration its delivery needs, and whom the delivery tells what is rare.
+"""The settings of a consumer's delivery, and the interfaces to which the engine reports events.
 
 All durations are nanoseconds; 0 (or less) is "none" or "no limit" wherever a number is a limit.
-
-Source: ConsumerConfig, reference §6.5; advisories and metrics, §6.17.
 """
 
 from dataclasses import dataclass
@@ -15,12 +13,12 @@ ACK_WAIT_NS: Final = 30_000_000_000
 MAX_ACK_PENDING: Final = 1000
 MAX_WAITING: Final = 512
 KEY_LOOK_AHEAD: Final = 131_072
-# The largest message where the stream has no limit of its own: the default max_payload.
+# Largest message of a stream without a limit of its own: the default max_payload.
 RATE_BURST_BYTES: Final = 1 << 20
 
 
 class PriorityPolicy(IntEnum):
-    """Whose turn it is among pull requests: priority_groups.pyx."""
+    """The ways to choose among pull requests; see priority_groups.pyx."""
 
     NONE = 0
     OVERFLOW = 1
@@ -30,11 +28,11 @@ class PriorityPolicy(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """A new one replaces the one before as a whole: `ConsumerEngine.configure`.
+    """The settings of an engine; `ConsumerEngine.configure` replaces them as a whole.
 
     `ack_policy`, `key_token` and whether there is a `deliver_subject` never change. With
-    `backoff_ns` the wait before the n-th redelivery is its n-th item, the last repeats, and
-    `ack_wait_ns` is not looked at. `filters` empty: every message.
+    `backoff_ns`, its n-th item is the wait before the n-th redelivery, its last item repeats, and
+    `ack_wait_ns` is not used. `filters` empty: every message.
     """
 
     stream: str
@@ -47,11 +45,12 @@ class EngineSettings:
     headers_only: bool = False
     replay_original: bool = False
     sample_percent: int = 0
-    # One message of a key at a time: the token that is the key, from 1; messages that may wait.
+    # One message of a key at a time: the token that is the key, counted from 1 (0: no keys), and
+    # how many messages may wait.
     key_token: int = 0
     key_look_ahead: int = KEY_LOOK_AHEAD
 
-    # Pull: `deliver_subject` is None
+    # Settings of a pull consumer, whose `deliver_subject` is None
     max_waiting: int = MAX_WAITING
     max_request_batch: int = 0
     max_request_expires_ns: int = 0
@@ -60,45 +59,51 @@ class EngineSettings:
     priority_groups: tuple[str, ...] = ()
     priority_timeout_ns: int = 0
 
-    # Push
+    # Settings of a push consumer
     deliver_subject: str | None = None
     flow_control: bool = False
     idle_heartbeat_ns: int = 0
-    rate_limit_bps: int = 0  # bits
+    rate_limit_bps: int = 0  # bits per second
     rate_burst_bytes: int = RATE_BURST_BYTES
 
 
 class EngineEvents(Protocol):
-    """Told while messages are acknowledged or delivered: may publish, must not wait."""
+    """The events of an engine, reported while it acknowledges or delivers.
+
+    The methods may publish, but must not wait.
+    """
 
     def sampled(
         self, sequence: int, consumer_sequence: int, deliveries: int, ack_time_ns: int
     ) -> None:
-        """A message was acknowledged, and `sample_percent` has chosen it."""
+        """Note that a message chosen by `sample_percent` was acknowledged."""
 
     def max_deliveries(self, sequence: int, deliveries: int) -> None:
-        """A message was delivered as often as it may be, and was not acknowledged."""
+        """Note that a message was delivered as often as allowed and not acknowledged."""
 
     def nacked(self, sequence: int, consumer_sequence: int, deliveries: int) -> None:
-        """A client refused a message that was pending."""
+        """Note that a client refused a pending message."""
 
     def terminated(
         self, sequence: int, consumer_sequence: int, deliveries: int, reason: str
     ) -> None:
-        """A pending message is never to be delivered again: a client said so, or it is gone."""
+        """Note that a pending message is never delivered again: terminated, or removed."""
 
     def pinned(self, group: str, pin_id: str) -> None:
-        """A client has become the one that a priority group serves."""
+        """Note that a client was pinned for a priority group."""
 
     def unpinned(self, group: str, reason: str) -> None:
-        """It is it no more: `timeout` or `admin`."""
+        """Note that the pin has ended; the reason is `timeout` or `admin`."""
 
 
 class DeadLetterBox(Protocol):
-    """Told of messages that stay pending and are delivered no more: may not send at once."""
+    """The copier of messages that stay pending and are not delivered any more.
+
+    The methods may not send at once.
+    """
 
     def add(self, sequence: int, text: bytes | None = None) -> None:
-        """It was delivered as often as it may be; or, with a `text`, a client terminated it."""
+        """Take a message that was delivered as often as allowed, or terminated with a `text`."""
 
     def clear(self) -> None:
-        """The engine begins anew, and says again what is dead."""
+        """Forget all messages: the engine begins anew and adds them again."""

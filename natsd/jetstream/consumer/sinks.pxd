@@ -1,4 +1,4 @@
-"""What comes in to a consumer, for compiled callers: see sinks.pyx."""
+"""The sinks of a consumer, for compiled callers; see sinks.pyx."""
 
 from natsd.core.subscription cimport Message, Sink
 from natsd.jetstream.consumer.acks cimport Acks
@@ -29,7 +29,7 @@ cdef class Intake(Reader):
     cdef readonly FlowControlSink flow_control_sink
     cdef readonly ConsumerTracker tracker
     cdef readonly bint is_stopped
-    cdef bint is_running        # in `run`: what arrives meanwhile is postponed
+    cdef bint is_running        # inside `run`: arriving messages are postponed
     cdef list postponed         # (sink, subject, reply, headers, body)
     cdef bytes stream_token
     cdef bytes name_token

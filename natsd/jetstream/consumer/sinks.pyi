@@ -3,9 +3,10 @@ from natsd.jetstream.stream.core import Reader
 from natsd.store.consumer_tracker import ConsumerTracker
 
 class Intake(Reader):
-    # Subscribe these: `$JS.ACK.<stream>.<consumer>.>` and
-    # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`; `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, of a
-    # push consumer too (it answers 409); `$JS.FC.<stream>.<consumer>.*` and
+    # Subscribe the sinks to these subjects. `ack_sink`: `$JS.ACK.<stream>.<consumer>.>` and
+    # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`. `pull_sink`:
+    # `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, for a push consumer too (it answers 409).
+    # `flow_control_sink`: `$JS.FC.<stream>.<consumer>.*` and
     # `$JS.FC.<domain|_>.<hash>.<stream>.<consumer>.>`.
     @property
     def ack_sink(self) -> Sink: ...

@@ -1,18 +1,19 @@
-"""What comes in to a consumer: acknowledgements, requests, answers to flow control.
+"""The sinks of a consumer: acknowledgements, pull requests, answers to flow control.
 
     client ──ack────▶ AckSink ─────────▶ acks, and a request with +NXT
            ──request▶ PullSink ────────▶ ask
            ──answer─▶ FlowControlSink ─▶ push, and acks where answers acknowledge
 
-`Intake` is the base of the engine: the parts that the sinks use.
+`Intake` is the base class of the engine: it has the parts that the sinks use.
 
 Promise
-- What is taken is in the tracker, or among the requests, when `deliver` is left; what follows from
-  it is done in the engine's `run`.
-- Nothing is taken inside of `run`: what arrives meanwhile, copied, is taken before the next slice.
-- What is not understood, and what is another consumer's, changes nothing.
+- What a sink takes is in the tracker, or among the requests, when `deliver` returns; the
+  consequences follow in the engine's `run`.
+- Nothing is taken inside of `run`: messages that arrive meanwhile are copied, and taken before the
+  next slice.
+- A message that is not understood, or is for another consumer, changes nothing.
 
-Source: reference §6.9, §6.10.
+Source: ADR-13, ADR-15; nats-server's `processAck`, `processNextMsgReq` and `processFlowControl`.
 """
 
 from libc.stdint cimport uint64_t
@@ -35,7 +36,7 @@ cdef inline bint is_token(bytes token, const char* text, Py_ssize_t length) noex
 
 
 cdef class AckSink(Sink):
-    """Takes what clients say about delivered messages."""
+    """The sink of acknowledgements."""
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         cdef Intake engine = self.engine
@@ -62,7 +63,7 @@ cdef class AckSink(Sink):
 
 
 cdef class PullSink(Sink):
-    """Takes requests for messages."""
+    """The sink of pull requests."""
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         cdef Intake engine = self.engine
@@ -87,7 +88,7 @@ cdef class PullSink(Sink):
 
 
 cdef class FlowControlSink(Sink):
-    """Takes the answers to flow control requests."""
+    """The sink of answers to flow control requests."""
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         cdef Intake engine = self.engine
@@ -123,11 +124,11 @@ cdef class Intake(Reader):
     cdef int ask(
         self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len
     ) except -1:
-        """A request for messages."""
+        """Take a pull request."""
         raise NotImplementedError
 
     cdef int postpone(self, Sink sink, Message* message) except -1:
-        """What is sent has come back to us: it is taken when the slice is over."""
+        """Keep a message that arrived inside of `run` until the slice is over."""
         self.postponed.append((
             sink, message.subject[:message.subject_len],
             message.reply[:message.reply_len] if message.reply_len else b"",
@@ -152,7 +153,7 @@ cdef class Intake(Reader):
         return 0
 
     cdef int acknowledge_by_flow(self, bytes headers) except -1:
-        """The client has read all up to there."""
+        """Acknowledge the messages that the client has read, as its answer's headers say."""
         cdef uint64_t sequence = sequence_of(headers, LAST_STREAM)
         if sequence:
             self.acks.was_acked = True

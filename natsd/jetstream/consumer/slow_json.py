@@ -1,9 +1,9 @@
-"""Pull requests and delays that are not as clients usually write them, and what is wrong with them.
+"""Unusual pull requests and NAK delays, and the errors of wrong ones.
 
-What nats-server takes is taken: any order and case of keys, unknown ones, null, the last of
-several. What it refuses is refused in its words, which name its own types.
+Whatever nats-server accepts is accepted: any order and case of keys, unknown keys, null, the last
+of several equal keys. Whatever it refuses is refused with its texts, which name its own types.
 
-Source: what nats-server 2.14 answers to each kind of mistake.
+The accepted forms and the texts were observed on nats-server 2.14.
 """
 
 import json
@@ -14,13 +14,13 @@ from natsd.config.durations import DurationError, parse_duration_ns
 from natsd.jetstream.models.json_syntax import json_error
 
 INT64_MAX: Final = 2**63 - 1
-TEXT_BYTES_MAX: Final = 64  # of a delay
-SHOWN_CHARS_MAX: Final = 256  # of what is wrong
-BODY_BYTES_MAX: Final = 64 * 1024  # reading more than that would hold the loop
+TEXT_BYTES_MAX: Final = 64  # bytes of a delay
+SHOWN_CHARS_MAX: Final = 256  # characters of a wrong value that the error repeats
+BODY_BYTES_MAX: Final = 64 * 1024  # decoding a longer body would hold the event loop too long
 
 
 class WrongRequest(ValueError):
-    """The text says what is wrong, as the status line repeats it."""
+    """A wrong pull request; the text is the error for the status line."""
 
 
 class _Number(str):
@@ -29,7 +29,7 @@ class _Number(str):
 
 class _Field(NamedTuple):
     name: str
-    kind: str  # the name of its type in the answer
+    kind: str  # name of its type in nats-server's error
     prefix: str = ""
 
 
@@ -49,7 +49,7 @@ _BY_NAME: Final = {field.name: field for field in _FIELDS}
 
 
 class Request(NamedTuple):
-    """In the order in which pull_request.pyx takes it; durations in nanoseconds."""
+    """The fields in the order in which pull_request.pyx takes them; durations are in ns."""
 
     batch: int
     max_bytes: int
@@ -64,7 +64,7 @@ class Request(NamedTuple):
 
 
 def read_pull_request(body: bytes) -> Request:
-    """Raises WrongRequest."""
+    """Return the fields of a pull request. Raises WrongRequest."""
     values: dict[str, int | bool | str] = {}
     for key, value in _pairs(body):
         field = _BY_NAME.get(key) or _BY_NAME.get(key.lower())
@@ -89,7 +89,7 @@ def _text(value: object) -> bytes:
 
 
 def nak_delay_ns(text: bytes) -> int | None:
-    """From `{"delay": ns}` or a Go duration; None if it is neither."""
+    """Return the delay in ns from `{"delay": ns}` or a Go duration; None if the text is neither."""
     delay: object = 0
     if not text.startswith(b"{"):
         try:
@@ -107,7 +107,7 @@ def nak_delay_ns(text: bytes) -> int | None:
 
 
 def _pairs(text: bytes) -> list[tuple[str, object]]:
-    """Of the object, in order, one level deep; what is deeper is of no interest."""
+    """Return the keys and values of the outermost object, in order. Raises WrongRequest."""
     if len(text) > BODY_BYTES_MAX:
         raise WrongRequest("request is too large")
     wrong = json_error(text)
@@ -128,7 +128,7 @@ def _pairs(text: bytes) -> list[tuple[str, object]]:
         )
     except RecursionError:
         raise WrongRequest("exceeded max depth") from None
-    return found[-1]  # the outermost is complete last
+    return found[-1]  # the outermost object is complete last
 
 
 def _checked(field: _Field, value: object) -> int | bool | str:
@@ -149,7 +149,7 @@ def _checked(field: _Field, value: object) -> int | bool | str:
 
 
 def _whole(text: str) -> int | None:
-    """The number if it is a whole one of 64 bits."""
+    """Return the number if it is a whole one of 64 bits, else None."""
     digits = text.removeprefix("-")
     if not digits.isdigit() or len(digits) > len(str(INT64_MAX)):
         return None

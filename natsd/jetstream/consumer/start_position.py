@@ -1,13 +1,13 @@
-"""Where a consumer begins, goes on, or begins anew: the first message that it may deliver.
+"""The first message that a consumer may deliver, when it begins, continues or is reset.
 
-- Only what is visible counts: what was appended and is not durable yet comes after it.
-- `last_per_subject` is a list of messages, and after them all that come behind `resume`, the last
+- Only visible messages count: those that are not durable yet come after the start.
+- `last_per_subject` is a list of messages; after them come all messages behind `resume`, the last
   message that was visible when the list was made.
-- A reset goes back to the ack floor, or to any sequence that the deliver policy has not ruled out.
-- A start beyond the end is the next message to come, but where a sequence was asked for: then the
-  stream may have to grow up to it. A start before the first message is the first message.
+- A reset goes back to the ack floor, or to any sequence that the deliver policy allows.
+- A start beyond the end becomes the next message to come, unless a sequence was given: then the
+  stream may have to grow up to it. A start before the first message becomes the first message.
 
-Source: reference §6.2, §6.5; nats-server's selectStartingSeqNo, resetStartingSeq.
+Source: nats-server's `selectStartingSeqNo` and `resetStartingSeq`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from natsd.store.search import LastMatch
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """`sequence` is the first to deliver; see above for the rest."""
+    """A start position: `sequence` is the first message to deliver; see above for the rest."""
 
     sequence: int
     last_per_subject: tuple[int, ...] | None = None
@@ -38,7 +38,7 @@ async def find_start(
     *,
     max_msgs_per_subject: int = -1,
 ) -> StartPosition:
-    """The start position in a stream of which all up to `visible` may be shown."""
+    """Return the start position in a stream whose messages up to `visible` may be shown."""
     if config.deliver_policy is DeliverPolicy.LAST_PER_SUBJECT and max_msgs_per_subject != 1:
         return await find_last_per_subject(filters_of(config), store, log, visible)
     wanted = await _wanted(config, store, log, visible)
@@ -48,8 +48,11 @@ async def find_start(
 async def find_last_per_subject(
     filters: Sequence[str], store: LogStore, log: MessageLog, visible: int, *, behind: int = 0
 ) -> StartPosition:
-    """The last message of each subject, of those behind `behind`; without any, the start is the
-    last message that is visible, as in nats-server, though the consumer does not deliver it."""
+    """Return a start at the last message of each subject, of those behind `behind`.
+
+    Without any, the start is the last visible message, as on nats-server, though the consumer does
+    not deliver it.
+    """
     found = await store.multi_last(filters, visible) if visible else []
     sequences = tuple(sequence for sequence in found if sequence > behind)
     first = sequences[0] if sequences else max(visible, behind + 1, log.first_sequence, 1)
@@ -65,8 +68,10 @@ async def find_continued(
     delivered: int,
     resume: int,
 ) -> StartPosition:
-    """Behind the last message that was delivered; within the last messages of the subjects, if it
-    had not left these."""
+    """Return the start behind the last delivered message.
+
+    If not all of the last messages of the subjects were delivered, it is among these.
+    """
     if delivered >= min(resume, visible):
         return StartPosition(delivered + 1)
     return await find_last_per_subject(filters, store, log, resume, behind=delivered)
@@ -75,7 +80,7 @@ async def find_continued(
 async def reset_sequence(
     config: ConsumerConfig, wanted: int, ack_floor: int, store: LogStore
 ) -> int:
-    """Where a reset begins; `wanted` 0: behind the ack floor. Raises ApiError 10204."""
+    """Return where a reset begins; `wanted` 0: behind the ack floor. Raises ApiError 10204."""
     if wanted == 0:
         return ack_floor + 1
     match config.deliver_policy:
@@ -111,7 +116,7 @@ async def _wanted(config: ConsumerConfig, store: LogStore, log: MessageLog, visi
 
 
 async def _last(filters: Sequence[str], store: LogStore, log: MessageLog, visible: int) -> int:
-    """0: there is none."""
+    """Return the last matching sequence; 0: there is none."""
     if not filters:
         return visible
     async with store.filtering(filters) as wanted:

@@ -1,1 +1,1 @@
-"""One stream: its heart, what a publish becomes in it, and who looks after it."""
+"""A stream: its core, the publish path, direct get, and its configuration and files."""

@@ -1,12 +1,12 @@
-"""AckQueue: what publishers are to be told, in the order of their messages.
+"""AckQueue: the answers to publishers, in the order of their messages.
 
     buffer   … │ head │ reply │ text │ pad to 8 │ head │ …        head: AnswerHead (ack_queue.pxd)
                  ▲ start                                 ▲ end
 
 Promise
-- First in, first out: nobody is answered before somebody whose message came earlier.
-- Bytes only, in one buffer that is given back when it is empty and large; `size` is what its owner
-  bounds.
+- First in, first out: no publisher is answered before the publisher of an earlier message.
+- The queue is bytes in one buffer, which is freed when it is empty and large. `size` is the number
+  of queued bytes, which the owner of the queue bounds.
 """
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memmove
 
 cdef enum:
     CAPACITY_MIN = 4096
-    CAPACITY_KEPT = 1 << 20     # a larger buffer is given back once it is empty
+    CAPACITY_KEPT = 1 << 20     # a larger buffer is freed once it is empty
 
 
 cdef inline size_t padded(size_t size) noexcept nogil:
@@ -30,7 +30,7 @@ cdef class AckQueue:
         return self.end - self.start
 
     cdef char* room(self, size_t need) except NULL:
-        """Room at the end."""
+        """Return the end of the buffer, with room for `need` bytes."""
         cdef size_t capacity
         cdef char* buffer
         if self.capacity - self.end < need and self.start > self.capacity // 2:
@@ -118,7 +118,7 @@ cdef class AckQueue:
             if head.is_held and head.value == value:
                 head.is_held = False
                 return 1
-            if head.wait > value:       # they wait for what came later
+            if head.wait > value:       # later answers wait for later messages
                 return 0
             at += padded(sizeof(AnswerHead) + head.reply_len + head.text_len)
         return 0
@@ -129,7 +129,7 @@ cdef class AckQueue:
         while self.peek(&answer):
             if answer.wait <= durable:
                 kept.keep(&answer)
-            elif answer.kind == TEXT:   # it was refused already
+            elif answer.kind == TEXT:   # the publish was refused already
                 kept.push(
                     TEXT, durable, 0, answer.reply, answer.reply_len, answer.text, answer.text_len
                 )
@@ -167,7 +167,7 @@ cdef class AckQueue:
         return 0
 
     cdef int take(self, AckQueue other) except -1:
-        """What the other one has, instead of what is here."""
+        """Replace the content of this queue by the content of the other one."""
         self.buffer, other.buffer = other.buffer, self.buffer
         self.capacity, other.capacity = other.capacity, self.capacity
         self.start, self.end, self.last = other.start, other.end, other.last

@@ -1,10 +1,11 @@
-"""Admission: batches have a say between a stream's ingest and its log.
+"""Admission: the step between a stream's ingest and its log in which batches are decided.
 
-Ingest has one for each kind of batch that its stream takes; it knows no more of them than this.
+The ingest has one Admission for each kind of batch that its stream takes, and knows no more of
+batches than this interface.
 
 Promise
-- Batches are counted among those of the server while they are under way.
-- A batch without a message for a while is given up: one deadline serves all of them.
+- Each open batch counts as one of the open batches of the server.
+- A batch that gets no message for the timeout is given up. One deadline serves all batches.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -16,7 +17,7 @@ from natsd.jetstream.stream.inflight_batches cimport InflightBatches
 
 
 cdef class Batch:
-    """See admission.pxd."""
+    """An open batch; admission.pxd lists its fields."""
 
 
 cdef class Admission(Actor):
@@ -26,10 +27,11 @@ cdef class Admission(Actor):
         self.batches = {}
 
     def __len__(self) -> int:
+        """Return the number of open batches."""
         return len(self.batches)
 
     def close(self) -> None:
-        """Forget all batches, and take no more."""
+        """Forget all batches and take no more."""
         for batch in list(self.batches.values()):
             self.end(batch)
         self.scheduler.set_deadline(self, 0)

@@ -5,8 +5,8 @@
     data       subject headers payload │ subject headers payload │ …
 
 Promise
-- It is in memory only: what was not committed was not promised to outlive the server.
-- No object is made for a message; all of them are let go of at once.
+- The batch is in memory only: an uncommitted batch is not promised to survive a restart.
+- No Python object is made for a message; all messages are freed at once.
 """
 
 from libc.stdint cimport uint32_t, uint64_t

@@ -12,36 +12,36 @@ from natsd.store.block cimport MsgBlock
 
 cdef enum BatchCommit:
     NO_COMMIT = 0
-    COMMIT = 1                  # this is the last message
-    COMMIT_BEFORE = 2           # the one before was: "eob"
+    COMMIT = 1                  # `1`: this is the last message
+    COMMIT_BEFORE = 2           # `eob`: the message before this one was the last
     BAD_COMMIT = 3
 
 
-cdef class SoFar:               # what a batch does, of which a part was checked
+cdef class SoFar:               # the effects of the part of a batch that was checked
     cdef set message_ids
-    cdef dict subjects          # those it writes to -> how many messages
+    cdef dict subjects          # written subject -> number of messages
     cdef uint64_t count
-    cdef uint64_t bytes         # of records
-    cdef dict rewritten         # number -> (headers, payload, Scheduling) as it is stored
+    cdef uint64_t bytes         # bytes of records
+    cdef dict rewritten         # number -> (headers, payload, Scheduling) to store
 
 
 cdef class Storing:             # a batch that goes into the log in slices
     cdef AtomicBatch batch
     cdef SoFar so_far
     cdef bytes reply
-    cdef MsgBlock block         # that it stands in
-    cdef int64_t now_ns         # the time of all of its messages
-    cdef uint64_t done          # so many of them are in the log
+    cdef MsgBlock block         # the block that holds the batch
+    cdef int64_t now_ns         # time of all of its messages
+    cdef uint64_t done          # messages that are in the log
 
 
 cdef class AtomicBatches(Admission):
     cdef Ingest ingest
     cdef object abandoned       # called with a batch's id and the reason
-    cdef list untold            # (id, reason) of those given up
+    cdef list untold            # (id, reason) of abandoned batches to report
     cdef int64_t staged_bytes
-    # A large batch on its way into the log, and what comes behind it.
-    cdef Storing storing        # or None
-    cdef object held            # deque of (subject, headers, data, reply)
+    # A large batch that is going into the log, and the publishes that wait behind it.
+    cdef Storing storing        # None: no batch is being stored
+    cdef object held            # deque of (subject, headers, data, reply, size)
     cdef int64_t held_bytes
 
     cdef int take(

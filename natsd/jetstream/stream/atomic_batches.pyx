@@ -1,4 +1,4 @@
-"""AtomicBatches: messages that a publisher sends one by one and that are stored together, or not.
+"""AtomicBatches: messages that a publisher sends one by one and that are stored together or not.
 
     message ─▶ staged, answered with an empty message
     commit  ─▶ check: all of them, as if each followed the one before ─┬─ refused: nothing is stored
@@ -6,16 +6,18 @@
                the last one is answered with a PubAck, when all of them are durable
 
 Promise
-- All or nothing: nothing is applied before everything was checked; what is applied is one batch of
-  the log, of which a crash leaves all or nothing; readers see what is durable, so all or nothing.
-- Memory is bounded: by the number of batches and of their messages, and in bytes by what a stream
-  may buffer and by what all batches of the server may hold. What is past that is told 429.
+- All or nothing: nothing is applied before everything was checked. The applied messages are one
+  batch of the log, of which a crash leaves all or nothing, and readers see durable messages only.
+- Memory is bounded: by the number of batches and of their messages, and in bytes by the buffer
+  limit of the stream and by the limit for all batches of the server. A message beyond that is
+  answered 429.
 - A large batch of a file stream goes into the log in slices. Nothing is committed meanwhile, and
-  what is published to the stream waits, in order; what else appends has all of it in the log first.
-- A batch that goes wrong is forgotten: a gap, too many messages, no message for a while. Whoever
-  listens is told so, in a turn of its own.
+  publishes to the stream wait, in order; any other append first puts the whole batch into the log.
+- A batch that fails is forgotten: after a gap, too many messages, or no message for the timeout.
+  The `abandoned` callback is called for it in a later turn of the scheduler.
 
-Source: ADR-50; nats-server 2.14 reference 6.7, 6.17; order of checks: nats-server 2.14.5, tried.
+Source: ADR-50; nats-server's `processJetStreamAtomicBatchMsg` and
+`checkMsgHeadersPreClusteredProposal`. The order of checks is that of nats-server 2.14.5, observed.
 """
 
 from collections import deque
@@ -52,7 +54,7 @@ from natsd.store.errors import (
 
 cdef enum:
     ID_BYTES_MAX = 64
-    SLICE_BYTES = 1 << 20       # into the log at once: a millisecond, page faults included
+    SLICE_BYTES = 1 << 20       # appended at once: about a millisecond, page faults included
     HELD_PER_SLICE = 256
     HELD_MAX = 100_000
 
@@ -85,7 +87,7 @@ cdef class SoFar:
 
 cdef class AtomicBatches(Admission):
     def __init__(self, Ingest ingest not None, InflightBatches inflight not None, abandoned):
-        """`abandoned(id, reason)` is called for each batch that is given up, outside a deliver."""
+        """Call `abandoned(id, reason)` for each batch that is given up, outside of `deliver`."""
         Admission.__init__(self, ingest.stream.scheduler, inflight)
         self.ingest = ingest
         self.abandoned = abandoned
@@ -93,14 +95,14 @@ cdef class AtomicBatches(Admission):
         self.held = deque()
 
     def close(self) -> None:
-        """Forget all batches, and take no more; what is being stored is."""
+        """Store the batch that is being stored and the held publishes; forget other batches."""
         self.finish()
         while self.held:
             self.release_some()
             self.finish()
         Admission.close(self)
 
-    # A message
+    # Messages of a batch
 
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
@@ -151,7 +153,7 @@ cdef class AtomicBatches(Admission):
         return self.commit(batch, reply, reply_len)
 
     cdef bytes refuse_to_begin(self, uint64_t number, uint64_t size):
-        """Nothing is known of the batch: is this its first message, and is there room?"""
+        """Return the refusal of a message of an unknown batch, or None if it may begin one."""
         if number == 1:
             if self.inflight.is_full(len(self.batches)):
                 return self.ingest.preconditions.refuse(ErrorId.JSAtomicPublishTooManyInflight)
@@ -170,7 +172,7 @@ cdef class AtomicBatches(Admission):
         self, AtomicBatch batch, uint64_t number, uint64_t size, BatchCommit commit, Entry* entry,
         PublishHeaders* headers,
     ):
-        """What ends a batch before it is committed."""
+        """Return the refusal of a message that ends its batch before the commit, or None."""
         if commit == BAD_COMMIT:
             self.end(batch)
             return self.ingest.preconditions.refuse(ErrorId.JSAtomicPublishInvalidBatchCommitErr)
@@ -185,7 +187,7 @@ cdef class AtomicBatches(Admission):
             return self.too_many()
         return None
 
-    # Batches
+    # Beginning and ending batches
 
     cdef AtomicBatch begin(self, bytes id):
         cdef AtomicBatch batch = AtomicBatch()
@@ -194,7 +196,7 @@ cdef class AtomicBatches(Admission):
         return batch
 
     cdef bint stage(self, AtomicBatch batch, Entry* entry) except -1:
-        """False: there is no room for it, and the batch is given up."""
+        """Add a message. False: there is no room for it, and the batch is given up."""
         cdef int64_t before = <int64_t> batch.memory_bytes()
         batch.add(entry)
         self.touch(batch)
@@ -209,7 +211,7 @@ cdef class AtomicBatches(Admission):
         return False
 
     cdef int end(self, Batch batch) except -1:
-        """What it holds goes with it."""
+        """Forget a batch and free its share of the staged bytes."""
         cdef int64_t held = <int64_t> (<AtomicBatch> batch).memory_bytes()
         self.staged_bytes -= held
         self.inflight.staged_bytes -= held
@@ -242,7 +244,7 @@ cdef class AtomicBatches(Admission):
     # Commit
 
     cdef int commit(self, AtomicBatch batch, const char* reply, Py_ssize_t reply_len) except -1:
-        """Of a batch that was ended."""
+        """Check and store a batch that was ended, and answer its publisher."""
         cdef SoFar so_far = SoFar()
         cdef bytes refused
         try:
@@ -265,7 +267,7 @@ cdef class AtomicBatches(Admission):
         return 0
 
     cdef bytes check(self, AtomicBatch batch, SoFar so_far):
-        """The answer to a batch that is refused, else None. Raises StoreError."""
+        """Return the answer to a batch that is refused, else None. Raises StoreError."""
         cdef Counters counters = self.ingest.counters
         if counters is None:
             return self.check_all(batch, so_far)
@@ -292,7 +294,7 @@ cdef class AtomicBatches(Admission):
     cdef int load(
         self, AtomicBatch batch, uint64_t number, Entry* entry, PublishHeaders* headers
     ) except -1:
-        """A staged message, as it is stored."""
+        """Fill `entry` with a staged message, its subject as it is stored."""
         batch.get(number, entry)
         entry.scheduling = 0
         find_publish_headers(entry.headers, entry.headers_len, headers)
@@ -337,7 +339,7 @@ cdef class AtomicBatches(Admission):
         return refusal(self.ingest.settings.name, error)
 
     cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
-        """What is asked of the message alone, and that it is nobody's duplicate."""
+        """Check the headers that concern this message alone, and that it is no duplicate."""
         cdef Preconditions preconditions = self.ingest.preconditions
         cdef bytes refused, id
         cdef Lifetime lifetime
@@ -365,12 +367,12 @@ cdef class AtomicBatches(Admission):
         return None if self.ingest.counters is None else self.count(entry, headers, so_far)
 
     cdef bytes count(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
-        """It becomes the total, with the batch as far as it was checked."""
+        """Turn an increment into the total after the part of the batch that was checked."""
         cdef bytes refused = self.ingest.counters.count(entry, headers)
         return self.rewrite(entry, so_far) if refused is None else refused
 
     cdef bytes check_scheduling(self, Entry* entry, PublishHeaders* headers, SoFar so_far):
-        """A message that waits is stored elsewhere: it cannot be one of a batch."""
+        """Check a schedule. A delayed message is stored elsewhere, so no batch may contain one."""
         cdef bytes refused
         if header_given(headers, DELAY):
             return self.unsupported("Nats-Delay")
@@ -379,7 +381,7 @@ cdef class AtomicBatches(Admission):
         return self.rewrite(entry, so_far) if refused is None else refused
 
     cdef bytes rewrite(self, Entry* entry, SoFar so_far):
-        """It is stored as the entry says now, not as it was sent."""
+        """Note that the entry as it is now, not the sent message, is to be stored."""
         so_far.rewritten[so_far.count + 1] = (
             entry.headers[:entry.headers_len], entry.data[:entry.data_len], entry.scheduling,
         )
@@ -393,7 +395,7 @@ cdef class AtomicBatches(Admission):
     cdef bytes check_sequences(
         self, Entry* entry, PublishHeaders* headers, bytes subject, SoFar so_far
     ):
-        """Expectations are about what is there before the batch."""
+        """Check expected sequences against the stream as it is before the batch."""
         cdef Preconditions preconditions = self.ingest.preconditions
         cdef HeaderValue* other = &headers.values[<int> EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT]
         cdef uint64_t last = self.ingest.log.edges.last + so_far.count
@@ -413,7 +415,7 @@ cdef class AtomicBatches(Admission):
         return preconditions.check_subject_sequence(headers, entry.subject, entry.subject_len)
 
     cdef bytes check_rollup(self, bytes subject, PublishHeaders* headers, SoFar so_far):
-        """It may replace what is there before the batch, and nothing of the batch."""
+        """Check a rollup: it may replace messages before the batch, but none of the batch."""
         cdef Preconditions preconditions = self.ingest.preconditions
         cdef bytes refused = preconditions.check_rollup(headers)
         if refused is not None:
@@ -425,7 +427,7 @@ cdef class AtomicBatches(Admission):
         return None
 
     cdef bytes check_room(self, bytes subject, bint is_rollup, SoFar so_far):
-        """Discard new, with the batch as far as it was checked."""
+        """Check the limits of discard new against the stream and the checked part of the batch."""
         cdef MessageLog log = self.ingest.log
         cdef LogLimits* limit = &log.limit
         cdef uint64_t bytes_more = so_far.bytes - so_far.count * limit.uncounted_bytes
@@ -444,7 +446,7 @@ cdef class AtomicBatches(Admission):
         return None
 
     cdef int apply(self, AtomicBatch batch, SoFar so_far) except -1:
-        """Nothing of this can be refused any more."""
+        """Append all messages of a batch; nothing can be refused any more."""
         cdef MessageLog log = self.ingest.log
         log.begin_together(so_far.count, so_far.bytes)
         try:
@@ -458,7 +460,10 @@ cdef class AtomicBatches(Admission):
     cdef uint64_t apply_some(
         self, AtomicBatch batch, SoFar so_far, uint64_t done, int64_t now_ns, uint64_t bytes_max
     ) except? 0:
-        """Of the messages behind the first `done` one at least; how many are applied now."""
+        """Append at least one message behind the first `done`, and about `bytes_max` bytes at most.
+
+        Returns the number of messages of the batch that are applied now.
+        """
         cdef Ingest ingest = self.ingest
         cdef PublishHeaders headers
         cdef Entry entry
@@ -490,7 +495,7 @@ cdef class AtomicBatches(Admission):
             ingest.propose(&entry)
         return done
 
-    # A large batch, in slices
+    # Storing a large batch in slices
 
     cdef int begin_storing(
         self, AtomicBatch batch, SoFar so_far, const char* reply, Py_ssize_t reply_len
@@ -518,7 +523,7 @@ cdef class AtomicBatches(Admission):
             storing.done = self.apply_some(
                 storing.batch, storing.so_far, storing.done, storing.now_ns, bytes_max
             )
-        except BaseException:       # or nothing would be committed ever again
+        except BaseException:       # otherwise nothing would ever be committed again
             self.storing = None
             self.holds = len(self.held) > 0
             log.end_together()
@@ -538,7 +543,8 @@ cdef class AtomicBatches(Admission):
         return 0
 
     cdef int forget_above(self, uint64_t durable) except -1:
-        """What was stored of the batch was taken back with everything that was not on disk."""
+        """End the batch that is being stored: its messages were rolled back with all unsynced ones.
+        """
         cdef Storing storing = self.storing
         if storing is None:
             return 0
@@ -566,12 +572,12 @@ cdef class AtomicBatches(Admission):
         return True
 
     cdef int release_some(self) except -1:
-        """Publishes that were held go on, up to the next large batch."""
+        """Publish some held messages, up to the next large batch."""
         cdef int64_t size, until = self.held_bytes - SLICE_BYTES
         cdef int left = HELD_PER_SLICE
         cdef bytes subject, headers, data, reply
         self.holds = False
-        if self.ingest.is_paused:       # the stream ends: they were promised nothing
+        if self.ingest.is_paused:  # the stream is closing; held publishes were not acknowledged
             self.held.clear()
             return 0
         try:

@@ -1,16 +1,16 @@
-"""Backlog: how much was taken and is not durable yet, and what publishers do about it.
+"""Backlog: back-pressure on publishers, by the messages that are appended and not durable yet.
 
     below the limits   nothing
-    over them          who publishes stops reading, until a commit makes room, or for PATIENCE_NS
-                       in all while none does
-    over them twice    nothing is taken: 429
+    over them          the publisher's connection is not read until a commit makes room, or for
+                       PATIENCE_NS in all while none does
+    over them twice    publishes are refused with 429
 
 Promise
 - Messages are counted exactly, bytes to MARK_BYTES; memory is bounded by the limits.
 - It is an Endpoint without a socket, so that a connection whose message went to it waits for it as
-  it would for a slow recipient (`Reactor.congested`).
+  for a slow recipient (`Reactor.congested`).
 
-Source: "Durability" of the design; nats-server 2.14 reference 2.8 (max_buffered_msgs, _size).
+Source: docs/store.md; the options `max_buffered_msgs` and `max_buffered_size` of nats-server 2.14.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -23,8 +23,8 @@ from natsd.jetstream.stream.republish cimport Republisher
 cdef enum:
     MARK_BYTES = 64 * 1024
     MARKS_MIN = 16
-    ANSWER_BYTES_MAX = 4 << 20  # of answers that wait
-    REPUBLISHED_MAX = 65_536    # messages that are to be published again
+    ANSWER_BYTES_MAX = 4 << 20  # bytes of answers that wait
+    REPUBLISHED_MAX = 65_536    # messages that wait to be republished
 
 cdef int64_t PATIENCE_NS = 1_000_000_000
 
@@ -60,7 +60,7 @@ cdef class Backlog(Endpoint):
         return OVER
 
     cdef int note(self, uint64_t sequence, uint64_t size) except -1:
-        """A message was taken."""
+        """Count a message that was appended: its sequence and its size in bytes."""
         self.last = sequence
         self.total += size
         if (
@@ -87,7 +87,10 @@ cdef class Backlog(Endpoint):
         return 0
 
     cdef int settle(self, uint64_t durable) except -1:
-        """All up to there is durable; what is above and was rolled back is to be noted anew."""
+        """Note that everything up to `durable` is durable.
+
+        Messages above that were rolled back must be noted anew.
+        """
         cdef BacklogMark* mark
         self.durable = durable
         while self.head < self.tail:
@@ -106,7 +109,7 @@ cdef class Backlog(Endpoint):
         return 0
 
     cdef int roll_back(self, uint64_t durable) except -1:
-        """What was noted above never was."""
+        """Forget the messages above `durable`: a failed commit took them back."""
         self.last = durable
         return self.settle(durable)
 

@@ -1,6 +1,7 @@
-"""Which batches a stream takes, and what a server's options say of those under way.
+"""The batches that a stream takes, and the limits that a server's options set for open batches.
 
-Source: nats-server 2.14 reference 2.8, 6.7, 12.
+Source: ADR-50; the defaults are those of nats-server 2.14
+(`streamDefaultMaxAtomicBatchInflightPerStream` and its neighbours).
 """
 
 from datetime import timedelta
@@ -21,11 +22,11 @@ ATOMIC_TOTAL: Final = 1_000
 FAST_PER_STREAM: Final = 1_000
 FAST_TOTAL: Final = 50_000
 STAGED_BYTES_MAX: Final = 512 << 20
-"""Of all atomic batches that are not committed."""
+"""Bytes of all uncommitted atomic batches of a server."""
 
 
 def atomic_batches(limits: BatchLimits) -> InflightBatches:
-    """The atomic batches of a server."""
+    """Return the counter and the limits of the atomic batches of a server."""
     return InflightBatches(
         per_stream_max=limits.max_inflight_per_stream or ATOMIC_PER_STREAM,
         total_max=limits.max_inflight_total or ATOMIC_TOTAL,
@@ -36,7 +37,7 @@ def atomic_batches(limits: BatchLimits) -> InflightBatches:
 
 
 def fast_batches(limits: BatchLimits) -> InflightBatches:
-    """The fast batches of a server."""
+    """Return the counter and the limits of the fast batches of a server."""
     return InflightBatches(
         per_stream_max=limits.max_inflight_per_stream or FAST_PER_STREAM,
         total_max=limits.max_inflight_total or FAST_TOTAL,
@@ -46,7 +47,10 @@ def fast_batches(limits: BatchLimits) -> InflightBatches:
 
 
 def take_batches(stream: "Stream") -> None:
-    """As its configuration says; those under way of a kind that it takes no more are forgotten."""
+    """Take the kinds of batches that the configuration allows.
+
+    Open batches of a kind that it allows no longer are forgotten.
+    """
     config, ingest, jetstream = stream.config, stream.ingest, stream.jetstream
     if config.allow_atomic and ingest.atomic_batches is None:
         abandoned = partial(batch_abandoned, stream.account, stream.name)

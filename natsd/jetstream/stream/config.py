@@ -1,13 +1,13 @@
-"""What a stream's configuration must keep to, and what is filled in.
+"""The rules for a stream's configuration, and the defaults that are filled in.
 
-- `check_create` and `check_update` take what a client sent and give back what is stored, or raise
-  the ApiError that nats-server answers, for the first rule that is broken; in steps, since there
-  may be a hundred thousand subjects.
-- In pedantic mode nothing is filled in where the client had said something else: 10157.
-- What is asked of the rest of the account, whether subjects are taken and whether there is room, is
-  not asked here.
+- `check_create` and `check_update` take the configuration that a client sent and return the one
+  that is stored, or raise the ApiError that nats-server answers for the first broken rule. They run
+  in steps, since there may be a hundred thousand subjects.
+- In pedantic mode a default that would replace a client's value is an error: 10157.
+- Questions about the rest of the account are not decided here: whether the subjects are taken, and
+  whether there is room.
 
-Source: reference §6.4, §6.16; nats-server 2.14, tried.
+Source: nats-server's `checkStreamCfg` and `configUpdateCheck`, and nats-server 2.14, observed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 REPLICAS_MAX: Final = 5
 DUPLICATE_WINDOW_NS: Final = 120 * 1_000_000_000
 SHORTEST_NS: Final = 100 * 1_000_000
-"""Of an age or a duplicate window."""
+"""Shortest maximum age or duplicate window that is allowed."""
 _SECOND_NS: Final = 1_000_000_000
 
 _UNLIMITED: Final = (
@@ -74,7 +74,7 @@ _API_SPACES: Final = ("$JS.>", "$JSC.>", "$NRG.>")
 
 @dataclass(frozen=True, slots=True)
 class ConfigRules:
-    """What an account and its server allow, 0: no limit; and what streams the account has."""
+    """Limits of an account and its server (0: no limit), and the streams of the account."""
 
     limits: AccountLimits
     duplicate_window_ns_max: int = 0
@@ -82,7 +82,7 @@ class ConfigRules:
 
 
 def rules_of(account: "JetStreamAccount", replicas: int = 1) -> ConfigRules:
-    """The rules that its streams with so many replicas keep to."""
+    """Return the rules for the account's streams with `replicas` replicas."""
     window = account.jetstream.options.limits.duplicate_window
     return ConfigRules(
         account.tiers.limits_of(replicas),
@@ -102,7 +102,7 @@ def _streams_of(account: "JetStreamAccount") -> Origins:
 def check_create(
     config: StreamConfig, account: "JetStreamAccount", *, pedantic: bool = False
 ) -> Steps[StreamConfig]:
-    """The configuration of a new stream, as it is stored. Raises ApiError."""
+    """Return the configuration of a new stream as it is stored. Raises ApiError."""
     config = yield from check_config(
         with_static_metadata(config), rules_of(account, config.num_replicas), pedantic=pedantic
     )
@@ -115,7 +115,7 @@ def check_create(
 def check_update(
     stream: "Stream", config: StreamConfig, *, pedantic: bool = False
 ) -> Steps[StreamConfig]:
-    """The new configuration of a stream, as it is stored. Raises ApiError."""
+    """Return the new configuration of a stream as it is stored. Raises ApiError."""
     rules = rules_of(stream.account, config.num_replicas)
     config = yield from check_config(config, rules, pedantic=pedantic)
     check_filters(config, ErrorId.JSStreamUpdateErrF)
@@ -131,7 +131,7 @@ def check_update(
 def check_config(
     config: StreamConfig, rules: ConfigRules, *, pedantic: bool = False
 ) -> Steps[StreamConfig]:
-    """The configuration with everything filled in. Raises ApiError."""
+    """Return the configuration with every default filled in. Raises ApiError."""
     _check_texts(config)
     filled: dict[str, Any] = _fill_limits(config, pedantic=pedantic)
     filled["duplicate_window"] = _duplicate_window(config, rules, pedantic=pedantic)
@@ -151,7 +151,7 @@ def check_config(
 
 
 def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    """What may change of a stream, in nats-server's order. Raises ApiError."""
+    """Return the changed configuration, or raise ApiError, in nats-server's order of rules."""
     change = "stream configuration update can not"
     workqueue = Retention.WORKQUEUE in (old.retention, new.retention)
     before_mirrors = (
@@ -189,7 +189,7 @@ def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
 def check_consumers(
     old: StreamConfig, new: StreamConfig, consumers: Mapping[str, ConsumerConfig]
 ) -> None:
-    """No consumer may be beyond limits that are new. Raises ApiError."""
+    """Check that no consumer exceeds new consumer limits. Raises ApiError."""
     before, limits = old.consumer_limits, new.consumer_limits
     threshold, ack_pending = limits.inactive_threshold, limits.max_ack_pending
     if before.inactive_threshold == threshold and before.max_ack_pending == ack_pending:
@@ -215,7 +215,7 @@ def _refuse_first(faults: Iterable[tuple[bool, str]]) -> None:
 
 
 def _refuse_if_pedantic(pedantic: bool, text: str) -> None:
-    """Something is about to be filled in that the client had said otherwise."""
+    """Raise ApiError in pedantic mode: a value that the client set is about to be replaced."""
     if pedantic:
         raise api_error(ErrorId.JSPedanticErrF, err=text)
 
@@ -238,7 +238,7 @@ def _check_texts(config: StreamConfig) -> None:
 
 
 def _fill_limits(config: StreamConfig, *, pedantic: bool) -> dict[str, int]:
-    """Replicas, and -1 for what has no limit."""
+    """Return the number of replicas, and -1 for each limit that is not set."""
     filled = {"num_replicas": config.num_replicas or 1}
     if config.num_replicas > REPLICAS_MAX:
         _refuse(f"maximum replicas is {REPLICAS_MAX}")
@@ -259,7 +259,7 @@ def _fill_limits(config: StreamConfig, *, pedantic: bool) -> dict[str, int]:
 def _duplicate_window(config: StreamConfig, rules: ConfigRules, *, pedantic: bool) -> int:
     window, longest = config.duplicate_window, rules.duplicate_window_ns_max
     if window == 0 and (config.mirror or config.sources):
-        return 0  # what they bring was told apart where it comes from
+        return 0  # the origin stream detected duplicates already
     if window == 0:
         window = DUPLICATE_WINDOW_NS
         if 0 < longest < window:
@@ -282,8 +282,10 @@ def _duplicate_window(config: StreamConfig, rules: ConfigRules, *, pedantic: boo
 
 
 def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
-    """Delete markers have lifetimes and roll their subjects up: that is allowed along with them.
-    In a sealed stream nothing is rolled up."""
+    """Allow lifetimes and rollups where delete markers are used, which need both.
+
+    A sealed stream stays without rollups.
+    """
     lifetime = config.subject_delete_marker_ttl
     if lifetime < 0:
         _refuse("subject delete marker TTL must not be negative")
@@ -304,8 +306,10 @@ def _with_markers(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
 
 
 def _with_schedules(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
-    """A schedule replaces the one before it: rolling up is allowed along with schedules, but in a
-    sealed stream nothing is."""
+    """Allow rollups where schedules are used: a schedule replaces the one before it.
+
+    A sealed stream stays without rollups.
+    """
     if not config.allow_msg_schedules or config.sealed:
         return config
     if config.discard is DiscardPolicy.NEW:
@@ -318,7 +322,7 @@ def _with_schedules(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
 
 
 def _check_together(config: StreamConfig) -> None:
-    """Settings that exclude or need one another."""
+    """Check settings that exclude or require one another."""
     if config.deny_purge and config.allow_rollup_hdrs:
         _refuse("roll-ups require the purge permission")
     if config.allow_msg_counter:
@@ -342,10 +346,11 @@ def _check_persistence(config: StreamConfig) -> None:
 
 
 def _check_counter(config: StreamConfig) -> None:
-    """The last message of a subject is its total: it may neither be refused nor give way.
+    """Check a counter stream, in which the last message of a subject is its total.
 
-    A delete marker is no total either; nats-server lets its lifetime in, and then the counters of
-    such subjects are broken.
+    So that message may neither be refused nor be removed. A delete marker is no total either;
+    nats-server allows `subject_delete_marker_ttl`, and then the counters of such subjects are
+    broken.
     """
     if config.discard is DiscardPolicy.NEW and not config.sealed:
         _refuse("counter stream cannot use discard new")
@@ -358,7 +363,7 @@ def _check_counter(config: StreamConfig) -> None:
 
 
 def _check_subjects(config: StreamConfig) -> Steps[None]:
-    """Valid, apart from one another, and none of the server's own unless nothing is answered."""
+    """Check that subjects are valid, disjoint, and not the server's own unless `no_ack` is set."""
     subjects = config.subjects
 
     def tell(place: int, other: int | None) -> None:
@@ -455,7 +460,7 @@ def _check_placement(config: StreamConfig) -> StreamConfig:
 
 
 def _sealed(config: StreamConfig) -> StreamConfig:
-    """Nothing comes in, nothing goes out."""
+    """Return the configuration of a sealed stream: no message is added or removed."""
     return config.model_copy(
         update={
             "max_age": 0,

@@ -1,4 +1,4 @@
-"""A stream's heart for compiled callers: its log, what of it may be shown, who reads it."""
+"""The core of a stream for compiled callers: its log, what of it is visible, and its readers."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -17,28 +17,29 @@ cdef enum Retention:
     INTEREST = 1
     WORKQUEUE = 2
 
-cdef enum Need:                 # of the readers, for one message
+cdef enum Need:                 # whether the readers need one message
     UNNEEDED = 0
     NEEDED = 1
-    UNKNOWN = 2                 # which readers it concerns is not in memory
+    UNKNOWN = 2                 # the block that would tell is not in memory
 
 
 cdef class Reader(Actor):
-    """Who reads a stream: a consumer's engine is one."""
+    """A reader of a stream; the engine of a consumer is one."""
 
-    cdef StreamCore stream              # None: not added
-    # It has read all that is visible and wants more. Set by `StreamCore.await_more` only; when
-    # something for it appears it is submitted, and this is False again.
+    cdef StreamCore stream              # None: it was not added to a stream
+    # The reader has read everything visible and waits for more. Only `StreamCore.await_more` sets
+    # it; when a message for the reader appears, the reader is submitted and this is False again.
     cdef bint is_hungry
-    cdef bint is_filtered               # False: it wants every message
-    cdef ReaderFilters filters          # what it wants, in `StreamCore.filters`
+    cdef bint is_filtered               # False: the reader wants every message
+    cdef ReaderFilters filters          # its filters, which are in `StreamCore.filters`
 
-    # Of filtered readers only, for messages that match; not for what is not visible yet:
+    # Called on filtered readers only, for visible messages that match their filters.
     cdef int appeared(self, uint64_t sequence) except -1
-    cdef int vanished(self, uint64_t sequence) except -1    # is about to be removed, for any cause
-    # Of all: removals that could not be told apart, so what is pending is to be counted anew.
+    # The message is about to be removed, for any cause.
+    cdef int vanished(self, uint64_t sequence) except -1
+    # Called on all readers after removals that were not reported one by one: count pending anew.
     cdef int recount(self) except -1
-    # Interest retention: is this message, which matches, still to be acknowledged by this reader?
+    # Interest retention: tell whether this reader still has to acknowledge this matching message.
     cdef bint needs(self, uint64_t sequence) except -1
 
 
@@ -48,45 +49,46 @@ cdef class CallbackReader(Reader):
 
 cdef class StreamCore(Actor):
     cdef readonly str name
-    cdef readonly object store          # LogStore: awaitable doors (fetch(block), synced(), ...)
+    cdef readonly object store          # LogStore: the awaitable store (`fetch`, `synced`, …)
     cdef readonly MessageLog log
     cdef readonly Outlet outlet
     cdef readonly Scheduler scheduler
-    cdef readonly uint64_t visible      # all up to this sequence is durable and may be shown
+    cdef readonly uint64_t visible      # highest sequence that is durable and may be shown
     cdef Retention retention
 
-    cdef Actor ingest                   # submitted when something became durable, or went; or None
-    cdef Actor republisher              # submitted when something became durable; or None
-    cdef object commit_failed           # the ingest's: called with the StoreError
+    cdef Actor ingest                   # submitted when messages became durable or went; or None
+    cdef Actor republisher              # submitted when messages became durable; or None
+    cdef object commit_failed           # the ingest's callback, called with the StoreError
     cdef SubList filters                # Subscription(filter, sink=ReaderFilters)
-    cdef list leaving                   # the steps that take ReaderFilters out of it
-    cdef dict filtered                  # reader -> None, in the order they came
-    cdef dict unfiltered
-    cdef list hungry                    # of the unfiltered ones
-    cdef list waiting                   # actors that are submitted when more is visible, once
-    cdef readonly uint64_t rollbacks    # commits that failed: what had been appended is gone
-    cdef SlotReaders known              # which filtered readers the subject of a slot concerns
+    cdef list leaving                   # generators that take ReaderFilters out of `filters`
+    cdef dict filtered                  # reader -> None, in the order in which they were added
+    cdef dict unfiltered                # reader -> None
+    cdef list hungry                    # unfiltered readers that wait for more messages
+    cdef list waiting                   # actors that are submitted once, when more is visible
+    cdef readonly uint64_t rollbacks    # failed commits; each dropped the unsynced messages
+    cdef SlotReaders known              # the filtered readers that match the subject of a slot
     cdef LogObserver observer
-    cdef uint64_t hidden_from           # nothing is shown from there on; 0: all is
-    cdef object showing                 # a future, done when nothing is hidden any more; or None
+    cdef uint64_t hidden_from           # messages from this sequence on are not shown; 0: all are
+    cdef object showing                 # future: nothing is hidden any more; or None
     cdef bint needs_recount
-    cdef uint64_t recheck_from          # whom messages interest is asked from here on; 0: it is not
-    cdef SequenceSet unsettled          # perhaps to be removed, in blocks that are not in memory
-    cdef object settling                # the task that looks at them, or None
-    cdef bint has_retention             # it was said which
-    # Interest: messages up to this one stay although no reader asks for them; 0: none do.
+    cdef uint64_t recheck_from          # next sequence to check for interest again; 0: none
+    cdef SequenceSet unsettled          # to check for removal later; blocks may not be in memory
+    cdef object settling                # the task that checks them, or None
+    cdef bint has_retention             # `set_retention` was called
+    # Interest retention: messages up to this one stay although no reader asks for them; 0: none.
     cdef readonly uint64_t kept_through
-    cdef bint may_remove                # all readers are there
+    cdef bint may_remove                # all readers were added, so messages may be removed
     cdef bint is_closed
 
-    # Called by the store's listener, or by who knows that all is durable at once: shows messages,
-    # tells readers, submits hungry ones.
+    # Show messages up to `durable`: count them for readers and submit waiting readers. The store's
+    # listener calls this, or a caller that knows that everything is durable at once.
     cdef int advance(self, uint64_t durable) except -1
-    # The reader has read all that is visible: it is submitted when something for it appears.
+    # Submit the reader when a message for it appears; it has read everything visible.
     cdef int await_more(self, Reader reader) except -1
-    # `by` needs it no more: work queue and interest retention remove it. Nothing with limits.
+    # Note that the reader `by` needs this message no more: work-queue and interest retention remove
+    # it.
     cdef int acked(self, Reader by, uint64_t sequence) except -1
-    # Would a message of that subject be read by anybody?
+    # Tell whether any reader's filter matches a subject.
     cdef bint is_wanted(self, const char* subject, Py_ssize_t length) except -1
 
     cdef int wake_waiting(self) except -1

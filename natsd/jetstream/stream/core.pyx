@@ -1,27 +1,30 @@
-"""StreamCore: a stream's log, how far it may be shown, and who reads it.
+"""StreamCore: a stream's log, the visible part of it, and its readers.
 
-    store: committed ─▶ advance ─▶ visible ─┬─ filters' SubList ─▶ reader.appeared, hungry: submit
-                                            └─ hungry readers of everything: submit
-    log: a message is let go of ─▶ observer ─▶ slot ─▶ the readers it concerns: vanished
+    store: committed ─▶ advance ─▶ visible ─┬─ filters' SubList ─▶ reader.appeared; waiting: submit
+                                            └─ waiting readers of everything: submit
+    log: a message is removed ─▶ observer ─▶ slot ─▶ the readers it concerns: vanished
     consumer: acked ─▶ does another reader need it? ─▶ removed, by work queue and interest retention
 
 Promise
-- Nothing is shown, counted as pending or delivered before it is durable (`visible`).
-- What it costs to tell readers does not depend on how many there are, but on how many a message
-  concerns: filters stand in a SubList, and what was found for a subject is remembered by its slot.
-- A filtered reader hears of each message it matches when that appears and when it vanishes, or that
-  it has to count anew (`recount`).
-- A reader's filters come into the SubList in steps before it hears of anything, and go out of it
-  in slices after it hears of nothing any more: in between they concern nobody (slot_readers.pyx).
-- A message that nobody needs any more is removed; where that needs a block that is not in memory,
-  one task fetches it. Looking at a whole stream again (a reader went away) goes in slices.
-- What a stream holds when it begins, or when its retention becomes interest, does not go because no
-  reader asks for it: one may come, or could not be read. It goes when all that asked for it need it
-  no more, or when any reader goes away for good (`kept_through`).
-- Nothing is removed before all readers are there, nor when they go because the stream ends
-  (`allow_removals`): what is to go meanwhile is remembered.
+- No message is shown, counted as pending or delivered before it is durable (`visible`).
+- The cost of telling readers about a message does not depend on the number of readers, but on the
+  number of readers that the message concerns: filters stand in a SubList, and the readers of a
+  subject are remembered by its slot.
+- A filtered reader is told of each matching message when it appears and when it vanishes, or is
+  told to count its pending messages anew (`recount`).
+- A reader's filters come into the SubList in steps before the reader is told of anything, and leave
+  it in slices after the reader is told of nothing any more. In between they match nothing
+  (slot_readers.pyx).
+- A message that no reader needs any more is removed; where that needs a block that is not in
+  memory, one task fetches it. Rechecking a whole stream (after a reader went away) runs in slices.
+- The messages that a stream holds when it begins, or when its retention becomes interest, are not
+  removed merely because no reader asks for them: such a reader may come, or could not be recovered.
+  They are removed when all readers that asked for them need them no more, or when any reader goes
+  away for good (`kept_through`).
+- Nothing is removed before all readers were added, nor when they are removed because the stream
+  closes (`allow_removals`): the messages to remove meanwhile are remembered.
 
-Source: nats-server 2.14 reference 6.4 (retention), "Durability" of the design.
+Source: nats-server's `checkInterestState`, `ackMsg` and `signalConsumers`; docs/store.md.
 """
 
 import asyncio
@@ -57,7 +60,7 @@ RETENTIONS = {"limits": LIMITS, "interest": INTEREST, "workqueue": WORKQUEUE}
 
 
 cdef class Reader(Actor):
-    """See core.pxd; this one wants nothing."""
+    """A reader that wants nothing; core.pxd describes the methods."""
 
     cdef int appeared(self, uint64_t sequence) except -1:
         return 0
@@ -73,18 +76,21 @@ cdef class Reader(Actor):
 
 
 cdef class CallbackReader(Reader):
-    """A reader in Python, for what is not per message: `handler` has `work()`,
-    `appeared(sequence)`, `vanished(sequence)`, `recount()` and `needs(sequence)`."""
+    """A reader in Python, for work that is not per message.
+
+    `handler` has `work()`, `appeared(sequence)`, `vanished(sequence)`, `recount()` and
+    `needs(sequence)`.
+    """
 
     def __init__(self, handler):
         self.handler = handler
 
     def await_more(self) -> None:
-        """Have `work` called when there is more than what is visible now."""
+        """Have `work` called when more messages than now are visible."""
         self.stream.await_more(self)
 
     def acked(self, uint64_t sequence) -> None:
-        """It needs this message no more."""
+        """Note that this reader needs the message no more."""
         self.stream.acked(self, sequence)
 
     cdef bint run(self, int64_t now_ns) except? -1:
@@ -108,7 +114,7 @@ cdef class CallbackReader(Reader):
 
 
 cdef class CoreObserver(LogObserver):
-    """What the log tells its stream."""
+    """The observer that reports removals from the log to its stream."""
 
     cdef StreamCore stream
 
@@ -128,7 +134,7 @@ cdef class StreamCore(Actor):
         self, str name not None, store not None, Outlet outlet not None,
         Scheduler scheduler not None,
     ):
-        """All that the store holds is durable and visible already."""
+        """Show everything that the store holds: all of it is durable."""
         cdef CoreObserver observer = CoreObserver()
         self.name = name
         self.store = store
@@ -152,8 +158,11 @@ cdef class StreamCore(Actor):
     # Readers
 
     def list_filters(self, filters):
-        """List, in steps, what a reader will want; no filter is all messages. A generator that
-        returns the ReaderFilters: for `put_reader`, or for `unlist` if that does not come."""
+        """List, in steps, the filters of a reader; no filter means all messages.
+
+        This is a generator that returns the ReaderFilters. They go to `put_reader`, or to `unlist`
+        if the reader is not made.
+        """
         cdef ReaderFilters wanted = ReaderFilters()
         cdef Subscription subscription
         cdef list patterns = [pattern for pattern in filters if pattern]
@@ -172,13 +181,15 @@ cdef class StreamCore(Actor):
         return wanted
 
     def unlist(self, ReaderFilters wanted not None) -> None:
-        """Take filters out again that no reader got, in slices."""
+        """Take filters that no reader got out of the SubList, in slices."""
         assert wanted.reader is None
         self.leave(wanted)
 
     def put_reader(self, Reader reader not None, ReaderFilters wanted not None) -> None:
-        """From now on `reader` hears of what appears, of the filters that it has now and of no
-        others; what is visible already it has to count itself."""
+        """Tell `reader` of what appears from now on, by its new filters only.
+
+        The reader must count the messages that are visible already itself.
+        """
         cdef ReaderFilters before = reader.filters
         assert reader.stream is None or reader.stream is self
         assert wanted is before or wanted.reader is None and not wanted.is_leaving
@@ -197,11 +208,11 @@ cdef class StreamCore(Actor):
             self.leave(before)
 
     def add_reader(self, Reader reader not None, filters=()) -> None:
-        """List filters, which are few, at once, and put the reader there."""
+        """List few filters at once and put the reader there."""
         self.put_reader(reader, at_once(self.list_filters(filters)))
 
     cdef int withdraw(self, Reader reader) except -1:
-        """It hears no more. Its filters are still listed."""
+        """Tell the reader nothing any more; its filters stay listed."""
         if reader.stream is not self:
             return 0
         reader.stream = None
@@ -215,7 +226,10 @@ cdef class StreamCore(Actor):
         return 0
 
     def remove_reader(self, Reader reader not None, *, is_gone=True) -> None:
-        """It hears no more. `is_gone`: for good, so what only it needed may go."""
+        """Tell the reader nothing any more.
+
+        `is_gone`: it is gone for good, so messages that only it needed may be removed.
+        """
         cdef ReaderFilters wanted = reader.filters
         if reader.stream is not self:
             return
@@ -226,7 +240,7 @@ cdef class StreamCore(Actor):
             self.claims_went()
 
     def change_filters(self, Reader reader not None, ReaderFilters wanted not None) -> None:
-        """It wants other messages, and will count them itself."""
+        """Give a reader other filters; it counts the matching messages itself."""
         cdef bint was_hungry = reader.is_hungry
         self.put_reader(reader, wanted)
         self.claims_went()
@@ -234,15 +248,17 @@ cdef class StreamCore(Actor):
             self.scheduler.submit(reader)
 
     cdef int claims_went(self) except -1:
-        """What only those needed that do not ask for it any more may go."""
+        """Recheck messages of interest retention: a reader that needed some of them went away."""
         if self.retention == INTEREST:
             self.kept_through = 0
             self.recheck_soon()
         return 0
 
     cdef int leave(self, ReaderFilters wanted) except -1:
-        """Have filters that are not in force taken out of the SubList. A core that is closed takes
-        the SubList with it."""
+        """Start to take filters that are not in force out of the SubList.
+
+        A closed core does nothing: the SubList goes away with it.
+        """
         assert wanted.reader is None
         if self.is_closed:
             wanted.subscriptions.clear()
@@ -255,7 +271,7 @@ cdef class StreamCore(Actor):
         return 0
 
     def take_out(self, ReaderFilters wanted):
-        """Take them out in steps; whoever ends this early takes the SubList away."""
+        """Take filters out of the SubList in steps; a closing core may end this early."""
         cdef list last
         cdef Subscription subscription
         try:
@@ -272,14 +288,16 @@ cdef class StreamCore(Actor):
             wanted.subscriptions.clear()
 
     cdef bint unlist_some(self) except -1:
-        """A step; True: there is more."""
+        """Run one step. True: there is more."""
         if next(self.leaving[-1], True) is not None:
             self.leaving.pop()
         return len(self.leaving) > 0
 
     def set_retention(self, str retention not None) -> None:
-        """`limits`, `interest` or `workqueue`. A change to interest removes what all readers that
-        asked for it have acknowledged; the first call, for a stream that begins, removes nothing.
+        """Set the retention: `limits`, `interest` or `workqueue`.
+
+        A change to interest removes the messages that all interested readers have acknowledged; the
+        first call, for a stream that begins, removes nothing.
         """
         cdef Retention before = self.retention
         cdef bint is_first = not self.has_retention
@@ -290,11 +308,11 @@ cdef class StreamCore(Actor):
             self.recheck_soon()
 
     def keep_unclaimed(self) -> None:
-        """Keep the messages that are there although no reader asks for them."""
+        """Keep the messages that are in the log now although no reader asks for them."""
         self.kept_through = self.log.edges.last
 
     def allow_removals(self, bint allowed) -> None:
-        """All readers are there; or, from now on they go because the stream ends."""
+        """Allow removals once all readers were added; forbid them before the stream closes."""
         self.may_remove = allowed
         if allowed and self.recheck_from:
             self.scheduler.submit(self)
@@ -302,12 +320,12 @@ cdef class StreamCore(Actor):
             self.settle_soon()
 
     def has_interest(self, subject) -> bool:
-        """Does any reader's filter match that subject?"""
+        """Tell whether any reader's filter matches that subject."""
         cdef bytes text = wire_bytes(subject)
         return self.is_wanted(text, len(text))
 
     def readers_of(self, subject) -> list:
-        """The readers that a message to that subject would concern."""
+        """Return the readers whose filters match that subject."""
         return [*self.unfiltered, *readers_in(self.filters.match(subject))]
 
     cdef bint is_wanted(self, const char* subject, Py_ssize_t length) except -1:
@@ -315,10 +333,10 @@ cdef class StreamCore(Actor):
             return True
         return len(self.filtered) > 0 and is_any_in_force(self.filters.lookup(subject, length))
 
-    # What appears
+    # Messages that become visible
 
     def hide_from(self, uint64_t sequence) -> None:
-        """Show nothing from there on, durable or not; 0: all that is durable."""
+        """Show nothing from `sequence` on, durable or not; 0: show everything durable."""
         assert sequence == 0 or sequence > self.visible
         self.hidden_from = sequence
         self.advance(self.store.durable_sequence)
@@ -327,19 +345,21 @@ cdef class StreamCore(Actor):
             self.showing = None
 
     async def shown(self) -> None:
-        """Returns once nothing is hidden that is durable."""
+        """Return once nothing durable is hidden."""
         if self.hidden_from:
             if self.showing is None:
                 self.showing = self.scheduler.reactor.loop.create_future()
             await asyncio.shield(self.showing)
 
     def durable(self, uint64_t sequence) -> None:
-        """The store's: all up to there is on disk."""
+        """Show messages up to `sequence`; the store calls this when they are on disk."""
         self.advance(sequence)
 
     def failed(self, error) -> None:
-        """The store's: appends were rolled back to what was durable. Removals were as well, so what
-        was acknowledged is looked at again."""
+        """Note that a commit failed: the store rolled back unsynced appends and removals.
+
+        Since removals were rolled back too, acknowledged messages are checked again.
+        """
         self.rollbacks += 1
         if self.commit_failed is not None:
             self.commit_failed(error)
@@ -401,7 +421,7 @@ cdef class StreamCore(Actor):
         return 0
 
     cdef int show(self, uint64_t first, uint64_t last) except -1:
-        """Tell filtered readers what appeared."""
+        """Tell filtered readers which messages appeared."""
         cdef uint64_t sequence = first
         cdef MsgBlock block = None
         cdef tuple readers
@@ -421,7 +441,7 @@ cdef class StreamCore(Actor):
         return 0
 
     cdef tuple concerned(self, uint64_t sequence, uint32_t slot, MsgBlock block):
-        """The filtered readers of a message; None if its block is not in memory."""
+        """Return the filtered readers of a message; None if its block is not in memory."""
         cdef RecordView view
         cdef tuple readers
         if slot == NO_SLOT:
@@ -433,13 +453,13 @@ cdef class StreamCore(Actor):
             )
         return readers
 
-    # What vanishes
+    # Removed messages
 
     cdef int going(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
         cdef tuple readers
         cdef Reader reader
         if self.ingest is not None and not self.ingest.is_queued:
-            self.scheduler.submit(self.ingest)      # it counts what is used
+            self.scheduler.submit(self.ingest)      # it counts the used bytes
         if sequence > self.visible or not self.filtered:
             return 0
         readers = self.concerned(sequence, slot, block)
@@ -454,7 +474,7 @@ cdef class StreamCore(Actor):
         self.scheduler.submit(self)
         return 0
 
-    # What nobody needs
+    # Messages that no reader needs
 
     cdef int acked(self, Reader by, uint64_t sequence) except -1:
         if self.retention == LIMITS or sequence > self.visible or not self.log.is_here(sequence):
@@ -464,8 +484,10 @@ cdef class StreamCore(Actor):
         return 0
 
     cdef Need need_of(self, uint64_t sequence, Reader but) except? UNKNOWN:
-        """Do readers, one excepted, need a message that is there? In a work queue, and up to
-        `kept_through`, one that no reader asked for is needed too."""
+        """Tell whether any reader but `but` needs a message that is in the log.
+
+        In a work queue, and up to `kept_through`, a message that no reader asked for is needed too.
+        """
         cdef MsgBlock block
         cdef tuple readers = ()
         cdef Reader reader
@@ -486,7 +508,7 @@ cdef class StreamCore(Actor):
         return UNNEEDED
 
     cdef Need settle(self, uint64_t sequence, Reader but) except? UNKNOWN:
-        """Remove a message that is there, if nobody needs it."""
+        """Remove a message of the log if no reader but `but` needs it."""
         cdef Need need = UNNEEDED
         if self.retention == INTEREST or but is None:
             need = self.need_of(sequence, but)
@@ -507,12 +529,15 @@ cdef class StreamCore(Actor):
         return 0
 
     def settle_soon(self) -> None:
-        """Have what was put off looked at, by one task."""
+        """Have one task check the messages that were put off."""
         if self.settling is None and self.may_remove and self.log.refusal is None:
             self.settling = self.scheduler.reactor.loop.create_task(self._settle_all())
 
     async def _settle_all(self) -> None:
-        """Until nothing is left, or the store takes no changes: it is tried again when it does."""
+        """Check the messages that were put off until none is left or the store takes no changes.
+
+        Once the store takes changes again, `settle_soon` starts a new task.
+        """
         left = SETTLED_PER_SLICE
         try:
             while self.unsettled and self.may_remove and self.log.refusal is None:
@@ -521,19 +546,19 @@ cdef class StreamCore(Actor):
                     try:
                         await self.store.fetch(block)
                     except StoreUnavailable:
-                        continue        # the next try waits for the one that failed
+                        continue        # the next fetch waits for the one that failed
                 self.settle_first()
                 left -= 1
                 if left == 0:
                     left = SETTLED_PER_SLICE
                     await asyncio.sleep(0)
         except StoreError:
-            pass        # closed, or the block cannot be read: what is to be removed stays
+            pass        # closed, or an unreadable block: the messages stay
         finally:
             self.settling = None
 
     cdef MsgBlock cold_block(self):
-        """The block that the first of what was put off needs, unless that is in memory."""
+        """Return the block that the first message put off needs; None if it is in memory."""
         cdef uint64_t sequence = 0
         cdef RecordView view
         cdef MsgBlock block
@@ -543,8 +568,10 @@ cdef class StreamCore(Actor):
         return None if block.view(sequence, &view) == FOUND else block
 
     cdef int settle_first(self) except -1:
-        """The first of what was put off, with its block in memory. If it still cannot be told who
-        needs it, its record is damaged: it stays."""
+        """Check the first message that was put off; its block is in memory.
+
+        If its readers still cannot be told, its record is damaged, and the message stays.
+        """
         cdef uint64_t sequence = 0
         if self.unsettled.find_present(1, &sequence):
             self.unsettled.discard_run(sequence, sequence)
@@ -553,17 +580,17 @@ cdef class StreamCore(Actor):
         return 0
 
     def recheck_soon(self) -> None:
-        """Look at every message anew: does anybody need it?"""
+        """Check every message again: does any reader need it?"""
         self.recheck_from = 1
         self.scheduler.submit(self)
 
     @property
     def is_rechecking(self) -> bool:
-        """There is work left that removes what nobody needs."""
+        """Whether messages are left to check for removal."""
         return self.recheck_from > 0 or self.unsettled.count > 0
 
     cdef bint recheck(self) except -1:
-        """A slice; True: there is more."""
+        """Check a slice of messages. True: there is more."""
         cdef int left = RECHECKED_PER_SLICE
         cdef uint64_t sequence = self.recheck_from
         if self.retention == LIMITS:
@@ -581,7 +608,7 @@ cdef class StreamCore(Actor):
     cdef bint run(self, int64_t now_ns) except? -1:
         cdef Reader reader
         cdef bint has_more
-        if not self.log.is_undoable:    # all that is done is durable
+        if not self.log.is_undoable:    # everything appended is durable at once
             self.advance(self.log.edges.last)
         if self.needs_recount:
             self.needs_recount = False
@@ -593,8 +620,10 @@ cdef class StreamCore(Actor):
         return self.recheck_from > 0 and self.recheck() or has_more
 
     def close(self) -> asyncio.Task | None:
-        """The stream goes away: nothing is shown or removed any more. What is still to end, if
-        anything is."""
+        """Stop showing and removing messages: the stream goes away.
+
+        Returns the task that is still running, or None.
+        """
         self.is_closed = True
         self.may_remove = False
         for steps in self.leaving:

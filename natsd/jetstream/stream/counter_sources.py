@@ -1,11 +1,11 @@
-"""What a counter knows of the totals that it was told by others, as its messages carry it.
+"""The totals of other streams that a counter has added, as its messages carry them.
 
     Nats-Counter-Sources: {"EU":{"count.eu":"40"},"US":{"count.us":"2"}}      stream, subject, total
     Nats-Stream-Source: EU 17 > > count.eu                 of the message that brings the next total
 
-A total replaces the one that was known, so a message that is brought twice changes nothing.
+A total replaces the known one, so a message that arrives twice changes nothing.
 
-Source: nats-server 2.14 reference 6.7, 6.12; ADR-49.
+Source: ADR-49; nats-server's `processJetStreamMsg`.
 """
 
 import json
@@ -17,15 +17,15 @@ SOURCES = "Nats-Counter-Sources"
 _INCREMENT = "Nats-Incr"
 _ORIGIN = "Nats-Stream-Source"
 _ORIGIN_SUBJECT = 4
-"""The place of the subject in a message's origin, where that tells it."""
+"""Index of the subject among the fields of a message's origin, if the origin has it."""
 
 
 class BrokenSources(ValueError):
-    """What is said of the sources is not what a server says."""
+    """A header or a payload is not what a server writes for a counter."""
 
 
 def value_in(body: bytes) -> bytes:
-    """The total that a message holds, however its JSON is written. Raises BrokenSources."""
+    """Return the total in a counter's payload, in any form of JSON. Raises BrokenSources."""
     value = _object(body).get("val", "")
     if not isinstance(value, str):
         raise BrokenSources
@@ -33,8 +33,11 @@ def value_in(body: bytes) -> bytes:
 
 
 def note_source(known: bytes, headers: bytes, subject: str, total: bytes) -> tuple[bytes, bytes]:
-    """What is known of the sources once the message with these headers told `total`, and what its
-    origin had told before, b"" if nothing. Raises BrokenSources."""
+    """Return the known totals after a sourced message, and the total that its origin had before.
+
+    `headers` are those of the message, `total` is what it tells. The known totals are JSON text;
+    the total before is b"" if the origin had none. Raises BrokenSources.
+    """
     origin = (header_value(headers, _ORIGIN) or b"").decode("utf-8", "replace").split(" ")
     if len(origin) > _ORIGIN_SUBJECT:
         subject = origin[_ORIGIN_SUBJECT]
@@ -47,8 +50,10 @@ def note_source(known: bytes, headers: bytes, subject: str, total: bytes) -> tup
 
 
 def with_count(headers: bytes, change: bytes, sources: bytes) -> bytes:
-    """The header block of a sourced message as it is stored: what it changes here, and whom from
-    what is known now."""
+    """Return the header block of a sourced message as it is stored.
+
+    It gets `change`, the number that is added here, and `sources`, the known totals from now on.
+    """
     return _with_header(_with_header(headers, _INCREMENT, change), SOURCES, sources)
 
 

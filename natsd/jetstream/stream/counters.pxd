@@ -11,14 +11,14 @@ from natsd.store.log cimport MessageLog
 from natsd.store.record cimport RecordView
 
 
-cdef enum LastCount:            # of a subject
-    NONE = 0                    # it has no message
+cdef enum LastCount:            # what is known of the last total of a subject
+    NONE = 0                    # the subject has no message
     KNOWN = 1
-    COLD_COUNT = 2              # its block is not in memory: `Counters.wanted`
+    COLD_COUNT = 2              # `Counters.wanted` is the block, which is not in memory
     BROKEN = 3
 
 
-cdef struct Room:               # bytes that are reused
+cdef struct Room:               # a buffer that is reused
     char* at
     Py_ssize_t length
 
@@ -28,34 +28,37 @@ cdef class Counters:
     cdef MessageLog log
     cdef Preconditions preconditions
     cdef object publish         # Ingest.publish_internal
-    cdef readonly MsgBlock wanted   # by what is not ready
-    cdef HeaderValue total      # of the entry that was counted last
-    cdef Room body              # of it
-    cdef Room headers           # of it
-    cdef bytes rewritten        # the headers of a sourced one
-    cdef dict staged            # subject -> (total, sources) of a batch that is checked, or None
-    cdef list kept              # what the entries of that batch point to
-    cdef object waiting         # publishes in the order they came, while a block is fetched
+    cdef readonly MsgBlock wanted   # the block that a refusal as not ready waits for
+    cdef HeaderValue total      # total of the entry that was counted last
+    cdef Room body              # payload of that entry
+    cdef Room headers           # headers of that entry
+    cdef bytes rewritten        # headers of a sourced entry
+    # subject -> (total, sources) while a batch is checked; None: no batch
+    cdef dict staged
+    cdef list kept              # payloads and headers that the entries of that batch point to
+    cdef object waiting         # deque of publishes, in order, that wait for a block
     cdef Py_ssize_t waiting_bytes
-    cdef object going_on        # the task that fetches it, and publishes what waits; or None
-    cdef bint is_going_on       # it is publishing
-    cdef bint is_lacking        # and the message needs a block
-    cdef bint is_unreadable     # which cannot be read
+    cdef object going_on        # the task that fetches it and publishes them; or None
+    cdef bint is_going_on       # the task is publishing
+    cdef bint is_lacking        # the publish needs a block that is not in memory
+    cdef bint is_unreadable     # the block cannot be read
 
-    # The rules that come before all others: the answer to a publish that breaks one, or None.
+    # Return the refusal of an increment that breaks the rules for counters, or None. These rules
+    # come before all others.
     cdef bytes check(self, Entry* entry, PublishHeaders* headers)
-    # Make the increment the new total, which is what is stored: `entry.data` and `entry.headers`
-    # are good until the next one is counted, or, of a batch, until `end_batch`. Or the answer.
+    # Replace the increment by the new total, which is stored, or return the refusal. `entry.data`
+    # and `entry.headers` hold until the next entry is counted, or, within a batch, until
+    # `end_batch`.
     cdef bytes count(self, Entry* entry, PublishHeaders* headers)
-    # The same of a message that another stream stored: see counters.pyx.
+    # Do the same for a message that another stream stored: see counters.pyx.
     cdef bytes count_sourced(self, Entry* entry)
-    cdef bytes tail(self)       # of the publisher's ack
-    # While a batch is checked, each of its entries counts for those behind it.
+    cdef bytes tail(self)       # Return the total as the PubAck shows it.
+    # While a batch is checked, each of its entries counts for the later ones.
     cdef int begin_batch(self) except -1
     cdef int end_batch(self) except -1
 
-    # Does it have to wait for a block, or behind one that has? Then `hold` it: False if there is no
-    # room for more.
+    # Tell whether a publish must wait for a block, or behind one that waits. If so, call `hold`,
+    # which returns False if there is no room.
     cdef bint must_wait(
         self, SubjectTransform transform, const char* subject, Py_ssize_t subject_len
     ) except -1

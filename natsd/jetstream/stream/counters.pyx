@@ -1,24 +1,24 @@
-"""Counters: each subject of a stream is a number, and what is published to it is added.
+"""Counters: each subject of a stream is a number, and a publish adds to it.
 
     Nats-Incr: +5                 ─▶  {"val":"12"}     stored, and in the PubAck: "val":"12"
     Nats-Incr, Nats-Stream-Source ─▶  the total there, less what it was before, is added here
 
 Promise
-- The total is what the last message of the subject says, and that is read from the log each time:
-  it is right after any crash, rollback, removal or rollover, and costs no memory.
-- Where that message is not in memory, the publish waits for its block, and all that come behind it
-  wait too, in their order, up to WAITING_BYTES_MAX; past that they are told 429. No sum is guessed.
-- A message that is no total answers `broken` (10172) to what would be added to it.
-- What others told of their totals (counter_sources.py) is carried from message to message.
+- The total is that of the subject's last message, which is read from the log each time: it is right
+  after any crash, rollback, removal or rollover, and costs no memory.
+- Where that message is not in memory, the publish waits for its block, and all later publishes wait
+  too, in order, up to WAITING_BYTES_MAX; beyond that they are answered 429. No sum is guessed.
+- Where the last message is not a total, an increment is refused as broken (10172).
+- The known totals of other streams (counter_sources.py) are carried from message to message.
 
 A message from another stream tells the total of a subject there: its payload is that total, its
-headers have `Nats-Incr` and `Nats-Stream-Source`. Who sources it has `count_sourced` make of it
-what is stored here before the sizes are checked: the new sum, `Nats-Incr` the change that it is,
-and `Nats-Counter-Sources` with what is known of all sources now. It may be refused as not ready
-(10163): then `wanted` is a block to be fetched before the message is brought again, which does no
-harm.
+headers have `Nats-Incr` and `Nats-Stream-Source`. The sourcing code calls `count_sourced` before
+the sizes are checked, to get what is stored here: the new sum, `Nats-Incr` with the change, and
+`Nats-Counter-Sources` with all known totals. The message may be refused as not ready (10163): then
+`wanted` is the block to fetch before the message is brought again, which is harmless.
 
-Source: nats-server 2.14 reference 6.7; ADR-49; the order of the rules: nats-server, tried.
+Source: ADR-49; nats-server's `processJetStreamMsg`. The order of the rules is nats-server's,
+observed.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from natsd.store.errors import StoreError
 
 cdef enum:
     BEFORE = 8                  # bytes of `{"val":"`
-    AROUND = 10                 # with `"}`
+    AROUND = 10                 # the same with `"}`
     WAITING_BYTES_MAX = 4 << 20
     WAITING_MSGS_MAX = 16_384
     AGAIN_PER_SLICE = 256
@@ -82,7 +82,7 @@ cdef inline HeaderValue value_of(bytes text):
 
 cdef class Counters:
     def __init__(self, StreamCore stream not None, publish not None):
-        """`publish(subject, headers, data, reply)`: what waited is published again by it."""
+        """Keep `publish(subject, headers, data, reply)`, which publishes again what waited."""
         self.stream = stream
         self.log = stream.log
         self.preconditions = Preconditions(stream, False)
@@ -94,7 +94,7 @@ cdef class Counters:
         free(self.headers.at)
 
     def close(self) -> None:
-        """The stream goes away: what waits is not taken."""
+        """Drop what waits: the stream goes away."""
         self.publish = None
         self.waiting.clear()
         if self.going_on is not None:
@@ -116,7 +116,8 @@ cdef class Counters:
         for name in NEVER_WITH:
             if header_given(headers, name):
                 return self.preconditions.refuse(ErrorId.JSMessageIncrInvalidErr)
-        # Only what is sourced tells of sources; nats-server takes it from anybody.
+        # Only a sourced message may tell of sources; nats-server accepts the header from any
+        # client.
         if find_header(
             entry.headers, entry.headers_len, SOURCES_NAME, len(SOURCES_NAME), &sources
         ):
@@ -144,10 +145,10 @@ cdef class Counters:
     # The last total
 
     cdef bytes find_initial(self, Entry* entry, Number* initial, HeaderValue* sources):
-        """What is added to, or the answer."""
+        """Read the total that is added to; return the refusal if there is none."""
         cdef HeaderValue last
         cdef LastCount found = self.last_total(entry, &last, sources)
-        if found == COLD_COUNT:     # sourced, or of a batch: anything else has waited
+        if found == COLD_COUNT:     # sourced or in a batch: any other publish waited for the block
             self.preconditions.fetch(self.wanted)
             return self.preconditions.refuse(ErrorId.JSStreamExpectedLastSeqPerSubjectNotReady)
         if found == BROKEN or not read_number(last.at, last.length, initial):
@@ -157,7 +158,7 @@ cdef class Counters:
     cdef LastCount last_total(
         self, Entry* entry, HeaderValue* total, HeaderValue* sources
     ) except? BROKEN:
-        """What the subject counts up to, 0 without a message; and whom from, as it was stored."""
+        """Find the total of the subject, 0 without a message, and the totals of its sources."""
         cdef RecordView view
         cdef LastCount found
         sources.length = 0
@@ -195,7 +196,10 @@ cdef class Counters:
         return KNOWN if seen == FOUND else COLD_COUNT if seen == COLD else BROKEN
 
     cdef bint read_total(self, const char* data, Py_ssize_t length, HeaderValue* out) except -1:
-        """False: it is none. Good as long as the data is, or until the next one is read."""
+        """Find the total in a payload. False: it is no total.
+
+        `out` points into `data`, or into memory that holds until the next total is read.
+        """
         if (
             length > AROUND and memcmp(data, OPENING, BEFORE) == 0
             and memcmp(data + length - 2, CLOSING, 2) == 0
@@ -210,7 +214,7 @@ cdef class Counters:
         out[0] = value_of(self.rewritten)
         return True
 
-    # The next one
+    # The next total
 
     cdef int add(self, Entry* entry, const Number* initial, const Number* change) except -1:
         make_room(&self.body, max(initial.length, change.length) + 2 + AROUND)
@@ -223,7 +227,7 @@ cdef class Counters:
         return 0
 
     cdef int carry_sources(self, Entry* entry, HeaderValue* sources) except -1:
-        """Behind the publisher's headers."""
+        """Append the known totals of other streams to the publisher's headers."""
         cdef Py_ssize_t name_len = len(SOURCES_NAME)
         cdef Py_ssize_t kept = entry.headers_len - 2
         cdef char* to
@@ -267,7 +271,7 @@ cdef class Counters:
         return None
 
     cdef bytes merge(self, Entry* entry, const Number* initial, bytes there, bytes before):
-        """Add what an origin has more than it had; that number."""
+        """Add the difference between an origin's total and its previous one; return it."""
         cdef Number total, last, change
         cdef bytes text
         read_number(PyBytes_AS_STRING(there), len(there), &total)
@@ -281,7 +285,7 @@ cdef class Counters:
         return text
 
     cdef bytes tail(self):
-        """What a PubAck says of it."""
+        """Return the total as the PubAck shows it."""
         return b",\"val\":\"" + self.total.at[:self.total.length] + b"\""
 
     # Batches
@@ -297,7 +301,7 @@ cdef class Counters:
         return 0
 
     cdef int stage(self, Entry* entry, HeaderValue* sources) except -1:
-        """Let the entry be the last of its subject for the rest of the batch."""
+        """Make the entry the last message of its subject for the rest of the batch."""
         cdef bytes data = entry.data[:entry.data_len]
         cdef bytes headers = entry.headers[:entry.headers_len]
         self.kept.append((data, headers))
@@ -308,14 +312,14 @@ cdef class Counters:
         entry.headers = PyBytes_AS_STRING(headers)
         return 0
 
-    # What has to wait for a block
+    # Publishes that wait for a block
 
     cdef bint must_wait(
         self, SubjectTransform transform, const char* subject, Py_ssize_t subject_len
     ) except -1:
         cdef RecordView view
         if self.is_going_on:
-            if self.is_unreadable:      # `count` says so
+            if self.is_unreadable:      # `count` refuses it then
                 return False
         elif self.waiting:
             return True
@@ -329,7 +333,7 @@ cdef class Counters:
         Py_ssize_t reply_len,
     ) except -1:
         cdef Py_ssize_t size = subject_len + headers_len + data_len + reply_len
-        if self.is_going_on:            # it is the first of them
+        if self.is_going_on:            # it is the first one that waits
             self.is_lacking = True
             return True
         if self.waiting_bytes + size > WAITING_BYTES_MAX or len(self.waiting) >= WAITING_MSGS_MAX:
@@ -364,7 +368,10 @@ cdef class Counters:
             self.is_unreadable = True
 
     cdef int publish_first(self) except -1:
-        """Once more; it is taken, or refused, unless it `is_lacking` a block still."""
+        """Publish the first waiting message once more.
+
+        It is stored or refused, unless it `is_lacking` a block still.
+        """
         subject, headers, data, reply = self.waiting[0]
         self.is_going_on = True
         self.is_lacking = False
@@ -381,7 +388,7 @@ cdef class Counters:
     # For tests.
 
     def sourced(self, bytes subject not None, bytes headers not None, bytes data not None) -> tuple:
-        """What `count_sourced` makes of a message: headers and payload, or the answer."""
+        """Return the headers and payload that `count_sourced` makes, or its refusal."""
         cdef Entry entry
         cdef bytes refused
         entry.subject, entry.subject_len = PyBytes_AS_STRING(subject), len(subject)

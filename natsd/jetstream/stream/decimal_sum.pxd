@@ -2,13 +2,13 @@
 
 
 cdef struct Number:
-    const char* digits          # the first one is no zero, but for 0 itself
+    const char* digits          # without leading zeros; `0` itself is one zero
     Py_ssize_t length
-    bint is_negative            # 0 is not
+    bint is_negative            # False for 0
 
-# A sign or none, then digits and nothing else. False: it is no number.
+# Read an optional sign and digits. False: the text is no number.
 cdef bint read_number(const char* text, Py_ssize_t length, Number* out) noexcept nogil
 cdef Number negated(const Number* number) noexcept nogil
-# Writes the sum, which may not overlap either; `out` has room for the longer one and two more.
-# How long it is.
+# Write the sum and return its length. `out` overlaps neither number, and has room for the longer
+# one and two more bytes.
 cdef Py_ssize_t put_sum(const Number* one, const Number* other, char* out) noexcept nogil

@@ -1,10 +1,10 @@
-"""Sums of whole numbers as they are written: with digits, from the right to the left.
+"""Sums of whole numbers in decimal text, computed digit by digit from the right.
 
-A counter is added to far oftener than anything else is done with it, and it is read and stored in
-decimal: so a sum takes as long as its digits are many, whatever their number, and makes no object.
+Additions are by far the most frequent operation on a counter, and counters are read and stored in
+decimal. A sum takes time in proportion to its number of digits and makes no Python object.
 
-Source: nats-server 2.14 reference 6.7 (`Nats-Incr`): numbers of any length, as Go's big.Int reads
-and writes them.
+Numbers of any length are read and written as Go's big.Int does, which nats-server uses for
+`Nats-Incr` (ADR-49).
 """
 
 from libc.string cimport memcmp, memmove
@@ -72,7 +72,7 @@ cdef Py_ssize_t put_sum(const Number* one, const Number* other, char* out) noexc
 # For tests.
 
 def sum_of(bytes one not None, bytes other not None) -> bytes | None:
-    """The sum; None if one of them is no number."""
+    """Return the sum; None if one of them is not a number."""
     cdef Number first, second
     cdef bytearray out = bytearray(max(len(one), len(other)) + 2)
     cdef char* to = out

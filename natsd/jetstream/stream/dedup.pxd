@@ -1,4 +1,4 @@
-"""Which message ids were seen within the duplicate window."""
+"""The message ids that were seen within the duplicate window."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -12,10 +12,10 @@ cdef struct SeenId:
     uint64_t hash
     uint64_t sequence
     int64_t time_ns
-    uint64_t next               # number + 1 of the next one in its bucket; 0: none
-    uint32_t text_at            # in its page's text
+    uint64_t next               # number + 1 of the next id in its bucket; 0: none
+    uint32_t text_at            # offset in the text of its page
     uint32_t text_len
-    bint is_listed              # False: another message has the id since
+    bint is_listed              # False: a later message has the same id
 
 cdef struct SeenPage:
     SeenId ids[SEEN_PAGE]
@@ -25,31 +25,32 @@ cdef struct SeenPage:
 
 
 cdef class DuplicateWindow:
-    # Ids are numbered as they come; those from `head` to `tail` - 1 are here.
+    # Ids are numbered in the order of their arrival; those from `head` to `tail` - 1 are kept.
     cdef SeenPage** pages       # the page of number n: pages[(n >> SEEN_PAGE_BITS) - page_base]
     cdef uint64_t page_base
     cdef uint64_t page_count
     cdef uint64_t page_room
     cdef uint64_t head
     cdef uint64_t tail
-    # Linear hashing: one bucket more for each id more.
+    # Linear hashing: one more bucket for each id more.
     cdef uint64_t** buckets
     cdef uint64_t bucket_count
     cdef uint64_t bucket_pages
     cdef uint64_t mask          # 2^n - 1, at least bucket_count - 1
     cdef uint64_t seed
-    cdef readonly uint64_t count        # listed ones
+    cdef readonly uint64_t count        # number of listed ids
 
-    # The sequence of the message with that id that is younger than `since_ns`; 0: there is none.
+    # Return the sequence of the message with that id whose time is after `since_ns`; 0: none.
     cdef uint64_t find(self, const char* id, size_t length, int64_t since_ns) noexcept nogil
-    # Sequences increase. The id is copied.
+    # Add an id, which is copied; sequences increase.
     cdef int add(self, const char* id, size_t length, uint64_t sequence, int64_t time_ns) except -1
-    cdef int forget(self, const char* id, size_t length) noexcept nogil     # 1: it was here
-    # Forget what is of `until_ns` or older, at most `most` ids. True: there is more.
+    # Returns 1 if it was here.
+    cdef int forget(self, const char* id, size_t length) noexcept nogil
+    # Forget ids of messages of `until_ns` or older, `most` ids at most. True: there are more.
     cdef bint expire(self, int64_t until_ns, uint64_t most) except -1
-    # True: there is more above `sequence`.
+    # Forget ids of messages above `sequence`, `most` ids at most. True: there are more.
     cdef bint forget_above(self, uint64_t sequence, uint64_t most) except -1
-    cdef int64_t oldest_ns(self) noexcept nogil         # of the oldest one; 0: there is none
+    cdef int64_t oldest_ns(self) noexcept nogil         # Time of the oldest id; 0: none.
 
     cdef SeenId* entry(self, uint64_t number) noexcept nogil
     cdef const char* text_of(self, uint64_t number) noexcept nogil

@@ -1,4 +1,4 @@
-"""DuplicateWindow: the message ids of the last minutes, so that a message sent again is known.
+"""DuplicateWindow: the message ids of the last minutes, by which a message sent again is known.
 
     pages    ids in the order of their sequences, and so of their times: the oldest page goes first
              ┌──────────────────────────┬──────┐
@@ -7,14 +7,14 @@
     buckets  hash ─▶ the last id with it ─▶ the one before it …, by number
 
 Promise
-- An id is found exactly: by hash, then byte by byte. Hashes are seeded, so ids cannot be chosen to
-  collide.
-- Memory follows the number of ids within the window, down again as well. Growing is done a bucket
-  and a page at a time (linear hashing): no step takes longer because there are millions.
-- Nothing here knows a clock: what is too old is said by the caller.
-- `forget_above` takes back what a failed commit never stored.
+- An id is found exactly: by hash, then byte by byte. Hashes are seeded, so clients cannot choose
+  ids that collide.
+- Memory follows the number of ids within the window, down again as well. It grows by one bucket and
+  one page at a time (linear hashing): no step takes longer because there are millions of ids.
+- No clock is read here: the caller says which ids are too old.
+- `forget_above` takes back the ids of messages that a failed commit did not store.
 
-Source: nats-server 2.14 reference 6.7 (Nats-Msg-Id); Litwin, "Linear Hashing", 1980.
+Source: nats-server's `checkMsgId` and `storeMsgId`; Litwin, "Linear Hashing", 1980.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -31,9 +31,9 @@ from natsd.store.errors import DamagedEncoding
 cdef enum:
     BUCKETS_MIN = 64
     TEXT_MIN = 1024
-    DROPPED_PER_ID = 5          # buckets: more than the four that there may be for each
+    DROPPED_PER_ID = 5          # buckets: more than the four that each id may have at most
 
-ENCODED_ID = struct.Struct("<QqI")  # sequence, time, length of the id that follows
+ENCODED_ID = struct.Struct("<QqI")  # sequence, time in ns, length of the id that follows
 
 
 cdef class DuplicateWindow:
@@ -69,7 +69,7 @@ cdef class DuplicateWindow:
         return page.text + page.ids[number & (SEEN_PAGE - 1)].text_at
 
     cdef SeenPage* page_for(self, uint64_t number) except NULL:
-        """The page of the next number, new if need be."""
+        """Return the page of the next number; make it if needed."""
         cdef uint64_t place = (number >> SEEN_PAGE_BITS) - self.page_base
         cdef SeenPage** pages
         if self.page_count == 0:
@@ -163,7 +163,7 @@ cdef class DuplicateWindow:
             self.drop_bucket()
 
     cdef int add_bucket(self) except -1:
-        """One more: some ids of one other move there."""
+        """Add a bucket; some ids of another bucket move into it."""
         cdef uint64_t bucket = self.bucket_count, at, rest
         cdef uint64_t page = bucket >> BUCKET_PAGE_BITS
         cdef uint64_t** pages
@@ -199,7 +199,7 @@ cdef class DuplicateWindow:
         return 0
 
     cdef void drop_bucket(self) noexcept nogil:
-        """The last one: its ids move back."""
+        """Remove the last bucket; its ids move back to the bucket they came from."""
         cdef uint64_t bucket = self.bucket_count - 1
         cdef uint64_t* last = &self.buckets[bucket >> BUCKET_PAGE_BITS][bucket & (BUCKET_PAGE - 1)]
         cdef uint64_t other = bucket & (self.mask >> 1)
@@ -215,7 +215,7 @@ cdef class DuplicateWindow:
             self.bucket_pages = self.bucket_pages - 1
             free(self.buckets[self.bucket_pages])
 
-    # Coming and going
+    # Adding and forgetting ids
 
     cdef int add(
         self, const char* id, size_t length, uint64_t sequence, int64_t time_ns
@@ -291,27 +291,32 @@ cdef class DuplicateWindow:
     cdef int64_t oldest_ns(self) noexcept nogil:
         return self.entry(self.head).time_ns if self.head < self.tail else 0
 
-    # For tests, and for what outlives the process
+    # For tests, and for saving the ids across a restart
 
     def __len__(self):
+        """Return the number of ids."""
         return self.count
 
     def find_id(self, message_id, int64_t since_ns=-1) -> int:
+        """Return the sequence of the message with that id; 0: none after `since_ns`."""
         cdef bytes text = wire_bytes(message_id)
         return self.find(text, len(text), since_ns)
 
     def add_id(self, message_id, uint64_t sequence, int64_t time_ns) -> None:
+        """Add an id."""
         cdef bytes text = wire_bytes(message_id)
         self.add(text, len(text), sequence, time_ns)
 
     def expire_ids(self, int64_t until_ns, uint64_t most=1 << 62) -> bool:
+        """Forget ids of `until_ns` or older, `most` at most. True: there are more."""
         return self.expire(until_ns, most)
 
     def forget_ids_above(self, uint64_t sequence, uint64_t most=1 << 62) -> bool:
+        """Forget ids of messages above `sequence`, `most` at most. True: there are more."""
         return self.forget_above(sequence, most)
 
     def encode(self) -> bytes:
-        """All ids with their sequences and times."""
+        """Return all ids with their sequences and times, as bytes."""
         cdef uint64_t number
         cdef SeenId* seen
         cdef list parts = []
@@ -323,8 +328,10 @@ cdef class DuplicateWindow:
         return b"".join(parts)
 
     def decode(self, bytes encoded not None, int64_t since_ns, uint64_t upto) -> None:
-        """Add what `encode` gave and is younger than `since_ns`, up to a sequence; for a window
-        that is empty. Raises DamagedEncoding, and nothing is added then."""
+        """Add encoded ids of messages after `since_ns` and up to sequence `upto`.
+
+        The window must be empty. Raises DamagedEncoding; then nothing is added.
+        """
         assert self.head == self.tail
         for sequence, time_ns, id in decoded_ids(encoded):
             if time_ns > since_ns and sequence <= upto:
@@ -332,6 +339,7 @@ cdef class DuplicateWindow:
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes that the window has allocated."""
         cdef uint64_t at
         cdef uint64_t total = self.page_room * sizeof(SeenPage*)
         for at in range(self.page_count):

@@ -1,4 +1,4 @@
-"""See direct.pyx."""
+"""Direct get of the last message of a subject; see direct.pyx."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -8,8 +8,8 @@ from natsd.jetstream.stream.core cimport StreamCore
 from natsd.jetstream.stream.direct_answer cimport DirectAnswer
 
 
-cdef struct Request:            # in the queue; its bytes follow it
-    uint32_t key_len            # 0: the body says what is asked for
+cdef struct Request:            # a queued request; its bytes follow it
+    uint32_t key_len            # 0: the body names the message
     uint32_t reply_len
     uint32_t headers_len
     uint32_t body_len
@@ -17,9 +17,9 @@ cdef struct Request:            # in the queue; its bytes follow it
 
 cdef class DirectGet(Actor):
     cdef StreamCore stream
-    cdef object ask             # (key, reply, headers, body): what needs more than a look
+    cdef object ask             # callable(key, reply, headers, body) for all other requests
     cdef DirectAnswer answer
-    cdef char* waiting          # requests, from `head` to `tail`
+    cdef char* waiting          # queued requests, from `head` to `tail`
     cdef size_t head
     cdef size_t tail
     cdef size_t capacity

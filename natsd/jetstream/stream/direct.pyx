@@ -1,15 +1,16 @@
-"""Direct get, compiled: the last message of a subject, from the index straight to the wire.
+"""Direct get of the last message of a subject, compiled: from the index straight to the client.
 
     deliver ─▶ queue ─▶ run ─┬─ subject's last message, in memory and durable ─▶ the client
-                             └─ a body, headers, a pattern, what is on disk ─▶ `ask` (direct_get.py)
+                             └─ a body, headers, a pattern, a block on disk ─▶ `ask` (direct_get.py)
 
 Promise
 - A key-value get makes no Python object, and is answered in the turn in which it came.
-- Only durable messages are shown: one that is not yet is `ask`'s, which waits for it.
-- Requests wait in `QUEUE_BYTES_MAX` bytes at most; what comes beyond is dropped and counted, and
-  the client asks again when its time is over.
+- Only durable messages are shown: `ask` answers a request for one that is not durable yet, and
+  waits for it.
+- Requests wait in `QUEUE_BYTES_MAX` bytes at most; a request beyond that is dropped and counted,
+  and the client asks again after its timeout.
 
-Source: nats-server 2.14 reference 6.11.
+Source: ADR-31; nats-server's `processDirectGetLastBySubjectRequest`.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -36,8 +37,10 @@ cdef bytes NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
 
 
 cdef class DirectGet(Actor):
-    """The sink of `DIRECT.GET.<stream>` and of `DIRECT.GET.<stream>.>`, which ends in the subject
-    that is asked for."""
+    """The sink of the subjects `DIRECT.GET.<stream>` and `DIRECT.GET.<stream>.>`.
+
+    The wildcard of the second one is the subject whose last message is requested.
+    """
 
     def __init__(self, StreamCore stream not None, ask):
         self.stream = stream
@@ -78,7 +81,7 @@ cdef class DirectGet(Actor):
         return 1
 
     cdef char* make_room(self, size_t need) except? NULL:
-        """Where the next request goes; NULL: there is no room."""
+        """Return the place of the next request; NULL: there is no room."""
         cdef size_t used = self.tail - self.head
         cdef size_t capacity = max(self.capacity, <size_t> QUEUE_BYTES_MIN)
         cdef char* moved
@@ -113,7 +116,7 @@ cdef class DirectGet(Actor):
                 <size_t> sizeof(Request) + request.key_len + request.reply_len
                 + request.headers_len + request.body_len
             )
-            self.head += size   # whatever comes of it
+            self.head += size   # also if serving it raises
             self.serve(&request, at + sizeof(Request))
         if self.head < self.tail:
             return True
@@ -142,7 +145,7 @@ cdef class DirectGet(Actor):
     cdef bint answer_last(
         self, const char* key, uint32_t key_len, const char* reply, uint32_t reply_len
     ) except -1:
-        """False: that takes more than a look."""
+        """Answer with the last message of a subject. False: the request needs `ask`."""
         cdef MessageLog log = self.stream.log
         cdef RecordView view
         cdef uint64_t last = 0
@@ -158,7 +161,7 @@ cdef class DirectGet(Actor):
         try:
             if log.view(last, &view) != DONE:
                 return False
-        except MessageNotFound:         # damaged: `ask` says so
+        except MessageNotFound:         # a damaged message: `ask` answers so
             return False
         self.answer.send(self.inbox(reply, reply_len), reply, reply_len, &view, -1, 0)
         return True

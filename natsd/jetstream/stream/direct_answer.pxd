@@ -1,4 +1,4 @@
-"""See direct_answer.pyx."""
+"""The answer to a direct get; see direct_answer.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -10,12 +10,12 @@ from natsd.store.record cimport RecordView
 
 cdef class DirectAnswer:
     cdef Outlet outlet
-    cdef bytes intro            # headers up to the subject
-    cdef char* block            # the header block that is being laid out
+    cdef bytes intro            # the headers up to the value of Nats-Subject
+    cdef char* block            # the header block that is being written
     cdef size_t room
-    cdef Second second          # of the last message
+    cdef Second second          # the formatted time of the last message
 
-    # `pending` and `last` tell of a message that is one of several; `pending` -1: it is not.
+    # `pending` and `last` are for a message of a batch; `pending` -1: it is a single one.
     cdef int send(
         self, MatchResult to, const char* reply, Py_ssize_t reply_len, const RecordView* view,
         int64_t pending, uint64_t last,

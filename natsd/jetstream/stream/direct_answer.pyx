@@ -1,10 +1,9 @@
-"""What a stored message looks like when it is asked for directly: its payload, behind its own
-headers and those that say which message it is.
+"""The answer to a direct get: a stored message with headers that say which message it is.
 
     NATS/1.0 · own headers · Nats-Stream · Nats-Subject · Nats-Sequence · Nats-Time-Stamp
              [ · Nats-Num-Pending · Nats-Last-Sequence ]     of one of several
 
-Source: nats-server 2.14 reference 6.11.
+Source: ADR-31; nats-server's `getDirectRequest` and `getDirectMulti`.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -18,7 +17,7 @@ from natsd.jetstream.timestamp cimport TIMESTAMP_ROOM, write_timestamp
 from natsd.store.record cimport RecordView
 
 cdef enum:
-    NAMES_BYTES_MAX = 128       # of all headers that follow the subject, with what ends the lines
+    NAMES_BYTES_MAX = 128       # names and line ends of all headers behind the subject
 
 cdef bytes HEADERS_BEGIN = b"NATS/1.0\r\n"
 cdef bytes SEQUENCE = b"\r\nNats-Sequence: "
@@ -52,7 +51,7 @@ cdef class DirectAnswer:
             <size_t> view.headers_len + len(self.intro) + view.subject_len
             + NAMES_BYTES_MAX + 3 * DECIMAL_BYTES_MAX + TIMESTAMP_ROOM
         )
-        if view.headers_len > 2:        # its empty line comes at the end
+        if view.headers_len > 2:        # the empty line goes to the end
             end = put(end, view.headers, view.headers_len - 2)
         else:
             end = put_text(end, HEADERS_BEGIN)

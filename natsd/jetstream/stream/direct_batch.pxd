@@ -1,4 +1,4 @@
-"""See direct_batch.pyx."""
+"""Direct get of many messages; see direct_batch.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -15,8 +15,8 @@ cdef class DirectBatch:
     cdef DirectAnswer answer
     cdef bytes reply
     cdef Filter filter          # None: all messages, or those of the list
-    cdef list listed            # None: those that match
-    cdef Py_ssize_t at          # in the list
+    cdef list listed            # sequences to send; None: the messages that match
+    cdef Py_ssize_t at          # index in the list
     cdef uint64_t from_sequence
     cdef bint is_bare
     cdef int64_t messages_max
@@ -25,7 +25,7 @@ cdef class DirectBatch:
     cdef readonly int64_t sent
     cdef readonly uint64_t last
     cdef readonly bint is_done
-    cdef readonly bint is_congested     # the client has not read much of what was sent
+    cdef readonly bint is_congested     # the client has much unread data
 
     cdef Outcome find(self, uint64_t* sequence) except? NEEDS_BLOCK
     cdef Outcome view(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK

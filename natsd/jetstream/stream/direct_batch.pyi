@@ -6,7 +6,7 @@ from natsd.store.block import MsgBlock
 from natsd.store.filter import Filter
 
 class DirectBatch:
-    """Many messages for one client, sent in slices."""
+    """A direct get of many messages for one client, sent in slices."""
 
     def __init__(
         self,
@@ -19,17 +19,22 @@ class DirectBatch:
         pending: int,
         is_bare: bool,
     ) -> None:
-        """Up to so many messages (0: all), until `bytes_max` bytes are sent. `pending`: how many
-        match. `is_bare`: payloads only."""
+        """Send `messages` messages (0: all), until `bytes_max` bytes are sent.
+
+        `pending` is the number of matching messages. `is_bare`: payloads without headers.
+        """
 
     def look_for(self, wanted: Filter, sequence: int) -> None:
-        """What matches, from this sequence on."""
+        """Send the messages that match `wanted`, from `sequence` on."""
 
     def take_list(self, sequences: Sequence[int]) -> None:
-        """These, in that order; those that are gone by then are left out."""
+        """Send these messages in that order, but those that are gone by then."""
 
     def send_some(self) -> MsgBlock | None:
-        """A slice; until `is_done`. A block that must be fetched before the next one, if any."""
+        """Send a slice; to be called until `is_done`.
+
+        Returns the block that must be fetched before the next call, or None.
+        """
 
     @property
     def pending(self) -> int: ...

@@ -2,10 +2,10 @@
 
 Promise
 - A slice ends after MESSAGES_PER_SLICE messages, where the client falls behind, or where a block is
-  not in memory; who asks goes on from there. No Python object is made per message.
-- Only durable messages are shown. One that was removed meanwhile, or is damaged, is passed over.
+  not in memory; the caller goes on from there. No Python object is made per message.
+- Only durable messages are shown. A message that was removed meanwhile, or is damaged, is skipped.
 
-Source: nats-server 2.14 reference 6.11, ADR-31.
+Source: ADR-31; nats-server's `getDirectRequest` and `getDirectMulti`.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -38,13 +38,16 @@ cdef class DirectBatch:
         self.is_bare = is_bare
 
     def look_for(self, Filter wanted not None, uint64_t sequence) -> None:
+        """Send the messages that match `wanted`, from `sequence` on."""
         self.filter = None if wanted.is_everything else wanted
         self.from_sequence = sequence
 
     def take_list(self, sequences) -> None:
+        """Send these messages in that order, but those that are gone by then."""
         self.listed = list(sequences)
 
     def send_some(self):
+        """Send a slice; return the block to fetch before the next one, or None."""
         cdef MatchResult to = self.answer.outlet.resolve(self.reply, len(self.reply))
         cdef RecordView view
         cdef Outcome outcome
@@ -67,7 +70,7 @@ cdef class DirectBatch:
         return None
 
     cdef Outcome find(self, uint64_t* sequence) except? NEEDS_BLOCK:
-        """The next one. GONE: there is none. PENDING: not yet found."""
+        """Find the next sequence. GONE: there is none. PENDING: not found yet."""
         cdef Outcome outcome
         if self.listed is not None:
             if self.at == len(self.listed):
@@ -92,7 +95,7 @@ cdef class DirectBatch:
             return GONE
         try:
             return self.core.log.view(sequence, view)
-        except MessageNotFound:         # damaged
+        except MessageNotFound:         # a damaged message
             return GONE
 
     cdef int passed(self, uint64_t sequence) except -1:
@@ -101,7 +104,7 @@ cdef class DirectBatch:
         return 0
 
     cdef int send(self, MatchResult to, const RecordView* view) except -1:
-        """nats-server counts only what it describes as no longer pending."""
+        """Send a message. As on nats-server, bare messages are not taken off `pending`."""
         if self.is_bare:
             self.answer.send_bare(to, self.reply, len(self.reply), view)
         else:

@@ -1,15 +1,15 @@
-"""Direct get: what is more than the last message of one subject, and the answers' exact words.
+"""Direct get: the requests that the compiled half does not answer, and the exact status texts.
 
     $JS.API.DIRECT.GET.<stream>             a body that says which message, or which ones
     $JS.API.DIRECT.GET.<stream>.<subject>   the last message of the subject
 
 Promise
-- Everything is answered, an error with a status; at most `ASKED_MAX` requests of a stream are being
-  looked into, further ones are answered 429.
-- A request for many messages takes turns with everybody else, and ends at its `max_bytes`.
-- The compiled half (direct.pyx) answers what is in memory; both show durable messages only.
+- Every request is answered, an error with a status. At most `ASKED_MAX` requests of a stream are in
+  work; further ones are answered 429.
+- A request for many messages runs in slices, and ends at its `max_bytes`.
+- The compiled half (direct.pyx) answers from memory; both halves show durable messages only.
 
-Source: nats-server 2.14 reference 6.11, ADR-31.
+Source: ADR-31; nats-server's `processDirectGetRequest`, `getDirectRequest` and `getDirectMulti`.
 """
 
 import asyncio
@@ -36,23 +36,25 @@ if TYPE_CHECKING:
 
 ASKED_MAX: Final = 1024
 BYTES_MAX: Final = 64 << 20
-"""Of one answer, where the request names no `max_bytes`: max_pending's default."""
+"""Bytes of one answer if the request names no `max_bytes`: the default of max_pending."""
 BODY_BYTES_MAX: Final = 128 << 10
-"""Reading more than that would hold the loop."""
+"""Longest request body, in bytes: decoding a longer one would hold the event loop too long."""
 SUBJECTS_MAX: Final = 1024
 CONGESTED_S: Final = 0.002
-"""Until a client that falls behind is sent more."""
+"""Seconds until a client that falls behind is sent more."""
 
 _BEGIN: Final = b"NATS/1.0\r\n"
 
 
 class BadDirectGet(Exception):
-    """A status instead of a message."""
+    """The request is answered with a status instead of a message; the text is the status."""
 
 
 class DirectGets:
-    """Between `open` and `close` a stream answers direct gets of its own, or of the stream that it
-    mirrors (`of`)."""
+    """The direct gets of a stream, answered between `open` and `close`.
+
+    `of` is the stream that this one mirrors; then its direct gets are answered.
+    """
 
     def __init__(self, stream: "Stream", of: str = "") -> None:
         self._stream = stream
@@ -63,7 +65,7 @@ class DirectGets:
         self._answering: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
-        """Answer from now on; a second call does nothing."""
+        """Answer requests from now on; a second call does nothing."""
         if self._subscriptions:
             return
         for subject in direct_get_subjects(self._of):
@@ -72,7 +74,7 @@ class DirectGets:
             self._subscriptions.append(subscription)
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._stream.account.account.sublist.remove_batch(self._subscriptions)
         for subscription in self._subscriptions:
             subscription.detach()
@@ -80,7 +82,7 @@ class DirectGets:
         for task in self._answering:
             task.cancel()
 
-    # One request
+    # Requests
 
     def _ask(self, key: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
         if len(self._answering) >= ASKED_MAX:
@@ -108,7 +110,7 @@ class DirectGets:
             self._status(reply, f"500 {error.text}")
 
     async def _send_batch(self, request: StreamMsgGetRequest, reply: bytes) -> None:
-        """Matches in order, each with how many are behind it, then the end."""
+        """Send matching messages in order, each with the number of later matches, then the end."""
         store, pattern = self._stream.store, request.next_by_subj or ">"
         sequence = request.seq
         if request.start_time is not None:
@@ -116,15 +118,17 @@ class DirectGets:
         pending, _ = await store.num_pending(sequence, pattern)
         batch = self._batch(request, reply, pending, is_bare=request.no_hdr)
         batch.look_for(store.filter_of(pattern), sequence)
-        if request.batch > 0:  # less than none is answered with how many there are
+        if request.batch > 0:  # a batch below zero is answered with the count alone
             await self._send_all(batch)
             if not batch.sent:
                 raise MessageNotFound
         self._end(reply, batch)
 
     async def _send_last_ones(self, request: StreamMsgGetRequest, reply: bytes) -> None:
-        """The last message of each subject that matches, as of a sequence or a time; `no_hdr` is
-        not for these."""
+        """Send the last message of each matching subject, as of a sequence or a time.
+
+        `no_hdr` does not apply to these.
+        """
         store, upto = self._stream.store, await self._upto(request)
         patterns = [pattern for pattern in request.multi_last if pattern]
         if not patterns:
@@ -157,7 +161,7 @@ class DirectGets:
         )
 
     async def _send_all(self, batch: DirectBatch) -> None:
-        """In slices, at the pace at which the client reads."""
+        """Send a batch in slices, at the pace at which the client reads."""
         while not batch.is_done:
             block = batch.send_some()
             if block is not None:
@@ -170,7 +174,7 @@ class DirectGets:
         self._status(reply, f"204 EOB\r\n{counts}{more}")
 
     async def _upto(self, request: StreamMsgGetRequest) -> int:
-        """The last sequence that counts."""
+        """Return the last sequence to consider."""
         visible = self._stream.core.visible
         if request.up_to_time is None:
             return min(request.up_to_seq or visible, visible)
@@ -190,7 +194,7 @@ class DirectGets:
 
 
 def read_request(key: str, headers: bytes, body: bytes) -> StreamMsgGetRequest:
-    """What is asked for, by the subject behind the stream's name or by the body.
+    """Return the request that the subject behind the stream's name, or the body, makes.
 
     Raises BadDirectGet.
     """
@@ -216,12 +220,12 @@ def read_request(key: str, headers: bytes, body: bytes) -> StreamMsgGetRequest:
 
 
 def names_something(request: StreamMsgGetRequest) -> bool:
-    """Whether it says which message, or how many."""
+    """Tell whether the request names a message, or a number of messages."""
     return request != StreamMsgGetRequest(max_bytes=request.max_bytes, no_hdr=request.no_hdr)
 
 
 def is_bare(request: StreamMsgGetRequest) -> bool:
-    """Whether it says how many, but not which."""
+    """Tell whether the request says how many messages, but not which."""
     return not (
         request.seq
         or request.last_by_subj
@@ -232,7 +236,7 @@ def is_bare(request: StreamMsgGetRequest) -> bool:
 
 
 def contradicts_itself(request: StreamMsgGetRequest) -> bool:
-    """Ways of naming messages that exclude each other."""
+    """Tell whether the request names messages in ways that exclude each other."""
     last, following, many = request.last_by_subj, request.next_by_subj, request.multi_last
     has_start = request.start_time is not None
     return bool(
@@ -244,7 +248,7 @@ def contradicts_itself(request: StreamMsgGetRequest) -> bool:
 
 
 def described(stream: str, message: StoredMessage) -> bytes:
-    """The message's own headers, and those that say which message it is."""
+    """Return the message's own headers and those that say which message it is."""
     own = message.headers
     text = (
         f"Nats-Stream: {stream}\r\nNats-Subject: {message.subject}\r\n"

@@ -1,13 +1,14 @@
-"""Which message ids a stream knew when it was closed: `duplicates.db`, beside its `meta.json`.
+"""The message ids that a stream knew when it was closed: `duplicates.db` beside its `meta.json`.
 
 Promise
-- The file speaks of one moment, and says which: ids of what came later are found in the messages.
-  So it is never wrong, only old, and stays until the next close writes it anew.
-- It is worth having, not needed: without it (damage, which is logged) the ids are found in the
-  messages. Only those of messages that were removed meanwhile are forgotten then, as on
-  nats-server.
+- The file describes one moment, and says which: the ids of later messages are found in the
+  messages. So the file is never wrong, only old, and stays until the next close writes it anew.
+- The file saves time but is not needed: without it (or if it is damaged, which is logged) the ids
+  are found in the messages. Only the ids of messages that were removed meanwhile are lost then, as
+  on nats-server.
 
-Encrypted where there is a key. Everything here blocks, and raises OSError.
+The file is encrypted where there is a key. Every function here blocks on the disk and raises
+OSError.
 """
 
 from pathlib import Path
@@ -23,18 +24,20 @@ MAGIC: Final = b"NATSDIDS"
 def keep_duplicates(
     vault: Vault, directory: Path, encoded: bytes, *, place: Path | None = None
 ) -> None:
-    """Keep `MessageIds.encode` for the next start; on disk on return. `place`: where the
-    directory will be, if it is built elsewhere."""
+    """Write the result of `MessageIds.encode` for the next start; it is on disk on return.
+
+    `place` is the final directory, if `directory` is a temporary one.
+    """
     path = (place or directory) / DUPLICATES_FILE
     vault.write(directory / DUPLICATES_FILE, MAGIC, encoded, place=path)
 
 
 def has_duplicates(vault: Vault, directory: Path) -> bool:
-    """Whether any were kept."""
+    """Tell whether a file of ids was written."""
     return twins_exist(vault.disk, directory / DUPLICATES_FILE)
 
 
 def read_duplicates(vault: Vault, directory: Path) -> bytes | None:
-    """What was kept; None: nothing that verifies."""
+    """Return the written ids; None if there are none or they do not verify."""
     path = directory / DUPLICATES_FILE
     return vault.recall(path, MAGIC, "message ids are found in the messages")

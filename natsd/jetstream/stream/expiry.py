@@ -1,12 +1,12 @@
-"""When a stream's messages expire: one alarm, and none where nothing ever does.
+"""The expiry of a stream's messages: one alarm, and none where no message ever expires.
 
 Promise
-- What is over age, or past its own time, goes within `INTERVAL_NS` of it; one look at a time, in
-  slices, and what is done of it does not depend on how much is left.
-- An empty stream is looked at again before anything that comes now could expire.
-- What cannot be replaced by a marker is tried again after RETRY_NS.
+- A message over `max_age`, or past its own TTL, is removed within `INTERVAL_NS`. One check runs at
+  a time, in slices, whose cost does not depend on the number of remaining messages.
+- An empty stream is checked again before any message that arrives now could expire.
+- A message that cannot be replaced by a marker now is tried again after RETRY_NS.
 
-Source: nats-server 2.14 reference 6.4 (`max_age`), 6.7 (TTL).
+Source: ADR-43 for TTLs; the stream setting `max_age`.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from natsd.store.log_store import LogStore, Replace
 _logger = logging.getLogger(__name__)
 
 INTERVAL_NS: Final = 250_000_000
-"""Between two looks at one stream: nats-server's."""
+"""Time between two checks of one stream, in ns: that of nats-server."""
 RETRY_NS: Final = 2_000_000_000
 
 
 class Expiry:
-    """Has a store remove what expires, from `begin` to `close`."""
+    """The task that has a store remove expired messages, from `begin` to `close`."""
 
     def __init__(self, scheduler: Scheduler, store: LogStore, name: str) -> None:
         self._scheduler = scheduler
@@ -38,19 +38,22 @@ class Expiry:
         self._next_ns = 0
 
     def begin(self, replace: Replace | None = None) -> None:
-        """Look now, and whenever something expires; after a change of limits, again. `replace` is
-        given what is the last of its subject (`LogStore.expire`)."""
+        """Check now and whenever a message expires; also to be called after a change of limits.
+
+        `replace` is called with expired messages that are the last of their subjects
+        (`LogStore.expire`).
+        """
         self._is_open = True
         self._replace = replace
         self._set(self._scheduler.now_ns(), 0)
 
     def note(self, expires_ns: int) -> None:
-        """A message came that goes then: perhaps before everything that was there."""
+        """Note a new message that expires at `expires_ns`, perhaps before all others."""
         if self._is_open and not 0 < self._next_ns <= expires_ns:
             self._wake(expires_ns)
 
     def close(self) -> None:
-        """Never again."""
+        """Stop checking."""
         self._is_open = False
         self._alarm.cancel()
 
@@ -70,7 +73,7 @@ class Expiry:
 
     def _due(self, now_ns: int) -> None:
         if self._work is not None:
-            return  # it sets the next one at its end
+            return  # the running check sets the next alarm
         next_ns = self._store.next_expiry_ns()
         if next_ns is not None and next_ns <= now_ns:
             self._work = asyncio.ensure_future(self._expire(now_ns))
@@ -84,7 +87,7 @@ class Expiry:
             next_ns = self._store.next_expiry_ns()
             if self._replace is not None and next_ns is not None and next_ns <= now_ns:
                 wait_ns = RETRY_NS
-        except (StoreError, OSError) as error:  # the next look tries again, unless it is closed
+        except (StoreError, OSError) as error:  # the next check tries again, unless closed
             wait_ns = RETRY_NS
             _logger.debug("JetStream: stream %s: expiry: %s", self._name, error)
         finally:

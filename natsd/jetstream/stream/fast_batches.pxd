@@ -10,21 +10,21 @@ from natsd.jetstream.stream.publish cimport Ingest
 
 
 cdef class FastBatch(Batch):
-    cdef uint32_t number        # of this stream's batches; ids come again
+    cdef uint32_t number        # unique within the stream, unlike ids
     cdef bint gaps_allowed
-    cdef uint32_t flow_max      # that its publisher allows
+    cdef uint32_t flow_max      # maximum that its publisher allows
     cdef uint32_t flow          # messages between two flow messages
-    cdef uint64_t last          # the highest sequence of the batch that came
-    cdef uint64_t taken         # … and that was stored, or needs not be
-    cdef uint64_t told          # … of the last flow message
-    cdef uint64_t stored        # in the stream: its last message; 0: none
-    cdef uint64_t wait          # what is answered rests on all up to there
+    cdef uint64_t last          # highest batch sequence that arrived
+    cdef uint64_t taken         # highest stored one, duplicate or end of a gap
+    cdef uint64_t told          # batch sequence of the last flow message
+    cdef uint64_t stored        # stream sequence of its last message; 0: none
+    cdef uint64_t wait          # answers wait until this sequence is durable
 
 
 cdef class FastBatches(Admission):
     cdef Ingest ingest
-    cdef FastBatch recent       # the one that was looked for last, or None
-    cdef uint32_t begun         # the number of the batch that began last
+    cdef FastBatch recent       # the batch that was found last, or None
+    cdef uint32_t begun         # number of the batch that began last
 
     cdef FastBatch find(self, FastReply* said)
     cdef bytes refuse_to_begin(self, FastReply* said)
@@ -34,7 +34,7 @@ cdef class FastBatches(Admission):
     cdef int ping(
         self, FastBatch batch, uint64_t sequence, const char* reply, Py_ssize_t reply_len
     ) except -1
-    # False: the batch ended with a gap.
+    # False: the batch ended because of a gap.
     cdef bint follows(
         self, FastBatch batch, uint64_t sequence, const char* reply, Py_ssize_t reply_len
     ) except -1
@@ -51,8 +51,9 @@ cdef class FastBatches(Admission):
         Py_ssize_t reply_len,
     ) except -1
     cdef int commit(self, FastBatch batch, const char* reply, Py_ssize_t reply_len) except -1
-    cdef int answered(self, FastBatch batch) noexcept   # the answer pushed last is of this batch
-    # True: a flow message was due, and is on its way.
+    # Mark the last pushed answer as this batch's.
+    cdef int answered(self, FastBatch batch) noexcept
+    # Send a flow message if one is due. True: it was due.
     cdef bint tell_flow(
         self, FastBatch batch, const char* reply, Py_ssize_t reply_len
     ) except -1

@@ -1,4 +1,4 @@
-"""FastBatches: messages that are stored as they come, and answered every so many.
+"""FastBatches: messages that are stored as they come, and answered once for several messages.
 
     message ─▶ in its turn? ─┬─ checked and stored as any other ─▶ every `flow` messages: "ack"
                              ├─ a gap, which is allowed ─▶ "gap", and as above
@@ -7,16 +7,16 @@
     ping    ─▶ "ack" of what is there; a gap is told and treated as above
 
 Promise
-- A flow message and a PubAck are sent when all they speak of is durable, in the order of what was
-  stored; a publisher hears of a commit of the store that failed as the error, and its batch ends.
-  So it does when that of the store of messages that wait for their time fails alone.
-- A publisher alone is told as rarely as it allows, up to every FLOW_MAX messages; several share
-  that, and begin slowly.
-- No object is made for a message that follows one of the same batch.
-- A batch without a message for a while is forgotten; what it stored stays.
+- A flow message or a PubAck is sent when every message it covers is durable, in the order of the
+  stored messages. When a commit of the store fails, the publisher is sent the error and its batch
+  ends; so it is when only the store of delayed messages fails.
+- A single publisher gets flow messages as rarely as it allows, up to every FLOW_MAX messages;
+  several publishers share that number, and begin slowly.
+- No Python object is made for a message that follows one of the same batch.
+- A batch without a message for the timeout is forgotten; its stored messages stay.
 
-Source: nats-server 2.14 reference 6.7 (fast batch), 12; the order of answers: nats-server 2.14.5,
-tried.
+Source: ADR-50; nats-server's `processJetStreamFastBatchMsg` and `getFastBatch`. The order of
+answers is that of nats-server 2.14.5, observed.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -43,12 +43,12 @@ from natsd.store.errors import StoreError
 
 cdef enum:
     ID_BYTES_MAX = 64
-    FLOW_MAX = 500              # of all batches of a stream together
-    FLOW_BYTES = 96             # of a flow message
+    FLOW_MAX = 500              # shared by all batches of a stream
+    FLOW_BYTES = 96             # room for one flow message
 
 
 cdef class FastBatch(Batch):
-    """See fast_batches.pxd."""
+    """An open fast batch; fast_batches.pxd lists its fields."""
 
 
 cdef class FastBatches(Admission):
@@ -56,7 +56,7 @@ cdef class FastBatches(Admission):
         Admission.__init__(self, ingest.stream.scheduler, inflight)
         self.ingest = ingest
 
-    # A message
+    # Messages of a batch
 
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
@@ -137,19 +137,19 @@ cdef class FastBatches(Admission):
         elif not self.tell_flow(batch, reply, reply_len) and self.ingest.is_rolling:
             self.send_flow(batch, batch.wait, batch.taken, reply, reply_len)
         if self.ingest.is_rolling and not self.ingest.no_ack:
-            self.ingest.acks.hold_last()    # what is answered later waits behind this
+            self.ingest.acks.hold_last()    # later answers wait behind this one
         return 0
 
     cdef int duplicate(
         self, FastBatch batch, FastReply* said, uint64_t original, const char* reply,
         Py_ssize_t reply_len,
     ) except -1:
-        """It is there already: nothing to say of it, unless it is the whole batch."""
+        """Note a duplicate; it is answered only if it is the whole batch."""
         batch.taken = said.sequence
         batch.wait = max(batch.wait, original)
         self.tell_flow(batch, reply, reply_len)
         if said.operation != FAST_COMMIT or batch.last > 1 or batch.gaps_allowed:
-            if self.ingest.scheduled.is_unsaved(original):      # it may be lost yet
+            if self.ingest.scheduled.is_unsaved(original):      # the original may still be lost
                 self.send_flow(batch, original, batch.told, reply, reply_len)
             return self.commit(batch, reply, reply_len) if said.operation == FAST_COMMIT else 0
         self.end(batch)
@@ -173,7 +173,7 @@ cdef class FastBatches(Admission):
         return self.commit(batch, reply, reply_len)
 
     cdef int commit(self, FastBatch batch, const char* reply, Py_ssize_t reply_len) except -1:
-        """The batch ends: what was stored of it stays."""
+        """End the batch; its stored messages stay."""
         self.end(batch)
         self.ingest.answer_batch(
             batch.wait, batch.stored, batch.id, batch.last, reply, reply_len
@@ -190,7 +190,7 @@ cdef class FastBatches(Admission):
             TEXT, self.ingest.log.edges.last, 0, reply, reply_len, refused
         )
 
-    # Flow
+    # Flow messages
 
     cdef bint tell_flow(
         self, FastBatch batch, const char* reply, Py_ssize_t reply_len
@@ -224,7 +224,7 @@ cdef class FastBatches(Admission):
         self.ingest.acks.push(STORED_TEXT, wait, wait, reply, reply_len, text, end + 1 - text)
         return self.answered(batch)
 
-    # Batches
+    # Beginning and ending batches
 
     cdef FastBatch find(self, FastReply* said):
         cdef FastBatch recent = self.recent
@@ -263,7 +263,7 @@ cdef class FastBatches(Admission):
         return Admission.end(self, batch)
 
     cdef int forget_above(self, uint64_t durable) except -1:
-        """Messages were lost of what was taken: the batch cannot go on."""
+        """End the batches that lost messages to a failed commit."""
         cdef FastBatch batch
         for batch in list(self.batches.values()):
             if batch.wait > durable:

@@ -1,10 +1,11 @@
-"""The reply subject of a fast batch's message, read from its end, without an object.
+"""The reply subject of a fast batch's message, read from its end without a Python object.
 
 Promise
-- Any bytes are a subject: what is no reply of a fast batch is told from one, nothing outside is
-  read.
+- Any bytes may be given: a subject that is not the reply of a fast batch is recognized, and nothing
+  outside of it is read.
 
-Source: nats-server 2.14 reference 6.7; what is accepted: nats-server 2.14.5, tried.
+Source: ADR-50; nats-server's `getFastBatch`. The accepted values are those of nats-server 2.14.5,
+observed.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -19,7 +20,7 @@ cdef uint64_t NO_NUMBER = <uint64_t> -1
 
 
 cdef const char* last_token(const char* start, const char** end, Py_ssize_t* length) noexcept nogil:
-    """The token before `end`, which moves to the dot before it; NULL: no dot stands before it."""
+    """Return the token before `end`, which moves to the dot before it; NULL: there is no dot."""
     cdef const char* at = end[0]
     while at > start:
         at -= 1
@@ -31,7 +32,7 @@ cdef const char* last_token(const char* start, const char** end, Py_ssize_t* len
 
 
 cdef uint64_t number_of(const char* text, Py_ssize_t length) noexcept nogil:
-    """NO_NUMBER: it is none, or too large."""
+    """Return the number; NO_NUMBER if the text is none or too large."""
     cdef uint64_t number = 0
     cdef uint64_t digit
     cdef Py_ssize_t at
@@ -85,7 +86,7 @@ cdef bint parse_fast_reply(const char* reply, Py_ssize_t length, FastReply* out)
 
 
 def fast_reply(bytes reply not None):
-    """For tests: id, flow, sequence, whether gaps are allowed, operation."""
+    """Return (id, flow, sequence, gaps allowed, operation), or None if it is no such reply."""
     cdef FastReply found
     if not parse_fast_reply(reply, len(reply), &found):
         return None

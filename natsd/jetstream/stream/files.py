@@ -1,4 +1,4 @@
-"""Where an account's streams are on disk, and how they begin and end there.
+"""The directories of an account's streams, and how streams are created and removed on disk.
 
     <store_dir>/jetstream/<account>/
         streams/<stream>/  meta.json     the stream is; its configuration (asset_file.py)
@@ -9,13 +9,12 @@
         snapshots.new/     what is being snapshotted or restored; it goes at a start
 
 Promise
-- `meta.json` is on disk before anything else of a stream is, and the directory is renamed before
-  anything in it is removed: a crash in the middle of a create or a delete leaves one that the next
-  start finishes.
-- What was never created (a directory without any file of a stream) is removed at a start; what is
-  damaged stays where it is.
+- `meta.json` is on disk before any other file of a stream, and the directory is renamed before
+  anything in it is removed: after a crash during a create or a delete, the next start finishes it.
+- A stream that was never completely created (a directory without any file of a stream) is removed
+  at a start; damaged files stay where they are.
 
-Everything but the paths blocks, and raises OSError.
+All functions but the paths block on the disk and raise OSError.
 """
 
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ SNAPSHOTS: Final = f"snapshots{UNFINISHED_SUFFIX}"
 
 
 class StreamAsset(Model):
-    """What `meta.json` of a stream says."""
+    """The content of a stream's `meta.json`."""
 
     config: StreamConfig
     created: TimeNs
@@ -59,23 +58,24 @@ class AccountFiles:
 
     @property
     def streams(self) -> Path:
+        """The directory of the account's streams."""
         return self.directory / STREAMS
 
     def stream(self, name: str) -> Path:
-        """Of a name that was checked to be one: no separators, not "." or ".."."""
+        """Return the directory of a stream; `name` was checked: no separators, not "." or ".."."""
         return self.streams / name
 
     @property
     def snapshots(self) -> Path:
-        """Where directories of snapshots and restores under way are."""
+        """The directory of the snapshots and restores under way."""
         return self.directory / SNAPSHOTS
 
     def list_streams(self, disk: Disk) -> list[str]:
-        """Names of the directories that may be streams."""
+        """Return the names of the directories that may be streams."""
         return [name for name in self._directories(disk) if not is_removed(name)]
 
     def list_removed(self, disk: Disk) -> list[Path]:
-        """What is left of streams that were deleted."""
+        """Return the directories of deleted streams, which are still to be removed."""
         return [self.streams / name for name in self._directories(disk) if is_removed(name)]
 
     def _directories(self, disk: Disk) -> list[str]:
@@ -87,7 +87,7 @@ class AccountFiles:
 
 
 def look_at(disk: Disk, directory: Path) -> Found:
-    """What is there, by the names of the files in it."""
+    """Tell from the names of its files what a directory is."""
     names = disk.listdir(directory)
     if has_asset(disk, directory):
         return Found.STREAM
@@ -97,19 +97,21 @@ def look_at(disk: Disk, directory: Path) -> Found:
 
 
 def check_free(disk: Disk, directory: Path) -> None:
-    """What is there, if anything, is no stream, and may be removed. Raises FileExistsError."""
+    """Check that the directory does not exist or may be removed. Raises FileExistsError."""
     if disk.exists(directory) and look_at(disk, directory) is not Found.UNFINISHED:
         raise FileExistsError(f"{directory} exists, and is no stream of this account")
 
 
 def create_stream(vault: Vault, directory: Path, asset: StreamAsset) -> None:
-    """A stream of that name, of which nothing is there, is on disk on return, without messages."""
+    """Create a stream without messages; it is on disk on return. Nothing of that name may exist."""
     make_directories(vault.disk, directory)
     write_asset(vault, directory, asset)
 
 
 def install_stream(disk: Disk, built: Path, directory: Path) -> None:
-    """What was built elsewhere becomes the stream of that directory, which is not there; on disk on
-    return."""
+    """Move a directory that was built elsewhere to its place, which must not exist.
+
+    It is on disk on return.
+    """
     make_directories(disk, directory.parent)
     rename_synced(disk, built, directory)

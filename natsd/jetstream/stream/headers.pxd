@@ -1,4 +1,4 @@
-"""What a publisher's headers ask of a stream, found in one pass."""
+"""The headers of a publish that a stream heeds, found in one pass."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -26,7 +26,7 @@ cdef enum HeaderName:           # an index into PublishHeaders.values
     HEADER_NAMES
 
 cdef enum:
-    SCHEDULING_HEADERS = (      # bits of `found`
+    SCHEDULING_HEADERS = (      # bits of `PublishHeaders.found`
         1 << <int> SCHEDULE | 1 << <int> SCHEDULE_TIME_ZONE | 1 << <int> SCHEDULE_NEXT
         | 1 << <int> SCHEDULER | 1 << <int> DELAY
     )
@@ -40,45 +40,45 @@ cdef struct HeaderValue:
     Py_ssize_t length
 
 cdef struct PublishHeaders:
-    uint32_t found              # bit of each name that is there, if only with an empty value
+    uint32_t found              # bit of each name that is there, also with an empty value
     HeaderValue values[HEADER_NAMES]
 
 
-# Fills `out`; values point into the block. The first one of a name counts.
+# Fill `out`; its values point into the block. The first header of a name counts.
 cdef void find_publish_headers(
     const char* block, Py_ssize_t length, PublishHeaders* out
 ) noexcept nogil
 
 cdef inline bint header_given(PublishHeaders* headers, HeaderName name) noexcept nogil:
-    """Is it there, with a value that is not empty?"""
+    """Tell whether the header is there with a value that is not empty."""
     return headers.found >> <int> name & 1 and headers.values[<int> name].length > 0
 
 cdef inline Rollup rollup_of(PublishHeaders* headers) noexcept nogil:
-    """`sub` or `all`, in any case; that it is one of them was checked."""
+    """Return the kind of rollup; the value was checked to be `sub` or `all`, in any case."""
     if not header_given(headers, ROLLUP):
         return NO_ROLLUP
     return ROLLUP_SUBJECT if headers.values[<int> ROLLUP].at[0] | 0x20 == c's' else ROLLUP_ALL
 
-# A decimal number; what is none is 2^64 - 1, as for nats-server.
+# Read a decimal number; any other text is 2^64 - 1, as on nats-server.
 cdef uint64_t header_number(HeaderValue* value) noexcept nogil
 
-# Of any name, spelled out; the first one. False: it is not there, and its value is empty.
+# Find the first header of any name. False: it is not there; `out` is empty then.
 cdef bint find_header(
     const char* block, Py_ssize_t length, const char* name, Py_ssize_t name_len, HeaderValue* out
 ) noexcept nogil
 
-# The block without the line in which that value stands; the length.
+# Remove the line with that value from the block; return the new length.
 cdef Py_ssize_t cut_header(char* block, Py_ssize_t length, HeaderValue* value) noexcept nogil
 
-# The block without its status and without Nats-Request-Info, as it is stored; `out` has room for
-# it. The length, 0 if nothing is left.
+# Write the block as it is stored, without its status and Nats-Request-Info, into `out`, which has
+# room for the whole block. Return the length, 0 if no header is left.
 cdef Py_ssize_t strip_headers(const char* block, Py_ssize_t length, char* out) noexcept nogil
 cdef bint has_status(const char* block, Py_ssize_t length) noexcept nogil
 
-# Behind the first line, and all of a block that has one line only.
+# Return the position behind the line at `at`; `end` if no CRLF follows.
 cdef const char* behind_line(const char* at, const char* end) noexcept nogil
 
-# Copies lines, but those that begin with one of the texts; where the copy ends.
+# Copy lines, except those that begin with one of the texts; return the end of the copy.
 cdef char* copy_lines(
     const char* line, const char* end, const LineStart* left, int left_count, char* to
 ) noexcept nogil

@@ -4,10 +4,10 @@
 
 Promise
 - A name counts where it begins a line and a colon follows at once, in exactly these letters; its
-  value begins after spaces and ends before CRLF. Of several the first one counts.
-- Any bytes are a block: what is no such line is passed over, nothing outside it is read.
+  value begins after spaces and ends before CRLF. The first header of a name counts.
+- Any bytes are a block: a line of another form is skipped, and nothing outside the block is read.
 
-Source: nats-server 2.14 reference 6.7; what counts as a line: nats-server, tried.
+The names are those of nats-server's `processJetStreamMsg`; which lines count was observed on it.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -26,7 +26,7 @@ cdef const char** TEXTS = [
     "Incr", "Schedule", "Schedule-Time-Zone", "Schedule-Next", "Scheduler", "Batch-Id",
     "Request-Info", "Delay", "Delayed",
 ]
-cdef LineStart[17] NAMES        # behind "Nats-"
+cdef LineStart[17] NAMES        # the names behind "Nats-"
 cdef int _name
 for _name in range(HEADER_NAMES):
     NAMES[_name].text = TEXTS[_name]
@@ -36,7 +36,7 @@ cdef LineStart NOT_STORED = LineStart(text="Nats-Request-Info:", length=18)
 
 
 cdef inline const char* end_of_line(const char* at, const char* end) noexcept nogil:
-    """Where its CRLF begins, or `end`."""
+    """Return the position of the line's CRLF, or `end`."""
     while at < end:
         at = <const char*> memchr(at, c'\r', end - at)
         if at == NULL:
@@ -78,7 +78,7 @@ cdef char* copy_lines(
 
 
 cdef void note_header(const char* line, const char* end, PublishHeaders* out) noexcept nogil:
-    """A line that begins with `Nats-`."""
+    """Note the value of a line that begins with `Nats-`."""
     cdef const char* name = line + PREFIX_BYTES
     cdef const char* colon = <const char*> memchr(name, c':', end - name)
     cdef int which
@@ -182,7 +182,7 @@ cdef Py_ssize_t strip_headers(const char* block, Py_ssize_t length, char* out) n
 # For tests and the fuzzer.
 
 def publish_headers(block) -> dict:
-    """The names that were found, without "Nats-", and their values."""
+    """Return the names that were found, without "Nats-", and their values."""
     cdef bytes data = wire_bytes(block)
     cdef PublishHeaders headers
     cdef int which
@@ -197,7 +197,7 @@ def publish_headers(block) -> dict:
 
 
 def stripped(block) -> bytes:
-    """What is stored of a block."""
+    """Return the part of a block that is stored."""
     cdef bytes data = wire_bytes(block)
     cdef bytearray out = bytearray(len(data) + 1)
     cdef char* to = out
@@ -205,7 +205,7 @@ def stripped(block) -> bytes:
 
 
 def number_of(text) -> int:
-    """What a sequence in a header means."""
+    """Return the sequence that a header's text means."""
     cdef bytes data = wire_bytes(text)
     cdef HeaderValue value
     value.at = data

@@ -1,8 +1,9 @@
-"""InflightBatches: what the batches of all streams of a server may take together, and do.
+"""InflightBatches: the limits for all open batches of a kind in a server, and their number.
 
-One for atomic and one for fast batches; streams count their own in it, and take them out again.
+There is one for atomic and one for fast batches. Streams add their own batches and take them out
+again.
 
-Source: nats-server 2.14 reference 2.8 (limits.batch), 12.
+Source: ADR-50; the options `jetstream.limits.batch` of nats-server 2.14.
 """
 
 from libc.stdint cimport int64_t

@@ -1,6 +1,6 @@
 """A stream as `STREAM.INFO` shows it.
 
-Source: nats-server 2.14 reference 6.2, 6.6.
+Source: nats-server's `StreamInfo` and `jsStreamInfoRequest`.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream
 
 SUBJECTS_MAX: Final = 100_000
-"""Subjects of one answer."""
+"""Greatest number of subjects in one answer."""
 SKIPPED_AT_ONCE: Final = 50_000
-"""Of the pages before, between two turns of the loop."""
+"""Subjects of earlier pages that are skipped between two turns of the event loop."""
 LOST_MAX: Final = 10_000
-"""Sequences of lost messages that are told one by one."""
+"""Greatest number of sequences of lost messages that are listed one by one."""
 
 
 def stream_info(stream: "Stream", *, deleted_details: bool = False) -> StreamInfo:
-    """Settings and state, but for the counts of subjects."""
+    """Return settings and state, without the counts of subjects."""
     found = visible_state(stream.core.log, stream.core.visible, with_deleted=deleted_details)
     return StreamInfo(
         config=stream.config,
@@ -40,7 +40,7 @@ def stream_info(stream: "Stream", *, deleted_details: bool = False) -> StreamInf
 
 
 def state_of(found: StoreState, damage: list[FoundDamage], consumer_count: int) -> StreamState:
-    """A store's state as the API tells it."""
+    """Return a store's state as the API shows it."""
     return StreamState(
         messages=found.msgs,
         bytes=found.bytes,
@@ -57,7 +57,7 @@ def state_of(found: StoreState, damage: list[FoundDamage], consumer_count: int) 
 
 
 def lost_of(damage: list[FoundDamage]) -> LostStreamData | None:
-    """Which messages damage took, as far as that is known."""
+    """Return the messages that damage destroyed, as far as they are known; None: none."""
     lost = [each for each in damage if each.first_sequence]
     if not lost:
         return None
@@ -70,14 +70,14 @@ def lost_of(damage: list[FoundDamage]) -> LostStreamData | None:
 
 
 async def subject_counts(stream: "Stream", pattern: str, offset: int) -> tuple[dict[str, int], int]:
-    """Messages of each subject that matches, a page of them in order, and how many match."""
+    """Return a page of the messages per matching subject, in order, and the number of matches."""
     try:
         totals = await stream.store.subject_totals(pattern)
     except InvalidSubject:
         return {}, 0
     if offset <= 0 and len(totals) <= SUBJECTS_MAX:
         return totals, len(totals)
-    counts = iter(totals.items())  # in order, as they stand in the index
+    counts = iter(totals.items())  # in the order of the index
     for _ in range(max(offset, 0) // SKIPPED_AT_ONCE):
         deque(islice(counts, SKIPPED_AT_ONCE), maxlen=0)
         await asyncio.sleep(0)

@@ -1,6 +1,7 @@
-"""How long a message is to live, as its `Nats-TTL` header says it.
+"""The lifetime of a message, as its `Nats-TTL` header gives it.
 
-Source: nats-server 2.14 reference 6.7: `never`, a Go duration of a second and more, or seconds.
+It is `never`, a Go duration of at least a second, or a number of seconds: ADR-43; nats-server's
+`parseMessageTTL`.
 """
 
 import re
@@ -11,20 +12,21 @@ from natsd.config.durations import DurationError, parse_duration_ns
 
 NEVER: Final = -1
 _SECOND_NS: Final = 1_000_000_000
-_DIGITS_MAX: Final = 19  # of seconds
+_DIGITS_MAX: Final = 19  # digits of a number of seconds
 _LINE: Final = re.compile(rb"(?<=\r\n)Nats-TTL:.*?\r\n", re.DOTALL)
 
 
 class InvalidLifetime(ValueError):
-    """Nothing that a lifetime can be."""
+    """The text is not a lifetime."""
 
 
-@lru_cache(maxsize=16)  # a stream's lifetimes, and its markers', are few different ones
+@lru_cache(maxsize=16)  # a stream's messages and markers have few different lifetimes
 def parse_lifetime(text: bytes) -> int:
-    """Whole seconds; NEVER: it does not expire; 0: none was given. Raises InvalidLifetime."""
+    """Return whole seconds; NEVER: it does not expire; 0: no lifetime. Raises InvalidLifetime."""
     if text.lower() == b"never":
         return NEVER
-    if text.isdigit() and text != b"0":  # a bare 0 is read as a duration: it is too short
+    # nats-server reads a bare 0 as a duration, which is too short
+    if text.isdigit() and text != b"0":
         if len(text.lstrip(b"0")) > _DIGITS_MAX:
             raise InvalidLifetime
         return int(text.lstrip(b"0") or b"0")
@@ -38,5 +40,5 @@ def parse_lifetime(text: bytes) -> int:
 
 
 def with_lifetime(headers: bytes, seconds: int) -> bytes:
-    """A header block that says so, at its end."""
+    """Return the header block with that lifetime at its end, instead of the one it has."""
     return _LINE.sub(b"", headers, 1)[:-2] + b"Nats-TTL: %d\r\n\r\n" % seconds

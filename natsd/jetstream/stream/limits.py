@@ -1,7 +1,4 @@
-"""What a stream's configuration means for its store and for its ingest.
-
-Source: nats-server 2.14 reference 2.8, 6.4.
-"""
+"""The settings that a stream's configuration means for its store and for its ingest."""
 
 from functools import partial
 from typing import Final
@@ -20,11 +17,11 @@ from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSe
 from natsd.store.store import Discard, Limits
 
 UNCOUNTED_BYTES: Final = {Storage.FILE: 10, Storage.MEMORY: 24}
-"""How much longer a record without headers is here than as nats-server counts it."""
+"""Bytes by which a record without headers is longer here than nats-server counts it."""
 
 
 def store_limits(config: StreamConfig) -> Limits:
-    """What the store enforces."""
+    """Return the limits that the store enforces."""
     return Limits(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
@@ -39,14 +36,14 @@ def store_limits(config: StreamConfig) -> Limits:
 
 
 def is_compressed(config: StreamConfig) -> bool:
-    """Whether full blocks are to be compressed."""
+    """Tell whether full blocks are to be compressed."""
     return config.compression is not Compression.NONE
 
 
 def ingest_settings(
     config: StreamConfig, options: JetStreamOptions, claims: SubjectClaims
 ) -> IngestSettings:
-    """What a publish needs to know. `claims`: which subjects are the stream's."""
+    """Return the settings of the publish path. `claims`: which subjects the stream owns."""
     republish = config.republish
     return IngestSettings(
         name=config.name,
@@ -72,15 +69,18 @@ def ingest_settings(
 
 
 def _shortest_lifetime_s(config: StreamConfig) -> int:
-    """No message may go before a marker of its subject that was there already does. Where a subject
-    has one message only, the marker went with it."""
+    """Return the shortest lifetime in seconds that a message may have; 0: any.
+
+    No message may expire before an earlier delete marker of its subject. Where a subject holds one
+    message only, the message has replaced the marker.
+    """
     if config.max_msgs_per_subject == 1:
         return 0
     return config.subject_delete_marker_ttl // 1_000_000_000
 
 
 def _mapping(transform: SubjectTransformConfig | None) -> Mapping | None:
-    """Without a destination subjects stay as they are, as nats-server has it."""
+    """Return the mapping; without a destination subjects stay as they are, as on nats-server."""
     if transform is None or not transform.dest:
         return None
     return Mapping(transform.src, transform.dest)

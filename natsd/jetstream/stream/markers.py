@@ -1,11 +1,11 @@
-"""Delete markers: what a stream stores where the last message of a subject expires.
+"""Delete markers: messages that a stream stores where the last message of a subject expires.
 
-Those who watch a subject hear from it that its value is gone. A marker lives for the stream's
-`subject_delete_marker_ttl`, and leaves none itself. It takes the place of the message: both are one
-commit, so that whatever happens there is one of them. Who removes, purges or replaces a message
-knows that it is gone: no marker says so.
+A marker tells the watchers of a subject that its value is gone. It lives for the stream's
+`subject_delete_marker_ttl`, and leaves no marker itself. It takes the place of the message in one
+commit, so that after any crash one of the two is there. A removal, a purge or a rollup leaves no
+marker: the client that asked for it knows.
 
-Source: nats-server 2.14 reference 6.4 (`subject_delete_marker_ttl`), 6.7 (`Nats-Marker-Reason`).
+Source: ADR-43 (`Nats-Marker-Reason`).
 """
 
 import contextlib
@@ -23,12 +23,12 @@ _MARKER: Final = re.compile(rb"\r\n(?:Nats-Marker-Reason: *[^\s]|KV-Operation: *
 
 
 def is_marker(headers: bytes) -> bool:
-    """Whether a message says that its subject has no value: a server's marker or a purged key's."""
+    """Tell whether a message is a server's marker or a purged key: its subject has no value."""
     return _MARKER.search(headers) is not None
 
 
 def marker_headers(lifetime_ns: int) -> bytes:
-    """The header block of a marker."""
+    """Return the header block of a marker that lives for `lifetime_ns`, in whole seconds."""
     lifetime = format_duration_ns(lifetime_ns // 1_000_000_000 * 1_000_000_000)
     lines = ("NATS/1.0", "Nats-Marker-Reason: MaxAge", f"Nats-TTL: {lifetime}", "Nats-Rollup: sub")
     return "\r\n".join((*lines, "", "")).encode()
@@ -37,8 +37,10 @@ def marker_headers(lifetime_ns: int) -> bytes:
 def replace_expired(
     ingest: Ingest, store: LogStore, due: Iterable[tuple[int, bytes, bytes]], lifetime_ns: int
 ) -> None:
-    """Of messages that are due and the last of their subjects, a marker goes, and anything else
-    gives way to one. What cannot be stored now leaves its message where it is."""
+    """Replace each message that is due and the last of its subject by a marker; remove markers.
+
+    A message whose marker cannot be stored now stays.
+    """
     headers = marker_headers(lifetime_ns)
     for sequence, subject, replaced_headers in due:
         if is_marker(replaced_headers):

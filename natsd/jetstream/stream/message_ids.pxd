@@ -13,19 +13,19 @@ cdef class MessageIds(Actor):
     cdef StreamCore stream
     cdef MessageLog log
     cdef DuplicateWindow window
-    cdef int64_t window_ns              # 0: off
-    cdef char* last_id                  # of the last message
-    cdef size_t last_id_len             # 0: it had none
+    cdef int64_t window_ns              # 0: there is no duplicate window
+    cdef char* last_id                  # id of the last message
+    cdef size_t last_id_len             # 0: the last message has none
     cdef size_t last_id_room
-    cdef uint64_t upto                  # the window has all ids up to there that it should have
-    cdef object recollecting            # the task that finds ids in the store, or None
-    cdef readonly bint is_recollecting  # it is not done
+    cdef uint64_t upto                  # the window has the ids up to this sequence
+    cdef object recollecting            # the task that finds ids in the stored messages, or None
+    cdef readonly bint is_recollecting  # the task has not ended
 
-    # The sequence of the message of the last `window_ns` that has the entry's id; 0: there is none.
+    # Return the sequence of the message of the last `window_ns` with the entry's id; 0: none.
     cdef uint64_t find(self, Entry* entry) noexcept nogil
-    # The entry is the last message from now on.
+    # Note the id of the entry, which is the last message from now on.
     cdef int remember(self, Entry* entry) except -1
-    # What came above was never stored.
+    # Forget the ids above `durable`, which were not stored.
     cdef int forget_above(self, uint64_t durable) except -1
 
     cdef int set_last(self, const char* id, size_t length) except -1

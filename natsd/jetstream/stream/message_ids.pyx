@@ -1,13 +1,13 @@
-"""MessageIds: what a stream's publishers called their messages, as far as that still matters.
+"""MessageIds: the ids that publishers gave to the messages of a stream, as long as they matter.
 
 Promise
-- It knows the id of the last message, and with a duplicate window all ids of the messages that are
-  younger than that: from the first publish on, or, where that means to look at very many messages
-  after a start, from the time that `is_recollecting` is False.
+- The id of the last message is known, and with a duplicate window the ids of all messages that are
+  younger than the window: from the first publish on, or, where very many messages must be read
+  after a start, once `is_recollecting` is False.
 - Memory is bounded by the window; ids leave it a few with each new one, and at its deadline.
-- Time is said by the caller, and by the scheduler where a deadline is over.
+- The time is given by the caller, or by the scheduler at a deadline.
 
-Source: nats-server 2.14 reference 6.7 (Nats-Msg-Id, Nats-Expected-Last-Msg-Id).
+Source: nats-server's `checkMsgId`, `storeMsgId` and `rebuildDedupe`.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ cdef enum:
     EXPIRED_PER_ID = 2
     EXPIRED_PER_SLICE = 4096
     RECOLLECTED_PER_SLICE = 4096
-    RECOLLECTED_AT_ONCE = 100_000       # more messages than that are looked at in the background
+    RECOLLECTED_AT_ONCE = 100_000       # more messages than that are read in the background
 
 cdef int64_t SLICE_PAUSE_NS = 1_000_000
 
 
 cdef class MessageIds(Actor):
     def __init__(self, StreamCore stream not None):
-        """Without a window. The last id is known if its message is in memory."""
+        """Begin without a window; the last id is known if its message is in memory."""
         self.stream = stream
         self.log = stream.log
         self.window = DuplicateWindow(secrets.randbits(64))
@@ -51,18 +51,18 @@ cdef class MessageIds(Actor):
         free(self.last_id)
 
     def set_window(self, int64_t window_ns) -> None:
-        """How long ids are remembered; 0: not at all."""
+        """Set how long ids are remembered, in ns; 0: not at all."""
         self.window_ns = window_ns
         if window_ns == 0:
             self.window = DuplicateWindow(secrets.randbits(64))
 
     def close(self) -> None:
-        """The stream goes away."""
+        """Stop all work: the stream goes away."""
         self.stream.scheduler.set_deadline(self, 0)
         if self.recollecting is not None:
             self.recollecting.cancel()
 
-    # A publish
+    # Ids of publishes
 
     cdef uint64_t find(self, Entry* entry) noexcept nogil:
         if self.window_ns == 0:
@@ -88,7 +88,7 @@ cdef class MessageIds(Actor):
         return self.find_last()
 
     def forget(self, bytes message_id not None) -> None:
-        """Its message was not kept."""
+        """Forget the id of a message that was not kept."""
         self.window.forget(PyBytes_AS_STRING(message_id), PyBytes_GET_SIZE(message_id))
 
     cdef int set_last(self, const char* id, size_t length) except -1:
@@ -105,7 +105,7 @@ cdef class MessageIds(Actor):
         return 0
 
     cdef int find_last(self) except -1:
-        """From the last message, if it is in memory."""
+        """Read the id of the last message, if that is in memory."""
         cdef PublishHeaders headers
         cdef RecordView view
         cdef uint64_t last = self.log.edges.last
@@ -122,7 +122,7 @@ cdef class MessageIds(Actor):
         return 0
 
     cdef int expired(self, int64_t now_ns) except -1:
-        """Ids are past their window."""
+        """Forget ids that are past the window."""
         cdef int64_t until_ns = now_ns - self.window_ns
         if self.window.expire(until_ns, EXPIRED_PER_SLICE):
             return self.stream.scheduler.set_deadline(self, now_ns + SLICE_PAUSE_NS)
@@ -135,23 +135,26 @@ cdef class MessageIds(Actor):
             )
         return 0
 
-    # What outlives the process
+    # Saving and restoring ids
 
     @property
     def last(self) -> str:
-        """Of the last message; empty: it had none."""
+        """The id of the last message; empty: it has none."""
         return self.last_id[:self.last_id_len].decode("utf-8", "surrogateescape")
 
     def __len__(self):
+        """Return the number of ids in the window."""
         return self.window.count
 
     def encode(self) -> bytes:
-        """All ids within the window, for `restore`."""
+        """Return all ids within the window, for `restore`."""
         return self.log.edges.last.to_bytes(8, "little") + self.window.encode()
 
     def restore(self, bytes encoded not None, int64_t now_ns) -> None:
-        """Take on what was encoded, perhaps some time ago: what came later is for `rebuild` to
-        find. Raises DamagedEncoding, and nothing is taken on then."""
+        """Take on encoded ids; `rebuild` finds those of later messages.
+
+        Raises DamagedEncoding; then nothing is taken on.
+        """
         cdef uint64_t upto
         if len(encoded) < 8:
             raise DamagedEncoding("message ids: cut off")
@@ -162,10 +165,7 @@ cdef class MessageIds(Actor):
         self.watch_window(now_ns)
 
     async def rebuild(self, now_ns: int) -> None:
-        """Find the ids of the messages within the window that `restore` did not bring, and the id
-        of the last message; before anything is published. Where that means to look at very many
-        messages it goes on in the background: until it is done, a publish with an id is told to
-        come again (429)."""
+        """Find the ids within the window that `restore` did not bring, and the last one."""
         store = self.stream.store
         upto = self.log.last_sequence
         block = self.log.block_with(upto)
@@ -183,7 +183,7 @@ cdef class MessageIds(Actor):
                 await self.recollecting
 
     async def recollected(self) -> None:
-        """Returns once all ids of the window are known."""
+        """Return once all ids of the window are known."""
         if self.recollecting is not None:
             await asyncio.wait([self.recollecting])
 
@@ -194,7 +194,8 @@ cdef class MessageIds(Actor):
                 try:
                     sequence = self.recollect(sequence, upto)
                 except ColdBlock as cold:
-                    with contextlib.suppress(StoreUnavailable):     # the next try waits for it
+                    # the next fetch waits for the one that failed
+                    with contextlib.suppress(StoreUnavailable):
                         await store.fetch(cold.block)
                 await asyncio.sleep(0)
         except StoreError as error:
@@ -205,8 +206,11 @@ cdef class MessageIds(Actor):
             self.watch_window(self.stream.scheduler.now())
 
     cdef uint64_t recollect(self, uint64_t sequence, uint64_t upto) except 0:
-        """Note the ids of some messages; the sequence to go on with. Raises ColdBlock where the
-        first of them needs it, so that no id is noted twice."""
+        """Note the ids of some messages; return the sequence to go on with.
+
+        Raises ColdBlock if the first of the messages is not in memory, so that no id is noted
+        twice.
+        """
         cdef PublishHeaders headers
         cdef RecordView view
         cdef Found seen

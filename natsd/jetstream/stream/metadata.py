@@ -1,9 +1,9 @@
-"""The metadata of a stream that is the server's: `_nats.*`.
+"""The server's own entries in a stream's metadata: `_nats.*`.
 
 - Stored: the API level that a server must have to serve the stream.
 - Shown only: the version and the level of the server that answers.
 
-Source: reference §6.16.
+Source: ADR-44.
 """
 
 from typing import Final
@@ -21,21 +21,21 @@ _SHOWN: Final = frozenset((SERVER_VERSION_KEY, SERVER_LEVEL_KEY))
 
 
 def with_static_metadata(config: StreamConfig) -> StreamConfig:
-    """The configuration with the level it requires, and without what is only shown."""
+    """Return the configuration with the level it requires, and without the entries only shown."""
     metadata = {key: text for key, text in config.metadata.items() if key not in _SHOWN}
     metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
     return config.model_copy(update={"metadata": metadata})
 
 
 def with_shown_metadata(info: StreamInfo) -> StreamInfo:
-    """The info as requests about one stream are answered."""
+    """Return the info with the entries that requests about one stream are shown."""
     shown = {SERVER_VERSION_KEY: NATS_VERSION, SERVER_LEVEL_KEY: str(API_LEVEL)}
     config = info.config.model_copy(update={"metadata": info.config.metadata | shown})
     return info.model_copy(update={"config": config})
 
 
 def required_level(config: StreamConfig) -> int:
-    """The lowest API level that knows all its settings."""
+    """Return the lowest API level that knows all settings of the configuration."""
     if config.allow_batched:
         return 4
     if (

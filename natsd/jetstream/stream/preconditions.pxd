@@ -1,4 +1,4 @@
-"""What a publisher's headers demand of the stream, for compiled callers."""
+"""The demands of a publisher's headers, for compiled callers."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -18,20 +18,21 @@ cdef class Preconditions:
     cdef bytes name
     cdef bint allows_rollup
     cdef bint allows_lifetimes
-    cdef int64_t lifetime_s_min     # shorter ones are raised to it
-    cdef bytes raised           # the headers that say so, of the last one
-    cdef bint counts            # increments are looked at by Counters
-    cdef dict refusals          # ErrorId -> the answer, where it is always the same
-    cdef object fetching        # the task that brings in the block that a check needs, or None
+    cdef int64_t lifetime_s_min     # shorter lifetimes are raised to it
+    cdef bytes raised           # the header block with the lifetime that was raised last
+    cdef bint counts            # Counters checks increments
+    cdef dict refusals          # ErrorId -> the answer, where it never varies
+    cdef object fetching        # the task that fetches the block that a check needs, or None
 
-    # The answer to a publish that is refused, or None. `subject` is the one it is stored under.
+    # Return the refusal of a publish, or None. `subject` is the stored one.
     cdef bytes check(
         self, PublishHeaders* headers, const char* subject, Py_ssize_t subject_len
     )
     cdef bytes check_late(self, PublishHeaders* headers, const char* last_id, size_t last_id_len)
-    cdef bytes check_lifetime(self, PublishHeaders* headers)    # of one that is to be stored
-    # Sets when the entry goes. A lifetime that is raised is written into its headers, which are
-    # good until the next one is.
+    # Check the lifetime of a message that would be stored.
+    cdef bytes check_lifetime(self, PublishHeaders* headers)
+    # Set when the entry expires. A lifetime that is raised is written into its headers, which hold
+    # until the next one is raised.
     cdef int expire(self, Entry* entry, PublishHeaders* headers) except -1
     cdef bytes refuse(self, object error_id)
     cdef int fetch(self, object block) except -1
@@ -45,6 +46,6 @@ cdef class Preconditions:
     cdef bytes check_rollup(self, PublishHeaders* headers)
     cdef bytes rollup_failed(self, str text)
     cdef bytes wrong_sequence(self, uint64_t sequence)
-    # DONE with the last sequence, GONE: none; NEEDS_BLOCK: it cannot be told now.
+    # Find the last sequence of a subject. DONE: found; GONE: none; NEEDS_BLOCK: not known now.
     cdef int last_of(self, const char* subject, Py_ssize_t length, uint64_t* found) except -2
     cdef int last_of_pattern(self, bytes pattern, uint64_t* found) except -2

@@ -1,24 +1,24 @@
-"""Preconditions: what a publisher's headers demand, checked against everything appended so far.
+"""Preconditions: the demands of a publisher's headers, checked against everything appended so far.
 
 The order of the checks is part of the contract: a publish that breaks several rules is refused for
 the first one.
 
     check       Nats-Incr · Expected-Stream · TTL · Expected-Last-Subject-Sequence (-Subject)
                 · Expected-Last-Sequence
-    (the caller looks at schedules, natsd/jetstream/schedules/rules.py, and for a duplicate here)
+    (the caller checks schedules, natsd/jetstream/schedules/rules.py, and for a duplicate here)
     check_late  Expected-Last-Msg-Id · Rollup
-    (the caller looks at sizes, resources and interest here)
-    check_lifetime   a Nats-TTL that is none
+    (the caller checks sizes, resources and interest here)
+    check_lifetime   an invalid Nats-TTL
 
 Promise
-- What is not durable yet counts: decisions are made against the appended state.
-- A stream that has no counters or TTLs of messages refuses what asks for them. (One that has
-  counters looks at increments before all this: counters.pyx.)
-- Where the last message of a subject is only known to lie in a block that is not in memory, the
+- Messages that are not durable yet count: decisions are made against the appended state.
+- A stream without counters or message TTLs refuses publishes that ask for them. (A stream with
+  counters checks increments before all this: counters.pyx.)
+- Where the last message of a subject is only known to be in a block that is not in memory, the
   publish is refused as `temporarily unavailable` (10163) and the block is fetched: sent again, it
-  is decided. That can only happen when the subject's last message was removed by hand.
+  is decided. That can only happen when the subject's last message was deleted individually.
 
-Source: nats-server 2.14 reference 6.7; the order: nats-server, tried.
+Source: nats-server's `processJetStreamMsg`; the order of its checks, observed.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -45,7 +45,7 @@ from natsd.store.errors import ColdBlock, StoreError
 from natsd.store.search import LastMatch
 
 cdef enum:
-    SEARCH_STEPS_MAX = 4        # of about a millisecond each, for a pattern
+    SEARCH_STEPS_MAX = 4        # steps of about a millisecond each, for a pattern
     SEARCH_STEP = 400_000
 
 
@@ -66,7 +66,7 @@ cdef inline str shown(bytes text):
 
 
 cdef bint is_integer(bytes text):
-    """An optional sign, then digits, as many as there are."""
+    """Tell whether the text is an optional sign and digits, of any length."""
     digits = text[1:] if text[:1] in (b"+", b"-") else text
     return digits.isdigit()
 
@@ -123,7 +123,7 @@ cdef class Preconditions:
         return None
 
     cdef bytes check_increment(self, PublishHeaders* headers):
-        """A counter's increment: this stream has no counters."""
+        """Refuse a counter's increment: this stream has no counters."""
         if is_integer(text_of(&headers.values[<int> INCREMENT])):
             return self.refuse(ErrorId.JSMessageIncrDisabledErr)
         return self.refuse(ErrorId.JSMessageIncrInvalidErr)
@@ -234,7 +234,7 @@ cdef class Preconditions:
         return NEEDS_BLOCK
 
     cdef int fetch(self, block) except -1:
-        """Have a block ready for the next try."""
+        """Fetch a block, so that the check succeeds when the message is sent again."""
         if self.fetching is None:
             self.fetching = self.stream.scheduler.reactor.loop.create_task(self._fetch(block))
         return 0
@@ -243,6 +243,6 @@ cdef class Preconditions:
         try:
             await self.stream.store.fetch(block)
         except (StoreError, OSError):
-            pass        # the next try says what is wrong
+            pass        # the next try reports the error
         finally:
             self.fetching = None

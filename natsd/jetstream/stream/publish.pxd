@@ -24,7 +24,7 @@ cdef class Ingest(Actor):
     cdef StreamCore stream
     cdef MessageLog log
     cdef Usage usage
-    cdef int64_t counted_bytes          # of the log, in `usage`
+    cdef int64_t counted_bytes          # bytes of the log that `usage` counts
 
     # Settings
     cdef readonly object settings       # IngestSettings
@@ -32,38 +32,39 @@ cdef class Ingest(Actor):
     cdef bint no_ack
     cdef bint is_sealed
     cdef int64_t max_msg_size           # -1: no limit
-    cdef int64_t staged_bytes_max       # of batches that are not committed
+    cdef int64_t staged_bytes_max       # bytes of uncommitted batches
     cdef Preconditions preconditions
-    cdef readonly Counters counters     # None: the stream has none
+    cdef readonly Counters counters     # None: the stream has no counters
     cdef SubjectTransform transform     # None: subjects stay as they are
     cdef Republisher republisher        # None: nothing is republished
-    cdef bytes prefix                   # of every ack
-    cdef public object expiring         # told when a message with a lifetime goes; or None
-    cdef public object failing          # told why what was appended is not stored; or None
-    cdef public object trace_publish    # of traced_publish.pyx: called with it and a TracedMessage
+    cdef bytes prefix                   # the beginning of every PubAck
+    # callback(expires_ns) for each message with a lifetime; or None
+    cdef public object expiring
+    cdef public object failing          # callback(error) for each failed commit; or None
+    cdef public object trace_publish    # `trace_publish` of traced_publish.pyx
     cdef public Admission atomic_batches    # None: the stream takes no such batches
     cdef public Admission fast_batches
-    cdef readonly bint is_paused        # nothing is taken: the stream is not ready, or going away
+    cdef readonly bint is_paused        # publishes are ignored: the stream is not ready or closing
 
     # State
     cdef readonly MessageIds message_ids
     cdef Rollups rollups
     cdef readonly Scheduled scheduled
     cdef Backlog backlog
-    cdef AckQueue acks                  # in the order of their messages
-    cdef AckQueue busy                  # who is told 429, at once
-    cdef char* text                     # prefix of an ack, and room for the rest
-    cdef Py_ssize_t tail_room           # so much
-    cdef char* stripped                 # headers without what is not stored
+    cdef AckQueue acks                  # answers, in the order of their messages
+    cdef AckQueue busy                  # replies that are answered 429 at the end of the turn
+    cdef char* text                     # the prefix of a PubAck, and room for the rest
+    cdef Py_ssize_t tail_room           # bytes of that room
+    cdef char* stripped                 # headers without those that are not stored
     cdef Py_ssize_t stripped_room
     cdef bint is_rolling                # the answer to the entry just applied has to wait
-    cdef bytes refused                  # what a publisher was told last instead of a PubAck
+    cdef bytes refused                  # the last answer that was no PubAck, for traces
 
-    # One replica: apply at once. Raises StoreError.
+    # Apply at once, since there is one replica. Raises StoreError.
     cdef int propose(self, Entry* entry) except -1
-    cdef int apply(self, Entry* entry) except -1        # no clock, no check
+    cdef int apply(self, Entry* entry) except -1        # Reads no clock and checks nothing.
 
-    # A publish, from a client or from the server itself. `reply_len` 0: nobody waits for an answer.
+    # Take a publish of a client or of the server itself. `reply_len` 0: no answer is wanted.
     cdef int take(
         self, const char* subject, Py_ssize_t subject_len, const char* headers,
         Py_ssize_t headers_len, const char* data, Py_ssize_t data_len, const char* reply,
@@ -103,12 +104,12 @@ cdef class Ingest(Actor):
         self, AnswerKind kind, uint64_t wait, uint64_t value, const char* reply,
         Py_ssize_t reply_len, bytes text,
     ) except -1
-    # The PubAck of a batch of `count` messages, once all up to `wait` is durable.
+    # Send the PubAck of a batch of `count` messages once all up to `wait` is durable.
     cdef int answer_batch(
         self, uint64_t wait, uint64_t sequence, bytes batch_id, uint64_t count, const char* reply,
         Py_ssize_t reply_len,
     ) except -1
-    # Before the stream itself appends: a large batch may be on its way into the log.
+    # Call this before the stream itself appends: a large batch may be going into the log.
     cdef int finish_batch(self) except -1
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1
     cdef int send_busy(self) except -1

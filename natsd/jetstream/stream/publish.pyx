@@ -1,4 +1,4 @@
-"""Ingest: what is published to a stream's subjects becomes messages, and publishers are answered.
+"""Ingest: publishes to a stream's subjects become messages, and publishers are answered.
 
     deliver ─▶ check ─▶ propose ─▶ apply ─▶ log                        inside the publisher's turn
                  │                   └─▶ answer, waiting for its sequence to be durable
@@ -6,21 +6,24 @@
     run: what became durable ─▶ answers, in the order of the messages   at the end of a turn
 
 Promise
-- No Python object is made for a message: what it asks for is found in one pass over its headers,
-  its record is written once, its ack is put together from a prefix and a number.
-- Everything is decided against what was appended so far, durable or not; nothing is answered before
-  what it rests on is durable. A commit that fails answers with the error, and takes ids back.
+- No Python object is made for a message: its demands are found in one pass over its headers, its
+  record is written once, and its PubAck is a prefix and a number.
+- Everything is decided against the messages appended so far, durable or not; no answer is sent
+  before the messages it rests on are durable. When a commit fails, the publishers are answered with
+  the error, and the message ids are forgotten.
 - A message is stored under the next sequence with the time that `check` read: `apply` reads no
   clock and checks nothing, so that replicas do the same.
-- Memory is bounded: what waits to be durable by the backlog's limits, ids by the window, answers by
-  ANSWER_BYTES_MAX; past that publishers wait, then they are told 429, then nothing.
-- Headers that are no header block are heeded and stored as if there were none (sendable.pxd).
-- What is known of message ids is MessageIds, what a rollup removes Rollups, what is published later
-  Scheduled; a feature that says yes or no to a publish is asked in `check`, what follows from a
-  message that was stored is begun in `apply`. Each has a file of its own, and costs streams that do
-  not use it one branch.
+- Memory is bounded: messages that wait to be durable by the backlog's limits, ids by the window,
+  answers by ANSWER_BYTES_MAX. Beyond these limits publishers first wait, then they are answered
+  429, then they are not answered.
+- Headers that are no valid header block are treated and stored as if there were none
+  (sendable.pxd).
+- MessageIds knows the message ids, Rollups removes what a rollup replaces, Scheduled handles what
+  is published later. A feature that allows or refuses a publish is called in `check`; the
+  consequences of a stored message begin in `apply`. Each feature has a file of its own, and costs
+  streams that do not use it one branch.
 
-Source: nats-server 2.14 reference 6.7; "Durability" of the design.
+Source: nats-server's `processJetStreamMsg`; docs/store.md.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -71,8 +74,8 @@ from natsd.store.errors import ColdBlock, LimitExceeded, StoreError
 cdef enum:
     HEADERS_MAX = 65_535
     ACKS_PER_SLICE = 512
-    BUSY_BYTES_MAX = 1 << 20    # of replies that are told 429 at the end of this turn
-    TAIL_BYTES = 512            # of an ack, behind its prefix: a sequence, and what a batch adds
+    BUSY_BYTES_MAX = 1 << 20    # bytes of replies answered 429 at the end of this turn
+    TAIL_BYTES = 512            # room behind a PubAck's prefix: a sequence, and what a batch adds
 
 cdef bytes LEVEL_HEADER = REQUIRED_API_LEVEL.encode()
 
@@ -82,7 +85,7 @@ DUPLICATE_REFUSED = b'{"duplicate":true}'
 
 cdef class Ingest(Actor):
     def __init__(self, StreamCore stream not None, settings not None, Usage usage not None):
-        """Everything in the log counts as used from now on (`release_usage`)."""
+        """Count everything in the log as used from now on, until `release_usage`."""
         self.stream = stream
         self.log = stream.log
         self.usage = usage
@@ -101,7 +104,7 @@ cdef class Ingest(Actor):
         free(self.stripped)
 
     def configure(self, settings not None) -> None:
-        """Take on an IngestSettings. Raises InvalidMapping."""
+        """Apply an IngestSettings. Raises InvalidMapping."""
         cdef StreamCore stream = self.stream
         cdef SubjectTransform transform = None
         self.finish_batch()
@@ -142,7 +145,7 @@ cdef class Ingest(Actor):
         )
 
     cdef int reserve(self, Py_ssize_t tail) except -1:
-        """Have the prefix of an ack, and so much room behind it."""
+        """Have the prefix of a PubAck in `text`, with `tail` bytes of room behind it."""
         cdef Py_ssize_t head = PyBytes_GET_SIZE(self.prefix)
         cdef char* text = <char*> realloc(self.text, head + tail)
         if text == NULL:
@@ -160,12 +163,12 @@ cdef class Ingest(Actor):
             self.counters.close()
 
     def resume(self) -> None:
-        """All of the stream is there, its readers as well."""
+        """Take publishes: all of the stream is there, its readers too."""
         self.is_paused = False
         self.stream.allow_removals(True)
 
     def close(self) -> None:
-        """The stream goes away: nothing is taken or answered any more."""
+        """Stop taking and answering publishes: the stream goes away."""
         self.is_paused = True
         self.stream.ingest = None
         self.stream.republisher = None
@@ -182,7 +185,7 @@ cdef class Ingest(Actor):
         if self.republisher is not None:
             self.republisher.close()
 
-    # A publish
+    # Taking a publish
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         cdef Py_ssize_t head = message.header_len
@@ -197,7 +200,7 @@ cdef class Ingest(Actor):
         return 1
 
     def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
-        """The same of a publish that is traced; with trace-only it is checked and not stored."""
+        """Deliver a traced publish; with trace-only it is checked and not stored."""
         if sub.closed or self.is_paused:
             return False
         sub.delivered += 1
@@ -207,7 +210,7 @@ cdef class Ingest(Actor):
     def publish_internal(
         self, subject not None, bytes headers not None, bytes data not None, bytes reply=None
     ) -> None:
-        """A publish of the server itself, which checks and answers as any other."""
+        """Publish a message of the server itself, which is checked and answered as any other."""
         cdef bytes name = wire_bytes(subject)
         self.take(
             PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), PyBytes_AS_STRING(headers),
@@ -251,7 +254,7 @@ cdef class Ingest(Actor):
         self, Entry* entry, PublishHeaders* found, const char* subject, Py_ssize_t subject_len,
         const char* headers, Py_ssize_t headers_len, const char* data, Py_ssize_t data_len,
     ) except -1:
-        """A publish as an entry that was not checked yet, and what its headers ask for."""
+        """Fill `entry` with an unchecked publish, and `found` with the headers it heeds."""
         entry.subject = subject
         entry.subject_len = subject_len
         headers_len = sendable_headers(headers, headers_len)
@@ -273,7 +276,7 @@ cdef class Ingest(Actor):
         return 0
 
     cdef int strip(self, Entry* entry) except -1:
-        """Leave away what is not stored of the headers."""
+        """Remove the headers that are not stored."""
         cdef char* room
         if entry.headers_len > self.stripped_room:
             room = <char*> realloc(self.stripped, entry.headers_len)
@@ -288,7 +291,7 @@ cdef class Ingest(Actor):
     cdef int admit(
         self, Entry* entry, PublishHeaders* headers, const char* reply, Py_ssize_t reply_len
     ) except -1:
-        """Check, propose, and answer; but a message of a batch is for its batches."""
+        """Check, propose, and answer; a message of a batch goes to its batches."""
         cdef uint64_t original = 0
         cdef uint64_t wait = self.log.edges.last
         cdef bytes refused
@@ -333,7 +336,10 @@ cdef class Ingest(Actor):
         return self.answer(TEXT, self.log.edges.last, 0, reply, reply_len, refused)
 
     cdef bint take_level(self, Entry* entry, PublishHeaders* headers) except -1:
-        """False: a message of a batch needs a higher API level than there is. It is not stored."""
+        """Check the API level that a batch message demands, and remove that header.
+
+        False: the level is higher than that of this server.
+        """
         cdef HeaderValue level
         if not find_header(
             entry.headers, entry.headers_len, LEVEL_HEADER, len(LEVEL_HEADER), &level
@@ -351,8 +357,11 @@ cdef class Ingest(Actor):
     # Check
 
     cdef bytes check(self, Entry* entry, PublishHeaders* headers, uint64_t* original):
-        """The answer to a publish that is refused, else None: then the entry is complete, or
-        `original` is the sequence of the message that it is a duplicate of."""
+        """Return the refusal of a publish, else None.
+
+        Without a refusal the entry is complete, or `original` is the sequence of the message that
+        it duplicates.
+        """
         cdef bytes refused
         cdef uint64_t size
         if self.transform is not None:
@@ -384,7 +393,7 @@ cdef class Ingest(Actor):
     cdef bytes check_counted(
         self, Entry* entry, PublishHeaders* headers, uint64_t* original
     ):
-        """The same of an increment."""
+        """Check an increment, as `check` does other messages."""
         cdef bytes refused = self.counters.check(entry, headers)
         if refused is None and headers.found:
             refused = self.check_headers(entry, headers, original)
@@ -419,14 +428,14 @@ cdef class Ingest(Actor):
         return refused
 
     cdef uint64_t find_id(self, Entry* entry) except? 0:
-        """The message that has its id, waiting ones included; 0: there is none."""
+        """Return the sequence of the message with the entry's id, also a delayed one; 0: none."""
         cdef uint64_t original = self.message_ids.find(entry)
         if original == 0:
             original = self.scheduled.find_id(entry, self.message_ids.window_ns)
         return original
 
     cdef bytes check_batched(self, Entry* entry):
-        """What any message of a batch has to keep to, before it is asked of which."""
+        """Check what every message of a batch must keep to, before its batch is looked up."""
         cdef bytes refused
         if self.is_sealed:
             return self.preconditions.refuse(ErrorId.JSStreamSealedErr)
@@ -452,13 +461,13 @@ cdef class Ingest(Actor):
     cdef bytes check_server(self):
         cdef Usage server = self.usage.server
         if server is not None and server.exceeds(self.is_memory, 0):
-            self.count_bytes()      # perhaps something was removed in this turn
+            self.count_bytes()      # messages may have been removed in this turn
             if server.exceeds(self.is_memory, 0):
                 return self.preconditions.refuse(ErrorId.JSInsufficientResourcesErr)
         return None
 
     cdef bytes check_account(self, uint64_t size):
-        """Is there room for a record of that size?"""
+        """Check that the account has room for a record of `size` bytes."""
         cdef int64_t counted = <int64_t> (size - self.log.limit.uncounted_bytes)
         if self.usage.exceeds(self.is_memory, counted):
             self.count_bytes()
@@ -467,7 +476,7 @@ cdef class Ingest(Actor):
         return None
 
     cdef bytes check_resources(self, Entry* entry, PublishHeaders* headers):
-        """What only a message that would be stored has to keep to comes after interest."""
+        """Check the rules for messages that would be stored, or mark the entry as skipped."""
         cdef bytes refused = self.check_server()
         if refused is not None:
             return refused
@@ -485,7 +494,7 @@ cdef class Ingest(Actor):
         return refused
 
     cdef bytes check_room(self, Entry* entry, bint is_rollup):
-        """Discard new. A rollup makes room on its subject itself."""
+        """Check the limits of discard new. A rollup makes room on its subject itself."""
         cdef bint per_subject = self.log.limit.discard_new_per_subject
         if is_rollup:
             self.log.limit.discard_new_per_subject = False
@@ -549,10 +558,12 @@ cdef class Ingest(Actor):
         self, bytes subject not None, bytes headers not None, bytes data not None, *,
         bint is_mapped=False,
     ) -> int:
-        """Store a message of the stream's own making: its limits hold, but what headers demand
-        of a publisher was settled before. `is_mapped`: the subject is what the stream's
-        transform made of another. The sequence it gets; 0: nothing is taken now. Raises
-        OwnMessageRefused, StoreError."""
+        """Store a message of the server's own making.
+
+        The limits of the stream hold, but the demands of its headers were settled before.
+        `is_mapped`: the subject is already a result of the stream's subject transform. Returns the
+        sequence of the message; 0: nothing is taken now. Raises OwnMessageRefused, StoreError.
+        """
         cdef Entry entry
         cdef PublishHeaders found
         cdef bytes refused
@@ -584,13 +595,13 @@ cdef class Ingest(Actor):
             return refused
         entry.rollup = rollup_of(headers)
         if header_given(headers, SCHEDULE_NEXT) and header_given(headers, SCHEDULER):
-            if headers.values[<int> SCHEDULE_NEXT].at[0] == c'p':       # purge, else a time
+            if headers.values[<int> SCHEDULE_NEXT].at[0] == c'p':       # `purge`; else it is a time
                 entry.scheduling = ENDS_SCHEDULE
         if header_given(headers, MESSAGE_ID):
             entry.message_id = headers.values[<int> MESSAGE_ID].at
             entry.message_id_len = headers.values[<int> MESSAGE_ID].length
             if self.message_ids.find(entry):
-                entry.message_id_len = 0        # it is known from its publish
+                entry.message_id_len = 0        # the id is known from the original publish
         return self.check_resources(entry, headers)
 
     cdef int finish_batch(self) except -1:
@@ -599,7 +610,7 @@ cdef class Ingest(Actor):
         return 0
 
     cdef uint64_t previous_of(self, Entry* entry) noexcept:
-        """The last message of the subject; 0: none, or it is not known exactly."""
+        """Return the last sequence of the subject; 0: none, or not known exactly."""
         cdef int64_t slot = self.log.subjects.find(entry.subject, entry.subject_len)
         if slot < 0 or self.log.subjects.record(slot).count == 0:
             return 0
@@ -608,7 +619,7 @@ cdef class Ingest(Actor):
         return self.log.subjects.record(slot).last
 
     cdef int count_bytes(self) except -1:
-        """Tell the account how much more, or less, there is."""
+        """Tell the account by how many bytes the log grew or shrank."""
         cdef int64_t change = <int64_t> self.log.counted_bytes() - self.counted_bytes
         if change:
             self.counted_bytes += change
@@ -616,11 +627,11 @@ cdef class Ingest(Actor):
         return 0
 
     def count_usage(self) -> None:
-        """After removals: what is used may be less."""
+        """Count the used bytes again, after removals."""
         self.count_bytes()
 
     def release_usage(self) -> None:
-        """The stream uses nothing any more."""
+        """Count nothing as used any more."""
         self.usage.add(self.is_memory, -self.counted_bytes)
         self.counted_bytes = 0
 
@@ -653,7 +664,7 @@ cdef class Ingest(Actor):
         )
 
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1:
-        """Nothing is taken: say so, unless even that is too much."""
+        """Refuse a publish with 429, or without an answer if too many such answers wait."""
         self.refused = self.preconditions.refuse(ErrorId.JSStreamTooManyRequests)
         if reply_len and not self.no_ack and self.busy.size() < BUSY_BYTES_MAX:
             self.busy.push(TEXT, 0, 0, reply, reply_len, NULL, 0)
@@ -671,7 +682,7 @@ cdef class Ingest(Actor):
         return is_more
 
     cdef bint send_acks(self) except -1:
-        """Those that wait for nothing any more; True: there are more of them."""
+        """Send the answers that wait for nothing any more. True: more of them are left."""
         cdef Answer answer
         cdef int left = ACKS_PER_SLICE
         cdef uint64_t durable = self.stream.visible
@@ -727,8 +738,7 @@ cdef class Ingest(Actor):
         return 0
 
     def commit_failed(self, error) -> None:
-        """What was appended since the last commit never was: its publishers are told, and its ids
-        are forgotten."""
+        """Answer the publishers of rolled back messages with the error, and forget their ids."""
         cdef bytes text = refusal(self.settings.name, store_error(error))
         cdef uint64_t durable = self.log.edges.last
         self.acks.fail_above(durable, PyBytes_AS_STRING(text), len(text))
@@ -745,15 +755,15 @@ cdef class Ingest(Actor):
         if self.failing is not None:
             self.failing(error)
 
-    # Answers of messages that wait elsewhere
+    # Answers that were held back
 
     def release_answer(self, uint64_t sequence) -> None:
-        """What its publisher is to be told holds now."""
+        """Send the held answer of a message: it is true now."""
         self.acks.release(sequence)
         self.stream.scheduler.submit(self)
 
     def fail_answer(self, uint64_t sequence, error) -> None:
-        """It was not kept: its publisher is told so instead."""
+        """Answer the publisher of a held message with the error: the message was not kept."""
         cdef bytes text = refusal(self.settings.name, store_error(error))
         cdef set batches = self.acks.fail_held(sequence, PyBytes_AS_STRING(text), len(text))
         if self.fast_batches is not None:
@@ -762,4 +772,5 @@ cdef class Ingest(Actor):
 
     @property
     def num_unanswered(self) -> int:
+        """Number of answers that wait."""
         return self.acks.count

@@ -1,11 +1,13 @@
 """Finding one stored message, for MSG.GET and for direct get.
 
 Promise
-- Only what is durable is answered. Where the newest message of a subject is not durable yet, the
-  answer is that message, once it is: nobody is told of an older one that it has replaced already.
-- What is not in memory is read awaitably; a message that is damaged on disk is one not found.
+- Only durable messages are answered. Where the newest message of a subject is not durable yet, the
+  answer is that message, once it is durable: no client is sent an older message that it has already
+  replaced.
+- A message that is not in memory is read awaitably; a message that is damaged on disk counts as not
+  found.
 
-Source: nats-server 2.14 reference 6.2 (`STREAM.MSG.GET`), 6.11.
+Source: ADR-31; nats-server's `jsMsgGetRequest` and `getDirectRequest`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,20 +20,27 @@ from natsd.store.record import StoredMessage
 
 
 class Wanted(Protocol):
-    """What tells which message is asked for; empty, 0 or None where it does not matter."""
+    """The fields that name the message; empty, 0 or None where one does not apply."""
 
     @property
-    def seq(self) -> int: ...
+    def seq(self) -> int:
+        """Sequence of the message, or the one at which the search begins."""
+
     @property
-    def last_by_subj(self) -> str: ...
+    def last_by_subj(self) -> str:
+        """Subject or pattern whose last message is wanted."""
+
     @property
-    def next_by_subj(self) -> str: ...
+    def next_by_subj(self) -> str:
+        """Subject or pattern of the first match from the start on."""
+
     @property
-    def start_time(self) -> int | None: ...
+    def start_time(self) -> int | None:
+        """Time of the start, in ns since 1970."""
 
 
 async def find_message(core: StreamCore, wanted: Wanted) -> StoredMessage:
-    """The message asked for. Raises MessageNotFound or StoreEOF."""
+    """Return the message that the fields name. Raises MessageNotFound or StoreEOF."""
     store: LogStore = core.store
     if wanted.last_by_subj:
         return await _last(core, store, wanted.last_by_subj)
@@ -46,7 +55,7 @@ async def find_message(core: StreamCore, wanted: Wanted) -> StoredMessage:
 
 
 async def next_message(core: StreamCore, pattern: str, sequence: int) -> StoredMessage:
-    """The first durable match at or after `sequence`. Raises StoreEOF."""
+    """Return the first durable match at or after `sequence`. Raises StoreEOF."""
     message, _ = await core.store.load_next(pattern, sequence)
     if message.sequence > core.visible:
         raise StoreEOF
@@ -66,6 +75,6 @@ async def _cached_first(
     load: Callable[[str], Awaitable[StoredMessage]],
     pattern: str,
 ) -> StoredMessage:
-    """Without a turn of the loop where the message is in memory."""
+    """Load a message, without giving up the event loop if it is in memory."""
     message = cached(pattern)
     return message if message is not None else await load(pattern)

@@ -1,4 +1,4 @@
-"""What a stream stores is published again, once it is durable."""
+"""The stored messages of a stream, published again once they are durable."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -10,7 +10,8 @@ from natsd.store.record cimport RecordView
 
 cdef struct Republished:
     uint64_t sequence
-    uint64_t previous           # the one before it on its subject, when it was stored; 0: none
+    # sequence of the message before it on its subject, when it was stored; 0: none
+    uint64_t previous
 
 
 cdef class Republisher(Actor):
@@ -19,13 +20,13 @@ cdef class Republisher(Actor):
     cdef SubjectTransform transform
     cdef bint headers_only
     cdef bytes name
-    cdef Republished* ring      # its capacity a power of two
+    cdef Republished* ring      # a ring; its capacity is a power of two
     cdef uint64_t ring_mask
     cdef uint64_t head
     cdef uint64_t tail
     cdef object fetching        # the task that brings a block into memory, or None
 
-    # A message was appended.
+    # Note a message that was appended.
     cdef int note(
         self, const char* subject, Py_ssize_t length, uint64_t sequence, uint64_t previous
     ) except -1

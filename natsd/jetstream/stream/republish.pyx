@@ -1,14 +1,15 @@
-"""Republisher: messages go out again under another subject, with where they are in the stream.
+"""Republisher: messages are published again under another subject, with their place in the stream.
 
     stored ─▶ note ─▶ ring of sequences ─▶ run, when they are visible ─▶ outlet
 
 Promise
-- Nothing is published again before it is durable; what a failed commit took back never is.
-- In the order of the stream, each message once; one that is gone before its turn is left out.
-- A message needs 16 bytes until it is published. How many wait is for the publish path to bound
-  (`waiting`).
+- Nothing is published again before it is durable; a message that a failed commit took back never
+  is.
+- Messages are published in the order of the stream, each once; a message that is removed before its
+  turn is skipped.
+- A message needs 16 bytes until it is published. The publish path bounds their number (`waiting`).
 
-Source: nats-server 2.14 reference 6.7 (Republish).
+Source: ADR-28.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -31,7 +32,7 @@ cdef enum:
 
 cdef class Republisher(Actor):
     def __init__(self, StreamCore stream not None, settings not None):
-        """`settings` are RepublishSettings. Raises InvalidMapping."""
+        """Take RepublishSettings. Raises InvalidMapping."""
         self.stream = stream
         self.settings = settings
         self.transform = SubjectTransform(settings.mapping.source, settings.mapping.destination)
@@ -103,16 +104,16 @@ cdef class Republisher(Actor):
         return False
 
     def fetch(self, block) -> None:
-        """Go on when the block is in memory."""
+        """Fetch a block; go on when it is in memory."""
         self.fetching = self.stream.scheduler.reactor.loop.create_task(self._fetch(block))
 
     async def _fetch(self, block) -> None:
         try:
             await self.stream.store.fetch(block)
         except StoreUnavailable:
-            pass                # the next try waits for the one that failed
+            pass                # the next fetch waits for the one that failed
         except StoreError:
-            self.head += 1      # it cannot be read
+            self.head += 1      # an unreadable message is skipped
         finally:
             self.fetching = None
             self.stream.scheduler.submit(self)
@@ -133,7 +134,7 @@ cdef class Republisher(Actor):
         return 0
 
     cdef bytes headers_of(self, Republished* item, RecordView* view):
-        """Those of the message, and where it is."""
+        """Return the message's headers and those that say where it is."""
         cdef bytes own = b"NATS/1.0\r\n"
         cdef bytes size = b""
         if view.headers_len:

@@ -1,4 +1,4 @@
-"""What a message replaces, for compiled callers."""
+"""The removals that a rollup demands, for compiled callers."""
 
 from libc.stdint cimport uint64_t
 
@@ -13,15 +13,16 @@ cdef class Rollups:
     cdef StreamCore stream
     cdef MessageLog log
     cdef AckQueue acks                  # with the answers that wait for a rollup to end
-    cdef Actor ingest                   # submitted when one did
-    cdef object waiting                 # (subject, sequence) of those that take longer
-    cdef object rolling                 # the task that does them, or None
+    cdef Actor ingest                   # submitted when a rollup ended
+    # deque of (subject, sequence) of the rollups that the task does
+    cdef object waiting
+    cdef object rolling                 # that task, or None
 
-    # Remove what the entry, which was appended, replaces. True: that goes on in a task; an answer
-    # for its sequence is held until it is done.
+    # Remove what the appended entry replaces. True: the removal goes on in a task; an answer for
+    # the entry's sequence must be held until it is done.
     cdef bint roll_up(self, Entry* entry) except -1
 
-    # Hold the answer that was pushed last until all that are under way are done, if any is.
+    # Hold the answer that was pushed last until all rollups of the task are done, if there are any.
     cdef int hold_answer(self, uint64_t sequence) except -1
 
     cdef bint remove_before(self, Entry* entry) except -1

@@ -1,12 +1,12 @@
-"""Rollups: a message that replaces all before it, on its subject or in the whole stream.
+"""Rollups: a message that replaces all earlier ones, on its subject or in the whole stream.
 
 Promise
-- What is replaced is removed in the turn of the message that does; if that is more than ROLLED_MAX
-  messages, or a block is to be read for it, it goes on in a task, one rollup after the other, and
-  the publisher's answer is held until it is durable.
-- A commit that fails takes both back.
+- The replaced messages are removed in the turn in which the rollup is appended. If they are more
+  than ROLLED_MAX, or a block must be read for it, a task does it, one rollup after the other, and
+  the publisher's answer is held until the removal is durable.
+- A commit that fails takes back both the rollup and the removals.
 
-Source: nats-server 2.14 reference 6.7 (Nats-Rollup).
+Source: nats-server's `processJetStreamMsgWithRollup` (`Nats-Rollup`).
 """
 
 import collections
@@ -26,7 +26,7 @@ EVERYTHING = None
 NOTHING = b""       # only an answer waits
 
 cdef enum:
-    ROLLED_MAX = 64             # removals of a rollup before it is left to a task
+    ROLLED_MAX = 64             # removals in one turn; the rest is left to a task
 
 
 cdef class Rollups:
@@ -40,13 +40,17 @@ cdef class Rollups:
         self.waiting = collections.deque()
 
     def close(self) -> None:
-        """The stream goes away."""
-        self.ingest = None      # which has this one
+        """Stop the task: the stream goes away."""
+        self.ingest = None      # breaks a reference cycle
         if self.rolling is not None:
             self.rolling.cancel()
 
     cdef bint roll_up(self, Entry* entry) except -1:
-        """A subject that is a pattern, which nobody forbids, replaces all that it matches."""
+        """Remove what the entry replaces; True: a task goes on with it.
+
+        A rollup on a subject with wildcards, which is not forbidden, replaces all matching
+        messages.
+        """
         cdef bint is_one = (
             entry.rollup == ROLLUP_ALL or subject_is_literal(entry.subject, entry.subject_len)
         )
@@ -69,7 +73,7 @@ cdef class Rollups:
         return 0
 
     cdef bint remove_before(self, Entry* entry) except -1:
-        """What this message replaces. False: that is more than may be done at once."""
+        """Remove what the entry replaces. False: that is more than may be done at once."""
         cdef int left = ROLLED_MAX
         cdef uint64_t first = 0
         cdef uint64_t kept = 0 if entry.is_skipped else 1
@@ -114,4 +118,4 @@ cdef class Rollups:
                 )
             await store.synced()
         except StoreError:
-            pass        # the commit failed, and with it the publish: `commit_failed` answers
+            pass        # the commit failed, and the publish with it: `commit_failed` answers

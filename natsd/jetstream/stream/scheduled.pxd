@@ -1,4 +1,4 @@
-"""What a publish has to do with schedules and delays, for compiled callers."""
+"""The schedules and delays of publishes, for compiled callers."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -12,23 +12,23 @@ from natsd.store.log cimport MessageLog
 cdef class Scheduled:
     cdef MessageLog log
     cdef Rollups rollups
-    cdef Preconditions preconditions    # who words refusals
+    cdef Preconditions preconditions    # makes the refusals
     cdef object rules                   # ScheduleRules
-    cdef public object schedules        # told of stored schedules; None: the stream has none
-    cdef public object delays           # keeps messages that wait; None: the stream takes none
-    cdef bytes headers                  # of the entry that was checked last
+    cdef public object schedules        # keeps the stored schedules; None: the stream has none
+    cdef public object delays           # keeps delayed messages; None: the stream takes none
+    cdef bytes headers                  # headers of the entry that was checked last
     cdef bint is_waiting                # `schedules` waits for something to be durable
 
     cdef int configure(self, object rules, Preconditions preconditions) except -1
 
-    # The answer to a publish that is refused, or None: then the entry is what is to be stored.
+    # Return the refusal of a publish, or None: then the entry is the one to store.
     cdef bytes check(self, Entry* entry, PublishHeaders* headers)
     cdef bytes check_delayed(self, Entry* entry, uint64_t size, int64_t max_msg_size)
-    # The sequence of a message that waits and has the entry's id; 0: there is none.
+    # Return the sequence of the delayed message with the entry's id; 0: none.
     cdef uint64_t find_id(self, Entry* entry, int64_t window_ns) except? 0
     cdef bint is_unsaved(self, uint64_t sequence) except -1
 
-    # Of what is applied. True: its answer has to wait.
+    # `delay` and `note` apply an entry. True: its answer has to wait.
     cdef bint delay(self, Entry* entry) except -1
     cdef bint note(self, Entry* entry) except -1
 

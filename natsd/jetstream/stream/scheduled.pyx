@@ -1,13 +1,14 @@
-"""Scheduled: schedules, what ends one, and messages that wait, as the ingest meets them.
+"""Scheduled: the ingest's part in schedules, their ends, and delayed messages.
 
     check ─▶ schedules/rules.py             propose ─▶ apply ─┬─ note: a schedule, or the end of one
       └─ check_delayed                                        └─ delay: it is kept elsewhere
 
 Promise
-- The ingest asks only about an entry that has such headers: other publishes cost one branch.
-- What was appended and is taken back was never noted, nor kept.
+- The ingest calls this only for entries with such headers: other publishes cost one branch.
+- A message that was appended and rolled back counts as never noted and never kept.
 
-Source: nats-server 2.14 reference 6.7 (scheduled messages); Nats-Delay is beyond nats-server.
+Source: ADR-51 and nats-server's `parseMsgSchedule`; `Nats-Delay` is natsd's own
+(docs/delayed-messages.md).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -28,7 +29,7 @@ from natsd.store.errors import StoreError
 
 cdef enum:
     HEADERS_MAX = 65_535
-    MARK_ROOM = 40              # of a Nats-Delayed header, without the stream's name
+    MARK_ROOM = 40              # bytes of a Nats-Delayed header, without the stream's name
 
 
 cdef class Scheduled:
@@ -50,14 +51,14 @@ cdef class Scheduled:
         if isinstance(found, ErrorId):
             return self.preconditions.refuse(found)
         entry.scheduling = found.kind
-        self.headers = found.headers    # they live as long as the entry
+        self.headers = found.headers    # kept here as long as the entry
         entry.headers = PyBytes_AS_STRING(self.headers)
         entry.headers_len = PyBytes_GET_SIZE(self.headers)
         find_publish_headers(entry.headers, entry.headers_len, headers)
         return None
 
     cdef bytes check_delayed(self, Entry* entry, uint64_t size, int64_t max_msg_size):
-        """A message that waits takes room elsewhere, and replaces nothing before its time."""
+        """Check a delayed message, which takes room elsewhere and replaces nothing yet."""
         cdef Py_ssize_t headers_len = (     # with the line that its copy gets
             entry.headers_len + MARK_ROOM + PyBytes_GET_SIZE(self.preconditions.name)
         )
@@ -80,13 +81,13 @@ cdef class Scheduled:
         )
 
     cdef bint is_unsaved(self, uint64_t sequence) except -1:
-        """A message that waits, and is not on disk yet."""
+        """Tell whether a delayed message is not on disk yet."""
         return self.delays is not None and self.delays.is_unsaved(sequence)
 
     # Apply
 
     cdef bint delay(self, Entry* entry) except -1:
-        """It is kept elsewhere, and answered when it is on disk there."""
+        """Keep a delayed message elsewhere; True: its answer waits until it is on disk there."""
         cdef bint must_wait = self.delays.take(
             entry.sequence, entry.subject[:entry.subject_len],
             entry.headers[:entry.headers_len], entry.data[:entry.data_len], entry.time_ns,
@@ -99,7 +100,7 @@ cdef class Scheduled:
         return must_wait
 
     cdef bint note(self, Entry* entry) except -1:
-        """What the entry, which was appended, is besides a message."""
+        """Note an appended entry that is a schedule or ends one."""
         cdef bytes headers = entry.headers[:entry.headers_len]
         if entry.scheduling & IS_SCHEDULE and not entry.is_skipped:
             self.schedules.note(
@@ -111,31 +112,31 @@ cdef class Scheduled:
         return False
 
     cdef bint purge(self, uint64_t sequence, bytes subject) except -1:
-        """All messages of the subject go along with what the entry replaces."""
+        """Remove all messages of the subject along with what the entry replaces."""
         cdef Entry purge
         memset(&purge, 0, sizeof(Entry))
         purge.subject = PyBytes_AS_STRING(subject)
         purge.subject_len = PyBytes_GET_SIZE(subject)
         purge.sequence = sequence
         purge.rollup = ROLLUP_SUBJECT
-        purge.is_skipped = True         # nothing of it stays
+        purge.is_skipped = True         # the rollup itself stores no message
         return self.rollups.roll_up(&purge)
 
-    # What became of it
+    # After the append
 
     cdef int await_product(self) except -1:
-        """A message of the stream's own making was appended."""
+        """Note that a message of the server's own making was appended."""
         self.is_waiting = self.schedules is not None
         return 0
 
     cdef int settle(self, uint64_t visible) except -1:
-        """All up to there is durable."""
+        """Note that everything up to `visible` is durable."""
         if self.is_waiting:
             self.is_waiting = self.schedules.settle(visible)
         return 0
 
     cdef int roll_back(self, uint64_t durable) except -1:
-        """What was appended above never was."""
+        """Forget what was appended above `durable`, which was rolled back."""
         if self.schedules is not None:
             self.schedules.roll_back(durable)
         if self.delays is not None:

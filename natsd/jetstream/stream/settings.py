@@ -1,7 +1,6 @@
-"""What of a stream's configuration a publish needs to know.
+"""The part of a stream's configuration that the publish path needs.
 
 Limits and the discard policy are not here: the store enforces them (natsd.store.store.Limits).
-Source: nats-server 2.14 reference 6.4, 6.7.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ BUFFERED_BYTES_MAX = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Subjects that match `source` become `destination`: as SubjectTransform takes them.
+    """The subjects that match `source` become `destination`, as SubjectTransform takes them.
 
     An empty source is `>`.
     """
@@ -26,27 +25,30 @@ class Mapping:
     destination: str
 
     def __post_init__(self) -> None:
-        """Raises InvalidMapping: settings that exist can be put in force."""
+        """Check the mapping, so that existing settings can be applied. Raises InvalidMapping."""
         parse_mapping(self.source, self.destination)
 
 
 @dataclass(frozen=True, slots=True)
 class RepublishSettings:
-    """What is stored is published again as `mapping` says."""
+    """Stored messages are published again as `mapping` says."""
 
     mapping: Mapping
     headers_only: bool = False
 
 
 def captures_nothing(_subject: bytes) -> bool:
-    """A stream without subjects."""
+    """Tell for each subject that the stream does not receive it."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """`buffered_*_max`: what may wait to be durable before publishers wait (§2.8). `captures`:
-    whether the stream receives what is published to a subject."""
+    """The settings of a stream's publish path.
+
+    `buffered_msgs_max` and `buffered_bytes_max`: messages and bytes that may wait to be durable
+    before publishers wait. `captures`: whether the stream receives publishes to a subject.
+    """
 
     name: str
     domain: str = ""

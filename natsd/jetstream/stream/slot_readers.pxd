@@ -1,4 +1,4 @@
-"""Which readers the subject of a slot concerns, found out once for each subject; their filters."""
+"""The readers that match the subject of a slot, found once for each subject; readers' filters."""
 
 from libc.stdint cimport uint32_t
 
@@ -12,20 +12,20 @@ cdef enum:
     SLOT_PAGE = 1 << SLOT_PAGE_BITS
 
 cdef struct KnownSlot:
-    uint32_t birth              # 0: not known
+    uint32_t birth              # 0: the readers are not known
     uint32_t readers            # an index into `sets`
 
 
 cdef class ReaderFilters(Sink):     # the sink of `subscriptions`
-    cdef object reader          # the Reader that they speak for; None: they are not in force
-    cdef list subscriptions     # in the stream's SubList; empty: every message is wanted
-    cdef readonly Filter filter     # the same patterns, to search the log with; None: every message
+    cdef object reader          # the Reader with these filters; None: not in force
+    cdef list subscriptions     # in the stream's SubList; empty: every message
+    cdef readonly Filter filter     # the patterns, to search the log; None: every message
     cdef bint is_leaving        # they are being taken out of the SubList
 
 
-# Whether any filter that is in force is among those that a subject matches.
+# Tell whether any of the matching filters is in force.
 cdef bint is_any_in_force(MatchResult found) except -1
-# The readers whose filters are in force and among those; each of them once.
+# Return the readers of the matching filters that are in force, each of them once.
 cdef set readers_in(MatchResult found)
 
 
@@ -35,7 +35,7 @@ cdef class SlotReaders:
     cdef list sets              # tuples of readers
     cdef dict numbers           # the same tuples -> their index
 
-    # The readers of the subject that this slot is now of; None: not known.
+    # Return the readers of the slot's present subject; None: not known.
     cdef tuple readers_of(self, SubjectIndex subjects, uint32_t slot)
     cdef tuple learn(self, SubjectIndex subjects, uint32_t slot, MatchResult found)
     cdef void forget(self) noexcept

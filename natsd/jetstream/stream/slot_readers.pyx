@@ -1,15 +1,15 @@
 """SlotReaders: a memo from a subject's slot to the readers whose filters match it.
 
-ReaderFilters are what one reader wants. There may be 20,000 of them, so they come into the stream's
-SubList, and go from there, in steps (core.pyx). Which of them count is one pointer, `reader`: it is
-set when the last one is in, and taken away before the first one goes.
+ReaderFilters are the filters of one reader. There may be 20,000 of them, so they come into the
+stream's SubList, and leave it, in steps (core.pyx). One pointer, `reader`, says whether they are in
+force: it is set when the last filter is in, and cleared before the first one is taken out.
 
 Promise
-- Filters that are not in force concern nobody.
-- A verdict is noted with the birth of the slot it is about: a slot that got another subject is
-  asked anew (subject_index.pxd). When filters change, or the index is replaced, all is forgotten.
+- Filters that are not in force match nothing.
+- A result is noted with the birth of its slot: a slot that got another subject is looked up anew
+  (subject_index.pxd). When filters change, or the index is replaced, all results are forgotten.
 - Subjects with the same readers share one tuple; the memo costs 8 bytes for each slot, in pages
-  made when first needed, and SETS_MAX tuples at most.
+  that are made when first needed, and SETS_MAX tuples at most.
 """
 
 from libc.stdint cimport uint32_t
@@ -25,14 +25,14 @@ cdef enum:
 
 
 cdef class ReaderFilters(Sink):
-    """See slot_readers.pxd."""
+    """The filters of one reader; slot_readers.pxd lists the fields."""
 
     def __cinit__(self):
         self.subscriptions = []
 
 
 cdef inline object reader_at(MatchResult found, uint32_t at):
-    """The reader of the filter that stands there; None: that is not in force."""
+    """Return the reader of the matching filter at `at`; None: the filter is not in force."""
     return (<ReaderFilters?> plain_at(found, at).sink).reader
 
 

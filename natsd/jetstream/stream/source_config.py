@@ -1,12 +1,13 @@
-"""What the mirror and the sources of a stream's configuration must keep to.
+"""The rules for the mirror and the sources in a stream's configuration.
 
-- A mirror has what its origin has, sequences and all: nothing of its own may come between.
+- A mirror has the same messages as its origin, with the same sequences: it may not store any
+  others.
 - Two sources that would bring the same messages twice are refused, and so is a stream that would be
   filled from itself, through however many others.
-- What another stream of the account must have is asked of it while it is there; it may come later.
-  Of an external one nothing is known.
+- Rules about the origin stream are checked if that stream exists in the account; it may be created
+  later. Nothing is known of an external stream.
 
-Source: reference §6.4, §6.12; nats-server 2.14, tried.
+Source: nats-server's `checkStreamCfg`, and nats-server 2.14, observed.
 """
 
 from collections import deque
@@ -28,7 +29,7 @@ from natsd.jetstream.names import API_PREFIX, is_valid_asset_name
 from natsd.jetstream.overlaps import Tell, collisions, coverings
 
 Origins = Callable[[str], StreamConfig | None]
-"""The configuration of the account's stream of a name, if there is one."""
+"""Function that returns the configuration of the account's stream of a name, or None."""
 
 MIRROR_FORBIDS: Final = (
     ("first_seq", ErrorId.JSMirrorWithFirstSeqErr),
@@ -39,11 +40,11 @@ MIRROR_FORBIDS: Final = (
     ("allow_batched", ErrorId.JSMirrorWithBatchPublishErr),
     ("allow_msg_schedules", ErrorId.JSMirrorWithMsgSchedulesErr),
 )
-"""What would store messages that the origin does not have."""
+"""Settings that would store messages which the origin does not have."""
 
 
 class _Errors(NamedTuple):
-    """What breaking a rule that both have is answered."""
+    """The errors of rules that mirrors and sources share."""
 
     name: ErrorId
     consumer: ErrorId
@@ -75,14 +76,14 @@ _OF_SOURCE: Final = _Errors(
 
 
 def no_streams(_name: str) -> StreamConfig | None:
-    """What an account has in which nothing was created."""
+    """Return None for every name, as an account without streams does."""
     return None
 
 
 def check_sourcing(
     config: StreamConfig, origins: Origins, *, pedantic: bool = False
 ) -> Steps[StreamConfig]:
-    """The configuration, of a mirror with its origin's `mirror_direct`. Raises ApiError."""
+    """Return the configuration; a mirror gets its origin's `mirror_direct`. Raises ApiError."""
     if config.mirror is None and not config.sources:
         return config
     if config.mirror is not None:
@@ -94,7 +95,7 @@ def check_sourcing(
 
 
 def check_filters(config: StreamConfig, failure: ErrorId) -> None:
-    """What is mirrored or sourced is filtered by a subject, if at all. Raises ApiError."""
+    """Check that the filters of mirror and sources are valid subjects. Raises ApiError."""
     mirror = config.mirror
     if mirror is not None and mirror.filter_subject and not is_valid(mirror.filter_subject):
         text = f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
@@ -106,16 +107,16 @@ def check_filters(config: StreamConfig, failure: ErrorId) -> None:
 
 
 def check_mirror_change(old: StreamConfig, new: StreamConfig) -> None:
-    """A mirror stays one of the same origin, or stops being one for good. Raises ApiError."""
+    """Check that a mirror keeps its origin or stops being a mirror for good. Raises ApiError."""
     if new.mirror is not None and new.mirror != old.mirror:
         raise api_error(ErrorId.JSStreamMirrorNotUpdatableErr)
 
 
 def identity(source: StreamSource) -> tuple[str, ...]:
-    """What tells a source of a stream from the others: where from, through what, and to where.
+    """Return what tells a source from the other sources of a stream: origin, filters, mappings.
 
-    Start and deliver subjects are no part of it: the source that differs in them is the same one,
-    and goes on where it stood.
+    Start and deliver subjects are not part of it: a source that differs in them is the same one,
+    and goes on where it stopped.
     """
     external = source.external.api if source.external is not None else ""
     consumer = source.consumer.name if source.consumer is not None else ""
@@ -176,7 +177,10 @@ def _check_sources(config: StreamConfig, origins: Origins) -> Steps[None]:
 
 
 def _check_consumer(source: StreamSource, errors: _Errors) -> None:
-    """A consumer that is there already knows best where to begin and what to bring."""
+    """Check that nothing else is configured for a source that reads with an existing consumer.
+
+    That consumer already says where to begin and which messages to send.
+    """
     consumer = source.consumer
     if consumer is None:
         return
@@ -199,7 +203,7 @@ def _check_transforms(
             yield
         if each.src and not is_valid(each.src):
             raise api_error(errors.transform_source, err=f"invalid subject {each.src}")
-        if not each.dest:  # the subjects stay as they are
+        if not each.dest:  # without a destination the subjects stay as they are
             continue
         try:
             check_mapping(each.src, each.dest)
@@ -215,7 +219,7 @@ def _check_transforms(
 
 
 def _origin(source: StreamSource, origins: Origins) -> StreamConfig | None:
-    """What is known of where it comes from: a stream of this name elsewhere is another one."""
+    """Return the origin's configuration if it is known; an external stream is another one."""
     return None if source.external is not None else origins(source.name)
 
 
@@ -229,14 +233,18 @@ def _all_sources(config: StreamConfig) -> list[StreamSource]:
 
 
 def _check_externals(config: StreamConfig, origins: Origins) -> Steps[None]:
-    """Prefixes are literal, and what goes by them is neither this account's API nor captured."""
+    """Check that prefixes are literal, and that deliveries and API requests do not collide.
+
+    A delivery prefix must not lead into captured subjects, an API prefix not into this account's
+    API.
+    """
     sources = _all_sources(config)
     externals = [each.external for each in sources if each.external is not None]
     if not externals:
         return
     known = [origins(each.name) for each in sources if each.external is None]
     subjects = [subject for origin in known if origin is not None for subject in origin.subjects]
-    # Behind a prefix it is longer: only one that ends with `>` can be the same nevertheless.
+    # A prefix makes the subject longer, so only a subject that ends with `>` can match it.
     endless = [*dict.fromkeys(subject for subject in subjects if subject.endswith(">"))]
     for prefix in dict.fromkeys(external.deliver for external in externals):
         yield from _check_delivery_prefix(prefix, endless)
@@ -270,7 +278,7 @@ def _check_api_prefix(external: ExternalStream) -> None:
 
 
 def _check_cycles(config: StreamConfig, origins: Origins) -> Steps[None]:
-    """Nothing that comes from the stream may come back to it.
+    """Check that no message of the stream can come back to it.
 
     Streams that are met twice on the way are no cycle: nats-server takes some of them for one.
     """

@@ -1,9 +1,9 @@
-"""How a stream's store is opened: in memory, or in files with the server's settings.
+"""Opening a stream's store, in memory or in files with the server's settings.
 
     <account>/streams/<stream>/msgs/    key, blocks, index (store/file_store.py)
     <account>/streams/<stream>/delayed/ the same, where schedules are allowed
 
-Source: nats-server 2.14 reference 2.8, 11.1.
+Source: docs/store.md.
 """
 
 from typing import TYPE_CHECKING
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 async def open_store(account: "JetStreamAccount", config: StreamConfig) -> LogStore:
-    """The stream's store, new or as it was left. Raises StoreError, OSError."""
+    """Return the stream's store, new or as it was left. Raises StoreError, OSError."""
     return await _open(account, config, MESSAGES, store_limits(config))
 
 
 async def open_delayed_store(account: "JetStreamAccount", config: StreamConfig) -> LogStore:
-    """What waits to be published (schedules/delays.py). Raises StoreError, OSError."""
+    """Return the store of delayed messages (schedules/delays.py). Raises StoreError, OSError."""
     return await _open(account, config, DELAYED, Limits())
 
 
@@ -48,7 +48,7 @@ async def _open(
 def store_options(
     account: "JetStreamAccount", config: StreamConfig, name: str = MESSAGES
 ) -> FileOptions:
-    """How the files of one of the stream's stores are kept, in their place."""
+    """Return the options for the files of one of the stream's stores."""
     jetstream = account.jetstream
     directory = account.files.stream(config.name) / name
     return FileOptions(

@@ -1,15 +1,15 @@
-"""A stream: its messages, what publishes to it, who consumes it.
+"""A stream: its messages, its publish path, and its consumers.
 
     subjects ──▶ ingest ──▶ store ──▶ core ──▶ consumers
                                         └────▶ direct get, MSG.GET, info
 
 Promise
 - Nothing is received before `begin`, and nothing after `close` or `abandon` has begun.
-- `config` is what is on disk; it changes as a whole, in `reconfigure`.
-- What is shown is durable: info, messages and counts end at `core.visible`.
+- `config` is the configuration on disk; it changes as a whole, in `reconfigure`.
+- Only durable messages are shown: info, messages and counts end at `core.visible`.
 - Replies to purges, deletions and changes wait until these are on disk.
 
-Source: nats-server 2.14 reference 6.2, 6.4, 6.6, 6.7.
+Source: nats-server's `stream`; docs/store.md.
 """
 
 import asyncio
@@ -75,15 +75,15 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 TURNS_TO_TELL: Final = 2
-"""Turns of the loop from a commit until its acknowledgements are sent."""
+"""Turns of the event loop from a commit until its acknowledgements are sent."""
 DUPLICATES_LEFT_MAX: Final = 100_000
-"""Message ids kept for the next start; more than that are sooner found in the messages."""
+"""Most message ids kept for the next start; more are found faster in the messages."""
 EVERYTHING: Final = ">"
 _SID: Final = b"0"
 
 
 class Stream:
-    """Made by its account, with a store that is open; `begin` makes it receive."""
+    """A stream, made by its account with an open store; `begin` makes it receive messages."""
 
     def __init__(
         self, account: "JetStreamAccount", config: StreamConfig, created_ns: int, store: LogStore
@@ -116,37 +116,40 @@ class Stream:
 
     @property
     def name(self) -> str:
-        """What it is called in its account."""
+        """The stream's name in its account."""
         return self.config.name
 
     @property
     def directory(self) -> Path:
-        """Where its files are, if it has any."""
+        """The directory of the stream's files, if it has any."""
         return self.account.files.stream(self.name)
 
     @property
     def is_filed(self) -> bool:
-        """Whether anything of it is on disk."""
+        """Whether the stream has files."""
         return self.config.storage is Storage.FILE
 
     @property
     def leaves_markers(self) -> bool:
-        """Whether what expires may have to be replaced, not only removed."""
+        """Whether expired messages may have to be replaced by markers."""
         return self.config.subject_delete_marker_ttl > 0
 
     @property
     def damage(self) -> list[FoundDamage]:
-        """What of its files did not verify."""
+        """The damage that was found in the stream's files."""
         return self.store.damage if isinstance(self.store, FileStore) else []
 
-    # Life
+    # Creation and end
 
     @classmethod
     async def create(
         cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int
     ) -> Self:
-        """A new one, on disk where it has files. Raises StoreError, OSError, and leaves nothing."""
-        # What the configuration describes can be built, or nothing is made.
+        """Create a stream; its files are on disk on return.
+
+        Raises StoreError, OSError; then nothing is left of it.
+        """
+        # Raises if the configuration cannot be built, before anything is made.
         ingest_settings(config, account.jetstream.options, account.claims)
         volume, directory = account.jetstream.volume, account.files.stream(config.name)
         if config.storage is Storage.MEMORY:
@@ -167,7 +170,7 @@ class Stream:
             stream = cls(account, config, created_ns, store)
             await stream.open_scheduled(config)
         except BaseException:
-            with contextlib.suppress(StoreError, OSError):  # what failed already is raised
+            with contextlib.suppress(StoreError, OSError):  # the first failure is raised
                 if store is not None:
                     await store.abandon()
                 await volume.remove_tree(directory)
@@ -178,11 +181,12 @@ class Stream:
 
     @classmethod
     async def open(cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int) -> Self:
-        """One whose files there are, with its consumers. Raises StoreError, OSError."""
+        """Open a stream whose files exist, with its consumers. Raises StoreError, OSError."""
         now_ns = account.jetstream.scheduler.now_ns()
         store = await open_store(account, config)
         try:
-            if not config.subject_delete_marker_ttl:  # else it sees to it when it takes messages
+            # else it is done once the stream takes messages
+            if not config.subject_delete_marker_ttl:
                 await store.expire(now_ns)
             stream = cls(account, config, created_ns, store)
         except BaseException:
@@ -199,7 +203,7 @@ class Stream:
         return stream
 
     async def recall_duplicates(self, now_ns: int) -> None:
-        """Know again which message ids were published lately. Raises StoreError, OSError."""
+        """Load or find the message ids of recent publishes. Raises StoreError, OSError."""
         if self.is_filed:
             volume = self.jetstream.volume
             left = await volume.read(read_duplicates, self.jetstream.vault, self.directory)
@@ -211,20 +215,28 @@ class Stream:
         await self.ingest.message_ids.rebuild(now_ns)
 
     async def keep_to_limits(self) -> None:
-        """Remove what the configuration forbids: the messages may come from a stream with another.
-        Raises StoreError."""
+        """Remove the messages that the configuration's limits forbid. Raises StoreError.
+
+        The messages may come from a stream with other limits.
+        """
         self.store.update_limits(store_limits(self.config), self.jetstream.scheduler.now_ns())
         await self.store.settle()
         await self.store.synced()
 
     async def open_scheduled(self, config: StreamConfig) -> None:
-        """Where that allows schedules, know what waits. Raises StoreError, OSError."""
+        """Load schedules and delayed messages if `config` allows schedules.
+
+        Raises StoreError, OSError.
+        """
         if config.allow_msg_schedules and self.scheduled is None:
             self.scheduled = await ScheduledMessages.open(self)
 
     async def begin(self) -> None:
-        """Receive messages and requests; what all consumers that asked for it have acknowledged
-        goes, where the retention says so."""
+        """Receive messages and requests.
+
+        Without limits retention, messages that all interested consumers have acknowledged are
+        removed.
+        """
         if self.config.retention is not Retention.LIMITS:
             self.core.keep_unclaimed()
             self.core.recheck_soon()
@@ -246,12 +258,13 @@ class Stream:
         await in_turns(self._listening.change(()))
 
     async def close(self) -> None:
-        """All that was acknowledged is on disk, with everything else that is known."""
+        """Close the stream: every acknowledged message and all other state is on disk on return."""
         await self._end()
         await self._end_transfers()
-        with contextlib.suppress(StoreError):  # it was said before, or is said below
+        with contextlib.suppress(StoreError):  # the error was logged before, or is logged below
             await self.store.synced()
-        for _ in range(TURNS_TO_TELL):  # publishers and consumers
+        # for the acknowledgements to publishers and the messages to consumers
+        for _ in range(TURNS_TO_TELL):
             await asyncio.sleep(0)
         await self.sourcing.keep()
         breaks = Breaks()
@@ -276,7 +289,7 @@ class Stream:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
     def _keep_duplicates(self, encoded: bytes, is_any: bool) -> None:
-        """Blocks. That there are none is kept where some were."""
+        """Write the ids if there are any, or if an earlier file has some. Blocks on the disk."""
         vault, directory = self.jetstream.vault, self.directory
         if is_any or has_duplicates(vault, directory):
             keep_duplicates(vault, directory, encoded)
@@ -299,20 +312,23 @@ class Stream:
         await asyncio.gather(*self.transfers, return_exceptions=True)
 
     def encode_message_ids(self) -> bytes:
-        """Those within the duplicate window, unless it is as fast to find them in the messages."""
+        """Return the ids in the duplicate window; b"" if reading the messages is as fast."""
         if len(self.ingest.message_ids) and self._knows_few_ids:
             return self.ingest.message_ids.encode()
         return b""
 
     @property
     def _knows_few_ids(self) -> bool:
-        """All are known, and it is not as fast to find them in the messages."""
+        """Whether all ids are known and loading them is faster than reading the messages."""
         message_ids = self.ingest.message_ids
         return not message_ids.is_recollecting and len(message_ids) <= DUPLICATES_LEFT_MAX
 
     async def rename_removed(self) -> Path | None:
-        """Give its directory another name, which is returned, if it has files: from here on it is
-        deleted, also after a crash. Raises StoreError, OSError: then it is there as before."""
+        """Rename the stream's directory, which deletes the stream, also after a crash.
+
+        Returns the new directory; None if the stream has no files. Raises StoreError, OSError; then
+        the stream is there as before.
+        """
         if not self.is_filed:
             return None
         assert isinstance(self.store, FileStore)
@@ -321,7 +337,7 @@ class Stream:
             return await self.sourcing.removed(rename)
 
     async def abandon(self) -> None:
-        """It is gone: nothing of it goes on, or is open. Its account removes the files."""
+        """End everything of a deleted stream and close it; its account removes the files."""
         await self._end(is_gone=True)
         await self._end_transfers()
         async with self._changing(self.name):  # no consumer is being made
@@ -340,8 +356,11 @@ class Stream:
     # Changes: decided and applied
 
     async def reconfigure(self, config: StreamConfig) -> None:
-        """The new configuration is on disk and in force on return. Raises StoreError, OSError:
-        nothing has changed then. What it describes is built before anything is written."""
+        """Apply a new configuration, which is on disk and in force on return.
+
+        What it describes is built before anything is written. Raises StoreError, OSError; then
+        nothing has changed.
+        """
         settings = ingest_settings(config, self.jetstream.options, self.account.claims)
         limits = store_limits(config)
         await self.open_scheduled(config)
@@ -371,9 +390,9 @@ class Stream:
     # Messages
 
     async def purge(self, filter_subject: str = "", sequence: int = 0, keep: int = 0) -> int:
-        """Remove what matches, below `sequence` or all but the newest `keep`; how many that were.
+        """Remove matching messages, below `sequence` or all but the newest `keep`.
 
-        On disk on return. Raises ApiError.
+        Returns the number of removed messages; the removal is on disk on return. Raises ApiError.
         """
         if self.config.sealed:
             raise api_error(ErrorId.JSStreamSealedErr)
@@ -390,7 +409,7 @@ class Stream:
                 removed = await self.scheduled.purge(filter_subject, purge_store)
             else:
                 removed = await purge_store()
-        except InvalidSubject:  # which no message has
+        except InvalidSubject:  # no message has such a subject
             return 0
         except (StoreError, OSError) as error:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
@@ -399,9 +418,12 @@ class Stream:
         return removed
 
     async def _purge_store(self, filter_subject: str, sequence: int, keep: int) -> int:
-        """Raises StoreError, InvalidSubject."""
+        """Purge the store; return the number of removed messages.
+
+        Raises StoreError, InvalidSubject.
+        """
         if sequence > 1 and filter_subject in ("", EVERYTHING):
-            removed = await self.store.compact(sequence)  # which may lie past the end
+            removed = await self.store.compact(sequence)  # the sequence may lie past the end
         else:
             removed = await self.store.purge(
                 pattern=filter_subject or None, up_to_sequence=sequence, keep=keep
@@ -413,7 +435,7 @@ class Stream:
     def _pass_over(self, purged: str, last: int) -> Steps[None]:
         """Let consumers begin behind what was purged, as nats-server does.
 
-        `last`: up to here nothing of the purged subjects is left; 0: some may be.
+        `last`: no message of the purged subjects is left up to here; 0: some may be left.
         """
         gone = self.core.log.first_sequence - 1
         for consumer in list(self.consumers.values()):
@@ -427,7 +449,7 @@ class Stream:
                 consumer.store.update_starting(behind)
 
     async def get_message(self, request: StreamMsgGetRequest) -> StoredMessage:
-        """The message asked for. Raises ApiError 10003, 10037."""
+        """Return the requested message. Raises ApiError 10003, 10037."""
         if not names_one_message(request):
             raise api_error(ErrorId.JSBadRequestErr)
         try:
@@ -443,7 +465,7 @@ class Stream:
         )
 
     async def delete_message(self, sequence: int, *, erase: bool = True) -> None:
-        """It is gone, on disk too; its bytes are overwritten where `erase`. Raises ApiError."""
+        """Delete a message, on disk on return; `erase` overwrites its bytes. Raises ApiError."""
         if self.config.sealed:
             raise api_error(ErrorId.JSStreamSealedErr)
         if self.config.deny_delete:
@@ -455,7 +477,8 @@ class Stream:
         log = self.core.log
         is_within = log.first_sequence <= sequence <= log.last_sequence
         try:
-            if self.is_filed and not is_within:  # as nats-server's file store has it, and only that
+            # nats-server's file store does so, its memory store does not
+            if self.is_filed and not is_within:
                 raise MessageNotFound if sequence < log.first_sequence else StoreEOF
             was_there = is_within and await remove(sequence)
             await self.store.synced()
@@ -465,19 +488,19 @@ class Stream:
             raise api_error(ErrorId.JSSequenceNotFoundErrF, seq=sequence)
 
     async def _take_back(self, sequence: int) -> bool:
-        """Whether a message was acknowledged as that and waited: it is gone. Raises ApiError."""
+        """Cancel the delayed message with that sequence; False: none. Raises ApiError."""
         assert self.scheduled is not None
         try:
             return await self.scheduled.delays.cancel(sequence)
         except StoreError as error:
             raise api_error(ErrorId.JSStreamMsgDeleteFailedF, err=error.text) from error
 
-    # What can be asked
+    # Info
 
     async def info(
         self, *, deleted_details: bool = False, subjects_filter: str = "", offset: int = 0
     ) -> StreamInfo:
-        """Settings and state, with a page of the subjects that match, if there is a filter."""
+        """Return settings and state, with a page of matching subjects if there is a filter."""
         info, _ = await self.info_page(
             deleted_details=deleted_details, subjects_filter=subjects_filter, offset=offset
         )
@@ -486,7 +509,7 @@ class Stream:
     async def info_page(
         self, *, deleted_details: bool = False, subjects_filter: str = "", offset: int = 0
     ) -> tuple[StreamInfo, int]:
-        """The same, and how many subjects match in all."""
+        """Return the same as `info`, and the number of matching subjects."""
         info = stream_info(self, deleted_details=deleted_details)
         if not subjects_filter:
             return info, 0
@@ -498,12 +521,14 @@ class Stream:
 
     @property
     def public_consumers(self) -> list[Consumer]:
-        """The consumers that infos count and list: all but the direct ones, which read for mirrors
-        and sources without acknowledging."""
+        """The consumers that infos count and list.
+
+        These are all but the direct ones, which read for mirrors and sources without acknowledging.
+        """
         return [each for each in self.consumers.values() if not each.config.direct]
 
     def consumer(self, name: str) -> Consumer:
-        """Raises ApiError 10014, 10195."""
+        """Return a consumer. Raises ApiError 10014, 10195."""
         self.check_consumer_online(name)
         consumer = self.consumers.get(name)
         if consumer is None:
@@ -511,7 +536,7 @@ class Stream:
         return consumer
 
     def check_consumer_online(self, name: str) -> None:
-        """Raises ApiError 10195 for a consumer that cannot be served."""
+        """Raise ApiError 10195 for a consumer that cannot be served."""
         reason = self.offline_consumers.reasons.get(name)
         if reason is not None:
             raise api_error(ErrorId.JSConsumerOfflineReasonErrF, err=reason)
@@ -519,14 +544,14 @@ class Stream:
     async def create_consumer(
         self, config: ConsumerConfig, action: str, *, pedantic: bool = False
     ) -> Consumer:
-        """The consumer, new or updated; its files are on disk. Raises ApiError."""
+        """Return a new or updated consumer; its files are on disk. Raises ApiError."""
         async with self._changing(self.name):
             return await lifecycle.create(self, config, action, pedantic=pedantic)
 
     async def delete_consumer(self, name: str, *, only: Consumer | None = None) -> None:
-        """It is gone, on disk too. Raises ApiError 10014.
+        """Delete a consumer, on disk too on return. Raises ApiError 10014.
 
-        `only`: nothing happens if the name is another consumer's by now.
+        `only`: nothing happens if the name belongs to another consumer by now.
         """
         async with self._changing(self.name):
             if only is None and name in self.offline_consumers.reasons:
@@ -536,8 +561,11 @@ class Stream:
 
 
 def names_one_message(request: StreamMsgGetRequest) -> bool:
-    """Sequence, last of a subject, and start time exclude each other; a next-of-subject goes with
-    either of the two that are a place to start at."""
+    """Tell whether the request names one message.
+
+    Sequence, last of a subject and start time exclude each other; a next-of-subject may go with a
+    sequence or a start time, where the search begins.
+    """
     last, following = request.last_by_subj, request.next_by_subj
     sequence, has_start = request.seq, request.start_time is not None
     if request.batch > 0 or request.max_bytes > 0:

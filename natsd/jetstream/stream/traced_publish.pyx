@@ -1,13 +1,13 @@
-"""A publish whose way is recorded: what a stream does with it, or would do.
+"""A traced publish: what the stream does with it, or would do, is recorded.
 
     delivered     it is stored with `Nats-Trace-Dest: trace disabled`, so that it is not traced
                   again on its way to consumers, mirrors and sources
     trace-only    it is checked as any other, and answered where it is refused; it is neither
                   stored nor counted, and no batch takes it
 
-The trace says what the stream decided when the message came. That it is on disk says its PubAck.
+The trace says what the stream decided when the message came. The PubAck says that it is on disk.
 
-Source: nats-server 2.14 reference 3.7; ADR-41.
+Source: ADR-41.
 """
 
 from libc.stdint cimport uint64_t
@@ -30,7 +30,7 @@ from natsd.jetstream.stream.trace_errors import trace_error
 
 
 def trace_publish(Ingest ingest not None, TracedMessage traced not None) -> None:
-    """Take a traced message, or say what would become of it."""
+    """Take a traced message, or record what would become of it."""
     cdef const Message* message = traced.message
     cdef bytes headers = message.data[:message.header_len]
     cdef PublishHeaders found
@@ -56,7 +56,7 @@ def trace_publish(Ingest ingest not None, TracedMessage traced not None) -> None
 cdef bytes store(
     Ingest ingest, const Message* message, bytes headers, Entry* entry, PublishHeaders* found
 ):
-    """Why it is not stored, or None. The entry is filled either way."""
+    """Take the message; return why it is not stored, or None. The entry is filled either way."""
     cdef const char* data = message.data + message.header_len
     cdef Py_ssize_t data_len = message.data_len - message.header_len
     ingest.refused = None
@@ -79,7 +79,7 @@ cdef bytes store(
 cdef bytes foretell(
     Ingest ingest, const Message* message, Entry* entry, PublishHeaders* found
 ):
-    """Why it would be refused, which its publisher is told as well; or None."""
+    """Return why the message would be refused, which its publisher is told too; or None."""
     cdef Py_ssize_t reply_len = 0 if message.reply == NULL else message.reply_len
     cdef uint64_t original = 0
     cdef bytes refused

@@ -1,10 +1,10 @@
-"""What a stream's state says of it, without what is not durable yet.
+"""The state of a stream without the messages that are not durable yet.
 
-The state of the log is taken, and the messages behind the last visible one are taken off it: they
-are in memory, and no more than may wait to be durable. A subject is counted where its first message
-is visible.
+It is the state of the log less the messages behind the last visible one. These are in memory, and
+their number is bounded by what may wait to be durable. A subject is counted if its first message is
+visible.
 
-Source: "Durability" of the design (info shows only durable messages).
+Source: docs/store.md (info shows durable messages only).
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from natsd.store.subject_index cimport sequence_in
 
 
 def visible_state(MessageLog log not None, uint64_t visible, *, bint with_deleted=False):
-    """Store.state, as if the log ended at `visible`."""
+    """Return Store.state as if the log ended at `visible`."""
     cdef uint64_t last = log.edges.last
     cdef uint64_t first = log.edges.first
     cdef uint64_t sequence = visible + 1
@@ -53,7 +53,7 @@ def visible_state(MessageLog log not None, uint64_t visible, *, bint with_delete
 
 
 cdef time_of_last(MessageLog log, uint64_t visible, time_ns):
-    """When the last visible message came, or the last one there is where that is not in memory."""
+    """Return the time of the last visible message, or `time_ns` if it is not in memory."""
     cdef RecordView view
     cdef uint64_t sequence
     if log.live_before(visible, &sequence) and sequence >= log.edges.first:
