@@ -142,8 +142,7 @@ cdef class MatchCache:
         return 0
 
     cdef void _sweep(self) noexcept:
-        """Drop entries down to ENTRIES_SWEPT_TO, unused ones first, oldest first; keep the newest.
-        """
+        """Drop entries down to ENTRIES_SWEPT_TO, unused and old ones first; keep the newest."""
         cdef uint32_t place
         self._drop_oldest(self.count - ENTRIES_SWEPT_TO, False)
         self._drop_oldest(self.count - ENTRIES_SWEPT_TO, True)
