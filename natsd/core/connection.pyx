@@ -232,10 +232,12 @@ cdef class Connection(Wire):
         return self.reactor.end_read()
 
     cdef void count_in(self, Counters counters) noexcept:
+        """Add the messages and bytes of this read to `counters`."""
         counters.in_msgs += self.read_msgs
         counters.in_bytes += self.read_bytes
 
     cdef int flush(self) except -1:
+        """Count the delivered messages, then send the pending bytes."""
         if self.counted_msgs != self.out_msgs:
             self.count_delivered()
         return Wire.flush(self)
@@ -260,6 +262,7 @@ cdef class Connection(Wire):
         self.drop_subscriptions()
 
     cdef int tear_down(self) except -1:
+        """Close the socket, call `closed`, and end the subscriptions."""
         Wire.tear_down(self)
         self.count_delivered()
         self.memo = None
@@ -272,6 +275,7 @@ cdef class Connection(Wire):
     # ---- operations
 
     cdef int on_publish(self, Message* message) except -1:
+        """Check, match and distribute a published message."""
         cdef MatchResult result
         cdef int64_t delivered
         if (
@@ -418,6 +422,7 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_subscribe(self, Args* args) except -1:
+        """Add a subscription; one with a known sid is ignored, as in nats-server."""
         cdef bytes subject = args.at[0][:args.size[0]]
         cdef bytes queue = args.at[1][:args.size[1]] if args.count == 3 else None
         cdef bytes sid = args.at[args.count - 1][:args.size[args.count - 1]]
@@ -470,6 +475,7 @@ cdef class Connection(Wire):
         return self.sublist is not None
 
     cdef int on_unsubscribe(self, Args* args) except -1:
+        """End a subscription at once, or after the number of messages that UNSUB names."""
         cdef bytes sid = args.at[0][:args.size[0]]
         cdef Subscription sub
         cdef int64_t most = -1
@@ -495,6 +501,7 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_ping(self) except -1:
+        """Queue PONG; after the first one since CONNECT, call `first_pong`."""
         if self.trace:
             self.trace_operation("<<-", b"PING")
             self.trace_operation("->>", b"PONG")
@@ -505,6 +512,7 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_pong(self) except -1:
+        """Note that the client is alive, and measure the round trip."""
         if self.trace:
             self.trace_operation("<<-", b"PONG")
         self.pings_out = 0
@@ -521,11 +529,13 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
+        """Log an -ERR of the client and close the connection."""
         self.error(f"Client Error {quoted(text_of(text[:size]))}")
         self.close(ClosedReason.PARSE_ERROR)
         return 0
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
+        """Log a protocol violation, answer it as VIOLATIONS says, and close the connection."""
         cdef Py_ssize_t line_len
         error, reason, logged = VIOLATIONS[violation]
         if violation == MAX_PAYLOAD:    # the received part of the headers follows the line
@@ -564,6 +574,7 @@ cdef class Connection(Wire):
         return taken
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
+        """Append a message to the outbound buffer; return 1 if it was taken, else 0."""
         if sub.closed:
             return 0
         if self.careful_out or sub.max_delivered:
@@ -710,6 +721,7 @@ cdef class Connection(Wire):
     # ---- deadlines
 
     cdef int sweep(self, int64_t now_ns) except -1:
+        """Check the deadlines: blocked writes, authentication, pings."""
         if self.reason is not None:
             return 0
         if self.is_blocked and now_ns - self.blocked_ns > self.settings.write_deadline_ns:
@@ -757,6 +769,7 @@ cdef class Connection(Wire):
     # ---- subscriptions
 
     cdef int remove_subscription(self, Subscription sub) except -1:
+        """End one subscription."""
         self.subscriptions.pop(sub.sid_bytes, None)
         self.sublist.remove(sub)
         detach(sub)
@@ -798,10 +811,12 @@ cdef class Connection(Wire):
 
 
 cdef str text_of(bytes text):
+    """Return bytes of the wire as text; bytes that are not UTF-8 become surrogates."""
     return text.decode("utf-8", "surrogateescape")
 
 
 cdef bytes bytes_of(str text):
+    """Return text as bytes of the wire, the reverse of `text_of`."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -34,6 +34,7 @@ cdef struct NodeList:           # array of nodes; its memory is reused by the ne
 
 
 cdef inline PyObject** members_of(Members* members) noexcept nogil:
+    """Return the array of subscriptions."""
     return members.items if members.capacity else <PyObject**> &members.items
 
 

@@ -104,6 +104,7 @@ cdef void members_free(Members* members) noexcept:
 # Nodes
 
 cdef Node* new_node(Node* parent, Token* token) noexcept:
+    """Return a new node that its parent does not link yet; NULL: out of memory."""
     cdef Node* node = <Node*> malloc(sizeof(Node) + token.length)
     if node == NULL:
         return NULL
@@ -142,6 +143,7 @@ cdef Node* add_child(Node* parent, Token* token) noexcept:
 
 
 cdef void free_node(Node* node) noexcept:
+    """Free a node, its queue groups and its arrays, but not its children."""
     cdef uint32_t place
     cdef QueueGroup* group
     for place in range(table_span(&node.groups)):
@@ -156,6 +158,7 @@ cdef void free_node(Node* node) noexcept:
 
 
 cdef inline bint lists_any(Node* node) noexcept nogil:
+    """Return whether a node lists a subscription."""
     return node.plain.count > 0 or node.groups.count > 0
 
 
@@ -180,6 +183,7 @@ cdef void prune(Node* node) noexcept:
 # Queue groups
 
 cdef QueueGroup* new_group(Node* node, Subscription sub) noexcept:
+    """Return an empty group with the queue name of `sub`; NULL: out of memory."""
     cdef QueueGroup* group = <QueueGroup*> malloc(sizeof(QueueGroup) + sub.queue_len)
     if group == NULL:
         return NULL
@@ -217,6 +221,7 @@ cdef QueueGroup* group_for(Node* node, Subscription sub) noexcept:
 
 
 cdef void drop_empty_group(QueueGroup* group) noexcept:
+    """Remove and free a group that has no member."""
     if group.members.count == 0:
         table_remove(&group.node.groups, &group.name)
         free_group(group)
@@ -299,6 +304,7 @@ cdef Py_ssize_t unlist(Members* members, list orphans, Py_ssize_t count) noexcep
 
 
 cdef int grow(NodeList* nodes) noexcept nogil:
+    """Double the capacity; -1: out of memory."""
     cdef uint32_t capacity = nodes.capacity * 2 or 16
     cdef Node** items = <Node**> realloc(nodes.items, capacity * sizeof(Node*))
     if items == NULL:
@@ -309,6 +315,7 @@ cdef int grow(NodeList* nodes) noexcept nogil:
 
 
 cdef inline int push(NodeList* nodes, Node* node) noexcept nogil:
+    """Append a node; -1: out of memory."""
     if nodes.count == nodes.capacity and grow(nodes) < 0:
         return -1
     nodes.items[nodes.count] = node
@@ -543,6 +550,7 @@ cdef class Interest:
 
 
 cdef Node* new_root() noexcept:
+    """Return the root of an empty trie; NULL: out of memory."""
     cdef Token none
     none.start = b""
     none.hash = 0

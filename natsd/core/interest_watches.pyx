@@ -34,6 +34,7 @@ cdef class InterestWatches:
         self.callbacks = {}
 
     cdef int add(self, bytes name, object callback) except -1:
+        """Add a watch with the key `watch_name`."""
         self.callbacks.setdefault(name, []).append(callback)
         return 0
 

@@ -46,4 +46,5 @@ cdef class MatchCache:
 
 
 cdef inline MatchResult result_of(CacheEntry* entry):
+    """Return the match result of an entry."""
     return <MatchResult> entry.result

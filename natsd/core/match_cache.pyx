@@ -54,6 +54,7 @@ cdef uint64_t signature_of(const char* subject, Py_ssize_t length) noexcept nogi
 
 
 cdef Sieve sieve_of(Subscription sub) noexcept:
+    """Return the signature filter of a wildcard subscription."""
     cdef TokenCursor cursor = tokens_of(sub.text, sub.subject_len)
     cdef Sieve sieve = Sieve(0, signature_of(sub.text, sub.subject_len))
     if next_token(&cursor) and not is_wild(&cursor):
@@ -65,10 +66,12 @@ cdef Sieve sieve_of(Subscription sub) noexcept:
 
 
 cdef inline bint is_wild(TokenCursor* cursor) noexcept nogil:
+    """Return whether the current token is `*` or `>`."""
     return is_star(cursor.token, cursor.length) or is_tail(cursor.token, cursor.length)
 
 
 cdef CacheEntry* new_entry(MatchResult result, uint64_t hash) noexcept:
+    """Return a new entry that is in no list yet; NULL: out of memory."""
     cdef CacheEntry* entry = <CacheEntry*> malloc(sizeof(CacheEntry) + result.subject_len)
     if entry == NULL:
         return NULL
@@ -267,10 +270,12 @@ cdef class MatchCache:
 
 
 cdef inline bint is_matched(CacheEntry* entry, Subscription sub) noexcept:
+    """Return whether the subscription receives the entry's subject."""
     return subject_matches(name_of(&entry.subject), entry.subject.length, sub.text, sub.subject_len)
 
 
 cdef void free_entry(CacheEntry* entry) noexcept:
+    """Free an entry and release its result."""
     Py_DECREF(result_of(entry))
     free(entry)
     NATSD_LIVE(live.cache_entries, -1)

@@ -39,10 +39,12 @@ cdef enum:
 # Arrays that several results share
 
 cdef inline PyObject** items_of(SubArray* array) noexcept nogil:
+    """Return the references of an array."""
     return <PyObject**> (array + 1)
 
 
 cdef SubArray* new_array(uint32_t capacity) noexcept:
+    """Return an empty array with one owner; NULL: out of memory."""
     cdef SubArray* array = <SubArray*> malloc(sizeof(SubArray) + capacity * sizeof(PyObject*))
     if array != NULL:
         array[0] = SubArray(owners=1, used=0, capacity=capacity, reserved=0)
@@ -51,6 +53,7 @@ cdef SubArray* new_array(uint32_t capacity) noexcept:
 
 
 cdef inline void append(SubArray* array, Subscription sub) noexcept:
+    """Append a subscription to an array with room, and take a reference to it."""
     assert array.used < array.capacity
     Py_INCREF(sub)
     items_of(array)[array.used] = <PyObject*> sub
@@ -110,6 +113,7 @@ cdef void append_members(SubArray* array, Members* members, bint weighted) noexc
 
 
 cdef uint64_t total_weight(Members* members) noexcept:
+    """Return the sum of the members' weights."""
     cdef PyObject** items = members_of(members)
     cdef uint32_t place
     cdef uint64_t total = 0
@@ -272,6 +276,7 @@ cdef class MatchResult:
         return group
 
     cdef int _reserve_groups(self, uint32_t capacity) except -1:
+        """Make room for `capacity` queue groups. Raises MemoryError."""
         cdef uint32_t place
         cdef QueueResult* groups = <QueueResult*> realloc(
             self.queue_groups, capacity * sizeof(QueueResult)
@@ -372,6 +377,7 @@ cdef class MatchResult:
 
 
 cdef inline bint is_called(QueueResult* group, const char* name, uint32_t length) noexcept:
+    """Return whether a group has that name."""
     return group.name_len == length and natsd_same(group.name, name, length)
 
 

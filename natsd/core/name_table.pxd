@@ -94,6 +94,7 @@ cdef struct NameTable:
 
 
 cdef inline uint64_t hash_name(const char* name, Py_ssize_t length) noexcept nogil:
+    """Return the keyed hash of a name."""
     return natsd_hash(name, <size_t> length, hash_key.first, hash_key.second)
 
 

@@ -54,6 +54,7 @@ cdef int resize(NameTable* table, uint32_t span) noexcept nogil:
 
 
 cdef int table_add(NameTable* table, Named* item) noexcept nogil:
+    """Add an item whose name is not in the table; -1: out of memory, table unchanged."""
     if table.count == 0 and table.mask == 0:
         table.slots = <Slot*> item
         table.count = 1
@@ -85,6 +86,7 @@ cdef void close_gap(NameTable* table, uint64_t gap) noexcept nogil:
 
 
 cdef void table_remove(NameTable* table, Named* item) noexcept nogil:
+    """Remove an item that is in the table; the caller still owns it."""
     cdef uint64_t place
     table.count -= 1
     if table.mask == 0:
@@ -101,6 +103,7 @@ cdef void table_remove(NameTable* table, Named* item) noexcept nogil:
 
 
 cdef void table_free(NameTable* table) noexcept nogil:
+    """Free the slots and empty the table; the items stay with their owner."""
     if table.mask:
         free(table.slots)
     table.slots = NULL

@@ -45,10 +45,12 @@ cdef struct ChunkHeader:
 
 
 cdef inline ChunkHeader* header_of(char* chunk) noexcept:
+    """Return the header before a chunk's bytes."""
     return <ChunkHeader*>(chunk - CHUNK_HEADER_BYTES)
 
 
 cdef inline Py_ssize_t chunk_bytes(char* chunk) noexcept:
+    """Return the capacity of a chunk in bytes."""
     return <Py_ssize_t>header_of(chunk).capacity_kib * 1024
 
 
@@ -150,6 +152,7 @@ cdef class ChunkPool:
 
 
 cdef char* chunk_end(char* chunk) noexcept:
+    """Return the address after a chunk's last byte."""
     return chunk + chunk_bytes(chunk)
 
 

@@ -81,6 +81,7 @@ cdef class Outlet:
         free(self.frame)
 
     cdef MatchResult resolve(self, const char* subject, Py_ssize_t length):
+        """Return the recipients of a subject (see outlet.pxd)."""
         return self.sublist.lookup(subject, length)
 
     cdef int64_t send(

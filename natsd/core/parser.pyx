@@ -165,30 +165,39 @@ cdef class OpHandler(Sink):
         self.large_drop()
 
     cdef int on_publish(self, Message* message) except -1:
+        """Handle PUB or HPUB."""
         return 0
 
     cdef int on_subscribe(self, Args* args) except -1:
+        """Handle SUB with the arguments subject, queue (if there are three) and sid."""
         return 0
 
     cdef int on_unsubscribe(self, Args* args) except -1:
+        """Handle UNSUB with the arguments sid and, optionally, the maximum."""
         return 0
 
     cdef int on_ping(self) except -1:
+        """Handle PING."""
         return 0
 
     cdef int on_pong(self) except -1:
+        """Handle PONG."""
         return 0
 
     cdef int on_connect(self, const char* json, Py_ssize_t size) except -1:
+        """Handle CONNECT."""
         return 0
 
     cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
+        """Handle INFO."""
         return 0
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
+        """Handle -ERR."""
         return 0
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
+        """Handle invalid input, of which `size` bytes are at `at`; parsing has ended."""
         return 0
 
     cdef Py_ssize_t parse(self, const char* buffer, Py_ssize_t size) except -1:

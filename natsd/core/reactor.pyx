@@ -469,6 +469,7 @@ cdef class Reactor:
         return 0
 
     def _run_scheduled(self) -> None:
+        """Do the work that was added outside of a turn."""
         self.tasks_scheduled = False
         self.begin()
         self.finish()
@@ -502,6 +503,7 @@ cdef class Reactor:
         return 0
 
     def _stall_over(self) -> None:
+        """Resume the endpoints whose wait ends now or within 0.5 ms."""
         self.stall_timer = None
         self.begin()
         self.resume_stalled(self.now_ns + 500_000)
@@ -531,6 +533,7 @@ cdef class Reactor:
         return 0
 
     def _resume_all(self) -> None:
+        """Resume all stalled endpoints, even if their wait is not over."""
         self.resume_stalled(1 << 62)
 
     def _sweep(self) -> None:

@@ -39,10 +39,12 @@ cdef inline bint next_token(TokenCursor* cursor) noexcept nogil:
 
 
 cdef inline bint is_star(const char* token, Py_ssize_t length) noexcept nogil:
+    """Return whether a token is exactly `*`."""
     return length == 1 and token[0] == c'*'
 
 
 cdef inline bint is_tail(const char* token, Py_ssize_t length) noexcept nogil:
+    """Return whether a token is exactly `>`."""
     return length == 1 and token[0] == c'>'
 
 

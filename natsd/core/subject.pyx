@@ -112,6 +112,7 @@ cdef bint subject_is_valid_literal(const char* subject, Py_ssize_t length) noexc
 
 
 cdef inline bint same_token(TokenCursor* one, TokenCursor* other) noexcept nogil:
+    """Return whether the current tokens of two cursors are equal."""
     return one.length == other.length and memcmp(one.token, other.token, one.length) == 0
 
 

@@ -99,6 +99,7 @@ cdef class SubjectTransform:
         return 0
 
     cdef int set_places(self, Piece* piece, places) except -1:
+        """Copy the places into a piece. Raises MemoryError."""
         cdef uint32_t at
         piece.places = <uint32_t*> calloc(max(len(places), 1), sizeof(uint32_t))
         if piece.places == NULL:

@@ -72,10 +72,12 @@ cdef enum:
 
 
 cdef inline const char* queue_of(Subscription sub) noexcept:
+    """Return the queue name; it is empty for a plain subscription."""
     return sub.text + sub.subject_len + 1
 
 
 cdef inline const char* sid_of(Subscription sub) noexcept:
+    """Return the subscription id."""
     return sub.text + sub.subject_len + sub.queue_len + 2
 
 

@@ -49,6 +49,7 @@ cdef class TracedMessage:
 
 
 cdef bint deliver_unrecorded(Subscription sub, TracedMessage traced) except -1:
+    """Deliver to a sink that records nothing (see tracing.pxd)."""
     if traced.trace.is_only:
         return not sub.closed
     return sub.sink.deliver(sub, <Message*> traced.message)
@@ -89,6 +90,7 @@ cdef int64_t distribute_traced(
 
 
 cdef tuple with_headers(const Message* message, bytes headers, Message* changed):
+    """Set `changed` to the message with other headers (see tracing.pxd)."""
     cdef Py_ssize_t header_len = PyBytes_GET_SIZE(headers)
     cdef bytes data = headers + message.data[message.header_len:message.data_len] + b"\r\n"
     cdef bytes line = b"%d %d\r\n" % (header_len, PyBytes_GET_SIZE(data) - 2)

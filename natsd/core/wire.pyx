@@ -94,6 +94,7 @@ cdef class Wire(Endpoint):
         return self.reactor.read_buffer + self.tail_bytes
 
     cdef int on_readable(self) except -1:
+        """Read from the socket once and parse the bytes, unless reading is paused."""
         cdef Py_ssize_t room = 0
         cdef char* at
         cdef ssize_t n
@@ -290,6 +291,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int on_writable(self) except -1:
+        """Send pending bytes; when none is left, close an ending connection."""
         if self.is_blocked:
             self.send_pending()
             if out_pending(&self.out) == 0 and self.reason is None:
@@ -353,6 +355,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int tear_down(self) except -1:
+        """Send pending bytes if the socket takes them, close it, and release all buffers."""
         if self.fd >= 0:
             self.send_pending()
         self.reactor.forget(self)
