@@ -1,8 +1,8 @@
 """The command line: `natsd [flags]` and its subcommands.
 
 The subcommands are `natsd bench`, `natsd store`, `natsd pipeline`, `natsd help`, `natsd version`.
-`main` reads the flags and calls the command. It imports only what the command needs, so that a
-start is quick. An error is one line on standard error and exit code 1.
+`main` reads the flags and calls the command. It imports only the modules that the command needs, so
+that a start is quick. An error is one line on standard error and exit code 1.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The client connection: INFO, CONNECT, logging, and what monitoring shows of it.
+"""The client connection: INFO, CONNECT, log lines, and data for monitoring.
 
-- natsd/core/connection.pyx compiles the path of messages; this module handles what happens once
-  per connection.
+- The path of messages is compiled code in natsd/core/connection.pyx. This module handles events
+  that are rare, such as the start and the end of a connection.
 - A client is in its server's `clients` from accept to teardown. Afterwards a `ClosedClient` is in
   the server's ring of closed clients.
 

@@ -25,7 +25,7 @@ _DURATION_NS_MAX = 2**63 - 1  # maximum of Go's time.Duration: 292 years
 
 
 class DurationError(ValueError):
-    """The value is not a duration; the text says what is accepted."""
+    """The value is not a duration; the text names the accepted notations."""
 
 
 def parse_duration(value: object) -> timedelta:

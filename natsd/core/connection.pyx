@@ -1,4 +1,4 @@
-"""A client connection: what its protocol operations do, and how a message is delivered to it.
+"""A client connection: its protocol operations, and the delivery of messages to the client.
 
     bytes ─parse─> on_publish ─match─> distribute ─> Subscription.sink.deliver ─> outbound buffer
                    (publisher)                        (recipient)
@@ -667,7 +667,8 @@ cdef class Connection(Wire):
     cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
         """Return how long a publisher waits for this connection: 2 ms, at most 10 ms in one read.
 
-        `waited_ns` is what the publisher already waited in this read; the wait is added to it.
+        `waited_ns` is the time that the publisher has already waited in this read; the new wait is
+        added to it. All times are nanoseconds.
         """
         if waited_ns[0] >= STALL_TOTAL_NS:
             return 0
@@ -746,7 +747,7 @@ cdef class Connection(Wire):
     cdef int ping(self, int64_t now_ns) except -1:
         """Send a PING unless the client was active within the ping interval.
 
-        A PING that measures the round trip is sent at least once per RTT_INTERVAL_NS all the same.
+        For the round-trip time, a PING is sent once per RTT_INTERVAL_NS even to an active client.
         With `ping_max` unanswered pings, the connection is closed as stale.
         """
         cdef int64_t interval = self.settings.ping_interval_ns

@@ -1,5 +1,4 @@
-"""Watches of interest: callbacks when the first subscription to a subject comes or the last one
-goes.
+"""Watches of interest: callbacks for the first and the last subscription to a subject.
 
 Promise
 - A watch is for one literal subject, and for plain subscriptions or for one queue group. Only

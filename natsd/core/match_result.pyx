@@ -306,7 +306,7 @@ cdef class MatchResult:
         return result
 
     cdef int _share(self, MatchResult other) except -1:
-        """Make this new result list what `other` lists, sharing its arrays."""
+        """Make this new result list the subscriptions of `other`, and share its arrays."""
         cdef uint32_t place
         if other.plain_count:
             self.plain_array = other.plain_array

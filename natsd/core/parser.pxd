@@ -30,7 +30,7 @@ cdef class OpHandler(Sink):
     cdef bint awaiting_connect            # only CONNECT is allowed
     # Stop after the current frame. A handler or a violation sets it during a parse.
     cdef bint suspended
-    cdef int begun                        # operation whose name was consumed before its arguments
+    cdef int begun                        # operation of a consumed name without arguments so far
     # A payload that is too large for the read buffer and still incomplete (see parser.pyx).
     cdef PyObject* large                  # bytes object of size + 2 (for CRLF), or NULL: none
     cdef Py_ssize_t large_filled          # received bytes of it

@@ -31,7 +31,8 @@ cdef class Endpoint(OpHandler):
     cdef int tear_down(self) except -1
     cdef int resume(self) except -1
     # Return how many ns a publisher waits after it sent a message to this endpoint, which is
-    # congested; 0: no wait. `waited_ns` is what the publisher has already waited in this read.
+    # congested; 0: no wait. `waited_ns` is the time that the publisher has already waited in this
+    # read.
     cdef int64_t stall_for(self, int64_t* waited_ns) except -1
 
 

@@ -84,7 +84,7 @@ def tune_allocator() -> None:
 cdef class Counters:
     """Totals of a server or an account: messages, bytes of headers and payload, slow connections.
 
-    `in_` counts what clients send, `out_` what is delivered to them.
+    `in_` counts messages that clients publish, `out_` messages that are delivered to clients.
     """
 
 

@@ -341,7 +341,7 @@ class Server:
         return self.accounts[SYSTEM_ACCOUNT]
 
     def info(self, cid: int, ip: str, account: Account | None = None) -> bytes:
-        """Return the INFO line for a client; with `account`, the one that tells the account."""
+        """Return the INFO line for a client; with `account`, the later line that names it."""
         if account is None:
             return self._info.render(cid, ip)
         return self._info.render_connected(cid, ip, account.name, account is self.system_account)
