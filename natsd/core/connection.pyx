@@ -14,11 +14,8 @@ Promise
 - Messages delivered to a client are added to the totals when the client is flushed, not one by one.
 - Deadlines (authentication, pings, blocked writes) are checked in `sweep` only.
 
-wire.pyx does the reading, sending and closing. The subclass in natsd/clients/client.py interprets
-CONNECT and writes the log.
-
-Source: nats-server's server/client.go: `processConnect`, `processInboundClientMsg`, `deliverMsg`,
-`stalledWait`, `processPingTimer`.
+wire.pyx reads, sends and closes. The subclass natsd/clients/client.py handles CONNECT and the log.
+Source: nats-server's `processInboundClientMsg`, `deliverMsg` and `stalledWait` (server/client.go).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -141,17 +138,10 @@ cdef class Connection(Wire):
         """Log at info level."""
 
     def begin_trace(self, bytes subject, bytes headers, int64_t size):
-        """Return how to trace a message whose header block may request a trace.
-
-        `size` is that of headers and payload in bytes. The result is a Decision
-        (natsd/clients/tracing.py), or None: the message is published unchanged.
-        """
+        """Return a Decision (natsd/clients/tracing.py), or None: publish the message unchanged."""
 
     def trace_oversized(self, bytes line, bytes headers) -> None:
-        """Trace a message that is refused because it exceeds `max_payload`.
-
-        `line` is its control line; `headers` may be cut off, since the rest was not received.
-        """
+        """Trace a message that exceeds `max_payload`; of its headers only a part may be here."""
 
     def trace_operation(self, str direction, bytes operation) -> None:
         """Log a protocol operation; `direction` is "<<-", "->>" or "<->"."""
@@ -162,10 +152,7 @@ cdef class Connection(Wire):
     # ---- life
 
     def bind_account(self, SubList sublist, Counters counters) -> None:
-        """Publish and subscribe in the account that owns `sublist` and `counters` from now on.
-
-        The subscriptions in the previous account end.
-        """
+        """Move to the account of `sublist` and `counters`; subscriptions in the old one end."""
         self.count_delivered()
         if self.sublist is not sublist:
             self.drop_subscriptions()
@@ -185,7 +172,7 @@ cdef class Connection(Wire):
         self.update_care()
 
     def update_care(self) -> None:
-        """Compute `careful_in` and `careful_out` from the protocol options."""
+        """Compute `careful_in` and `careful_out`."""
         self.careful_in = self.verbose or self.pedantic or self.trace
         self.careful_out = self.trace or not self.headers
 
@@ -195,10 +182,7 @@ cdef class Connection(Wire):
         self.update_care()
 
     def await_connect(self, int64_t timeout_ns) -> None:
-        """Allow no operation but CONNECT until `connected` is called.
-
-        `authentication_timed_out` is called `timeout_ns` after the start of the connection.
-        """
+        """Allow only CONNECT until `connected`, at most `timeout_ns` after the connection began."""
         self.awaiting_connect = True
         self.authenticate_by_ns = self.start_ns + timeout_ns
 
@@ -212,8 +196,7 @@ cdef class Connection(Wire):
         self.expect_first_ping(now)
 
     cdef int expect_first_ping(self, int64_t now_ns) except -1:
-        """Schedule the first ping: after 2 s, or the ping interval if that is shorter, plus 20 %
-        jitter at most."""
+        """Schedule the first ping: after 2 s or a shorter ping interval, plus up to 20 % jitter."""
         cdef int64_t delay = min(<int64_t>FIRST_PING_NS, self.settings.ping_interval_ns)
         cdef uint32_t jitter = self.reactor.random(<uint32_t>max(1, delay // 5_000))
         self.ping_due_ns = now_ns + delay + <int64_t>jitter * 1000
@@ -232,12 +215,10 @@ cdef class Connection(Wire):
         return self.reactor.end_read()
 
     cdef void count_in(self, Counters counters) noexcept:
-        """Add the messages and bytes of this read to `counters`."""
         counters.in_msgs += self.read_msgs
         counters.in_bytes += self.read_bytes
 
     cdef int flush(self) except -1:
-        """Count the delivered messages, then send the pending bytes."""
         if self.counted_msgs != self.out_msgs:
             self.count_delivered()
         return Wire.flush(self)
@@ -262,7 +243,6 @@ cdef class Connection(Wire):
         self.drop_subscriptions()
 
     cdef int tear_down(self) except -1:
-        """Close the socket, call `closed`, and end the subscriptions."""
         Wire.tear_down(self)
         self.count_delivered()
         self.memo = None
@@ -358,10 +338,7 @@ cdef class Connection(Wire):
         return result
 
     cdef bint is_reserved(self, Message* message) except -1:
-        """Return whether the message's subject or reply belongs to the server, and then refuse it.
-
-        A refusal is sent to the client as a permissions violation and logged.
-        """
+        """Refuse a message whose subject or reply belongs to the server; return whether it does."""
         cdef str text
         if is_reserved_subject(message.subject, message.subject_len):
             text = text_of(message.subject[:message.subject_len])
@@ -380,10 +357,7 @@ cdef class Connection(Wire):
         return False
 
     cdef bint admit(self, Message* message) except -1:
-        """Do what `careful_in` stands for: tracing, pedantic checks, +OK; False: drop the message.
-
-        As in nats-server, a pedantic client's invalid subject is answered, but still published to.
-        """
+        """Do the work of `careful_in`: log, check, send +OK; return False to drop the message."""
         cdef bytes line
         if self.trace:
             line = message.line[:message.line_len - 2]
@@ -448,10 +422,7 @@ cdef class Connection(Wire):
         return 0
 
     def may_subscribe(self, bytes subject, bytes queue, bytes sid) -> bool:
-        """Return whether a subscription is allowed: not reserved and within the limits.
-
-        `queue` None: no queue group. A refusal is sent to the client and logged.
-        """
+        """Return whether a subscription is allowed; a refusal is sent to the client and logged."""
         if queue == b"_sys_":
             self.send_error(
                 ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(text_of(subject), text_of(queue))
@@ -475,7 +446,6 @@ cdef class Connection(Wire):
         return self.sublist is not None
 
     cdef int on_unsubscribe(self, Args* args) except -1:
-        """End a subscription at once, or after the number of messages that UNSUB names."""
         cdef bytes sid = args.at[0][:args.size[0]]
         cdef Subscription sub
         cdef int64_t most = -1
@@ -512,7 +482,6 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_pong(self) except -1:
-        """Note that the client is alive, and measure the round trip."""
         if self.trace:
             self.trace_operation("<<-", b"PONG")
         self.pings_out = 0
@@ -529,7 +498,6 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
-        """Log an -ERR of the client and close the connection."""
         self.error(f"Client Error {quoted(text_of(text[:size]))}")
         self.close(ClosedReason.PARSE_ERROR)
         return 0
@@ -553,10 +521,7 @@ cdef class Connection(Wire):
     # ---- delivering
 
     def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
-        """Deliver a traced message, or only decide so with trace-only, and record the outcome.
-
-        Returns whether the message was, or with trace-only would be, delivered.
-        """
+        """Deliver a message, unless trace-only, and record that; return whether it is taken."""
         cdef str error = ""
         cdef bint taken = True
         if sub.closed:
@@ -574,7 +539,6 @@ cdef class Connection(Wire):
         return taken
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
-        """Append a message to the outbound buffer; return 1 if it was taken, else 0."""
         if sub.closed:
             return 0
         if self.careful_out or sub.max_delivered:
@@ -583,10 +547,7 @@ cdef class Connection(Wire):
         return self.append_message(sub, message)
 
     cdef int deliver_carefully(self, Subscription sub, Message* message) except -1:
-        """Deliver with the rare features: strip headers, log, apply the auto-unsubscribe limit.
-
-        Returns 1 if the message was appended, else 0.
-        """
+        """Deliver with the rare features: strip headers, log, apply the auto-unsubscribe limit."""
         cdef Message stripped
         cdef bytes line
         cdef int done
@@ -665,11 +626,7 @@ cdef class Connection(Wire):
         return 1
 
     cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
-        """Return how long a publisher waits for this connection: 2 ms, at most 10 ms in one read.
-
-        `waited_ns` is the time that the publisher has already waited in this read; the new wait is
-        added to it. All times are nanoseconds.
-        """
+        """Return the ns that a publisher waits for this connection, and add them to `waited_ns`."""
         if waited_ns[0] >= STALL_TOTAL_NS:
             return 0
         self.stalls += 1
@@ -722,7 +679,6 @@ cdef class Connection(Wire):
     # ---- deadlines
 
     cdef int sweep(self, int64_t now_ns) except -1:
-        """Check the deadlines: blocked writes, authentication, pings."""
         if self.reason is not None:
             return 0
         if self.is_blocked and now_ns - self.blocked_ns > self.settings.write_deadline_ns:
@@ -745,10 +701,9 @@ cdef class Connection(Wire):
         return 0
 
     cdef int ping(self, int64_t now_ns) except -1:
-        """Send a PING unless the client was active within the ping interval.
+        """Send PING if the client was silent, or once per hour for the round-trip time.
 
-        For the round-trip time, a PING is sent once per RTT_INTERVAL_NS even to an active client.
-        With `ping_max` unanswered pings, the connection is closed as stale.
+        After `ping_max` unanswered pings, the connection is closed as stale.
         """
         cdef int64_t interval = self.settings.ping_interval_ns
         cdef bint measure = self.rtt_start_ns == 0 or now_ns - self.rtt_start_ns > RTT_INTERVAL_NS
@@ -770,7 +725,6 @@ cdef class Connection(Wire):
     # ---- subscriptions
 
     cdef int remove_subscription(self, Subscription sub) except -1:
-        """End one subscription."""
         self.subscriptions.pop(sub.sid_bytes, None)
         self.sublist.remove(sub)
         detach(sub)
@@ -812,12 +766,10 @@ cdef class Connection(Wire):
 
 
 cdef str text_of(bytes text):
-    """Return bytes of the wire as text; bytes that are not UTF-8 become surrogates."""
     return text.decode("utf-8", "surrogateescape")
 
 
 cdef bytes bytes_of(str text):
-    """Return text as bytes of the wire, the reverse of `text_of`."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -6,8 +6,8 @@ Promise
   is nats-server's rule (`Sublist.RegisterNotification`).
 - A SubList without watches pays one comparison per change. With watches it pays one lookup for each
   first and each last subscription to a subject.
-- A callback gets True or False after the change is complete. It must not change the SubList. An
-  exception of a callback is reported and has no other effect.
+- A callback gets True or False after the change is complete. It must not change the SubList. If it
+  raises, the exception is reported, the change remains, and later callbacks of it are skipped.
 """
 
 from natsd.core.interest cimport Node, QueueGroup
