@@ -1,16 +1,16 @@
-"""Compiles natsd's modules, in one of the ways below.
+"""Compiles natsd's modules in one of these ways.
 
-    python .ci/build.py release        in place, beside their sources: for `make run`, `make test`
-    python .ci/build.py debug          into build/debug: every check on, live objects counted
-    python .ci/build.py asan           into build/asan: the checks, and AddressSanitizer
-    python .ci/build.py fuzz           into build/fuzz: the same by clang, with libFuzzer coverage
+    python .ci/build.py release        in place, beside the sources: for `make run`, `make test`
+    python .ci/build.py debug          into build/debug: all checks on, live objects counted
+    python .ci/build.py asan           into build/asan: like debug, with AddressSanitizer
+    python .ci/build.py fuzz           into build/fuzz: like asan, by clang, with libFuzzer coverage
     python .ci/build.py editable       build/editable/*.whl, which points here and compiles nothing
-    python .ci/build.py packed DIR     DIR/*.whl of what is compiled already: for Spark's tests
-    python .ci/build.py requirements   prints what this program itself needs
+    python .ci/build.py packed DIR     DIR/*.whl from modules already compiled: for Spark's tests
+    python .ci/build.py requirements   prints the packages that this program needs
 
-The modules and their release flags are `ext-modules` in pyproject.toml. A variant replaces the
-flags and stands, Python files included, in a directory of its own, to be put on PYTHONPATH: no
-variant touches another's files.
+The modules and their release flags are `ext-modules` in pyproject.toml. A variant (debug, asan,
+fuzz) replaces the flags and is built, with the Python files, into its own directory, which goes on
+PYTHONPATH. No variant changes the files of another.
 """
 
 import logging
@@ -34,7 +34,7 @@ DEBUG_FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-UNDEBUG", "-DNATSD_DEBU
 
 @dataclass(frozen=True)
 class Variant:
-    """How a build differs from the release, which is what pyproject.toml says."""
+    """The differences of a build from the release, whose flags are in pyproject.toml."""
 
     flags: tuple[str, ...]
     link_flags: tuple[str, ...] = ()
@@ -45,21 +45,21 @@ class Variant:
 VARIANTS = {
     "debug": Variant(DEBUG_FLAGS),
     "asan": Variant((*DEBUG_FLAGS, "-fsanitize=address"), ("-fsanitize=address",)),
-    # Linked without the sanitizer's runtime: the fuzzer that loads the modules brings it.
+    # Linked without the sanitizer's runtime: the fuzzer that loads the modules contains it.
     "fuzz": Variant((*DEBUG_FLAGS, "-fsanitize=fuzzer-no-link,address"), compiler="clang"),
 }
 
 
 def requirements() -> list[str]:
-    """What a build needs installed: [build-system] of pyproject.toml."""
+    """Return the packages that a build needs: [build-system] of pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
 
 
 def read_project() -> "Distribution":
-    """pyproject.toml, as setuptools understands it."""
-    from setuptools import Distribution  # not at the top: `requirements` runs before it is there
+    """Return the setuptools distribution of pyproject.toml; changes the working directory."""
+    from setuptools import Distribution  # imported here: `requirements` runs before its install
 
-    warnings.simplefilter("ignore")  # setuptools has advice for packagers, not for users
+    warnings.simplefilter("ignore")  # setuptools' warnings are advice for packagers
     logging.disable(logging.WARNING)
     os.chdir(ROOT)
     distribution = Distribution({"script_name": Path(__file__).name})
@@ -68,7 +68,10 @@ def read_project() -> "Distribution":
 
 
 def build(variant: Variant | None, build_dir: Path) -> None:
-    """Compiles what is out of date: Cython in processes, then C in threads, one per core."""
+    """Compile outdated modules: Cython in processes, then C in threads, one per core.
+
+    `variant` None: the release, in place. `build_dir` gets all other files.
+    """
     from Cython.Build import cythonize
 
     cores = os.cpu_count() or 1
@@ -98,13 +101,14 @@ def build(variant: Variant | None, build_dir: Path) -> None:
 
 
 def copy_python_files(distribution: "Distribution", build_dir: Path) -> None:
+    """Copy the Python files of the packages into a variant's directory."""
     build_py = distribution.get_command_obj("build_py")
     build_py.build_lib = str(build_dir)
     distribution.run_command("build_py")
 
 
 def build_editable(wheel_dir: Path) -> None:
-    """What `pip install --editable` installs, for a tree whose modules are compiled in place."""
+    """Build the wheel of `pip install --editable`, for a tree that is compiled in place."""
     shutil.rmtree(wheel_dir, ignore_errors=True)
     wheel_dir.mkdir(parents=True)
     distribution = read_project()
@@ -116,9 +120,9 @@ def build_editable(wheel_dir: Path) -> None:
 
 
 def build_packed(wheel_dir: Path) -> None:
-    """The wheel that `pip wheel` would make, of modules that are compiled already: in seconds.
+    """Build the wheel that `pip wheel` would build, but from compiled modules, in seconds.
 
-    They are those beside the sources, or those of the variant that NATSD_COMPILED names.
+    The modules are those beside the sources, or in the directory that NATSD_COMPILED names.
     """
     from setuptools.command.build_ext import build_ext
 
@@ -126,6 +130,7 @@ def build_packed(wheel_dir: Path) -> None:
 
     class TakeCompiled(build_ext):
         def build_extension(self, extension: "Extension") -> None:
+            """Copy the compiled module in place of compiling it."""
             target = Path(self.get_ext_fullpath(extension.name))
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(compiled / self.get_ext_filename(extension.name), target)
@@ -143,6 +148,7 @@ def build_packed(wheel_dir: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    """Run the command of the arguments; return the exit code, 2 for an unknown command."""
     match arguments:
         case ["requirements"]:
             print(*requirements())

@@ -15,7 +15,7 @@ __all__ = ["Server", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Server":  # imported when first used: tools that only ask for the version stay light
+    if name == "Server":  # imported on first use: tools that only need the version start quickly
         from natsd.server import Server
 
         return Server

@@ -1,4 +1,4 @@
-"""`python -m natsd` is the daemon."""
+"""Entry point of `python -m natsd`: runs the daemon's command line."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Who we are, and which NATS server we behave like.
+"""Version numbers: natsd's own, and that of the nats-server release whose behaviour natsd matches.
 
-Clients and test harnesses decide by the NATS level which features to use, so that is what `INFO`,
-`/varz` and the first line of `natsd -v` show; natsd's own version stands beside it.
+Clients and test harnesses choose features by the nats-server version. Therefore `INFO`, `/varz` and
+the first line of `natsd -v` show the nats-server version, with natsd's own version beside it.
 """
 
 import sys
@@ -9,15 +9,16 @@ import sys
 VERSION = "0.1.0"
 NATS_VERSION = "2.14.5"
 PROTOCOL_VERSION = 1
-API_LEVEL = 4  # of JetStream
+API_LEVEL = 4  # JetStream API level (ADR-44)
 RUNTIME_VERSION = "python" + ".".join(
     map(str, sys.version_info[:3])
-)  # where Go's server says go1.26
+)  # nats-server puts its Go version here, such as go1.26
 
 FEATURE_FLAGS = {"js_ack_fc_v2": False, "js_raft_delete_range": False}
-"""nats-server's optional features: natsd has neither."""
+"""nats-server's optional features by name; False: natsd does not have the feature."""
 
 NATS_VERSION_TEXT = f"nats-server: v{NATS_VERSION}"
-"""What `nats-server -v` prints, which may be natsd under that name."""
+"""Output of `-v` when natsd is installed under the name `nats-server`."""
 VERSION_TEXT = f"{NATS_VERSION_TEXT}\nnatsd: v{VERSION}"
-"""What `natsd -v` prints: harnesses read the first line, or the first x.y.z, as the NATS level."""
+"""Output of `natsd -v`. Test harnesses read the first line, or the first x.y.z, as the nats-server
+version."""

@@ -1,4 +1,4 @@
-"""Accounts: isolated spaces of subjects; everything a server does, it does in one of them."""
+"""Accounts: isolated subject spaces. Every subscription and message belongs to one account."""
 
 from natsd.accounts.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from natsd.accounts.internal_client import InternalClient, NoRespondersError

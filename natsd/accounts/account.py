@@ -1,5 +1,8 @@
-"""An account: its interest, its counters, and the ways in which the server's own parts use it: a
-client, and below it an outlet for compiled code."""
+"""The account: its subscriptions, its counters, and its publishers for the server's own parts.
+
+The server's own parts use the account through an internal client, and through the outlet beneath
+that, which compiled code calls directly.
+"""
 
 from typing import Final
 
@@ -14,7 +17,7 @@ SYSTEM_ACCOUNT: Final = "$SYS"
 
 
 class Account:
-    """A space of subjects. Messages of one account are never seen in another."""
+    """An isolated subject space: messages of one account never reach another."""
 
     __slots__ = (
         "connections",
@@ -34,7 +37,10 @@ class Account:
         sublist_cache: bool = True,
         msg_trace: MsgTraceOptions | None = None,
     ) -> None:
-        """`msg_trace`: where messages with a sampled `traceparent` are traced; None: nowhere."""
+        """Create an account without connections.
+
+        `msg_trace` says where messages with a sampled `traceparent` are traced; None: nowhere.
+        """
         self.name = name
         self.msg_trace = msg_trace
         self.sublist = SubList(cache=sublist_cache)
@@ -44,7 +50,7 @@ class Account:
         self.internal_client = InternalClient(reactor, self.sublist, self.outlet)
 
     def close(self) -> None:
-        """Drop the server's own subscriptions."""
+        """Remove the subscriptions of the internal client."""
         self.internal_client.close()
 
     def __repr__(self) -> str:

@@ -1,9 +1,8 @@
-"""The client that the server's own parts publish, subscribe and request with: one per account.
+"""The internal client, one per account, with which the server's own parts use NATS.
 
-- Nothing is recursive: messages and callbacks are queued and carried out at the end of the
-  reactor's turn.
-- A callback that raises is logged; it disturbs neither the publisher nor other subscribers.
-- It is used on the server's event loop only.
+- Nothing is recursive: messages and callbacks are queued, and run at the end of the reactor's turn.
+- If a callback raises, the exception is logged; the publisher and other subscribers notice nothing.
+- All methods must be called on the server's event loop.
 """
 
 import asyncio
@@ -21,18 +20,18 @@ from natsd.core.wire import Wire
 Handler = Callable[[str, str | None, bytes, bytes], object]
 """Called with subject, reply, header block (empty: none) and payload."""
 Service = Callable[[str, str | None, bytes, bytes, Wire | None], object]
-"""Called with the same, and with the connection that published; None: the server itself."""
+"""Called with the arguments of a Handler and the connection that published; None: the server."""
 
 INBOX_PREFIX: Final = "_INBOX.$internal."
 _SEPARATORS: Final = frozenset(" \t\r\n")
 
 
 class NoRespondersError(Exception):
-    """Nobody listens on the subject of a request."""
+    """The subject of a request has no subscription, or the server stops."""
 
 
 class InternalClient:
-    """Publish, subscribe and request inside one account."""
+    """Publishes, subscribes and sends requests inside one account."""
 
     def __init__(self, reactor: Reactor, sublist: SubList, outlet: Outlet) -> None:
         self._reactor = reactor
@@ -47,8 +46,8 @@ class InternalClient:
     ) -> None:
         """Queue a message; `headers` is a whole header block (`NATS/1.0` line to empty line).
 
-        Raises InvalidSubject for what would break the protocol; what is malformed otherwise reaches
-        nobody, as if a client had published it.
+        Raises InvalidSubject if `subject` or `reply` is empty or holds whitespace. A subject that
+        is malformed in another way reaches no subscriber, as when a client publishes it.
         """
         self._outlet.publish_later(
             wire_subject(subject), payload, None if reply is None else wire_subject(reply), headers
@@ -57,19 +56,25 @@ class InternalClient:
     def subscribe(
         self, subject: str, handler: Handler, *, queue: str | None = None
     ) -> Subscription:
-        """Have `handler` called with each message; raises InvalidSubject."""
+        """Call `handler` with each message on `subject`, as a member of `queue` if given.
+
+        Raises InvalidSubject.
+        """
         return self._subscribed(subject, queue, CallbackSink(self._reactor, handler))
 
     def serve(self, subject: str, service: Service) -> Subscription:
-        """Have `service` called with each message, and with who sent it; raises InvalidSubject."""
+        """Call `service` with each message and the connection that published it.
+
+        Raises InvalidSubject.
+        """
         return self._subscribed(
             subject, None, CallbackSink(self._reactor, service, tells_origin=True)
         )
 
     def ignore(self, subject: str, *, refused: tuple[str, ...] = ()) -> Subscription:
-        """Take messages and do nothing, so that their senders are not told that nobody listens.
+        """Accept messages on `subject` and do nothing, so that requests there get no 503.
 
-        Messages whose subject begins with one of `refused` are not taken. Raises InvalidSubject.
+        Messages whose subject begins with one of `refused` are not accepted. Raises InvalidSubject.
         """
         return self._subscribed(subject, None, IgnoringSink(tuple(map(wire_subject, refused))))
 
@@ -80,7 +85,7 @@ class InternalClient:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Stop; messages already queued for the handler still reach it."""
+        """End a subscription; messages that are already queued still reach the handler."""
         self._subscriptions.discard(subscription)
         self._sublist.remove(subscription)
         subscription.detach()
@@ -88,7 +93,11 @@ class InternalClient:
     async def request(
         self, subject: str, payload: bytes = b"", *, timeout_s: float = 2.0, headers: bytes = b""
     ) -> bytes:
-        """The payload of the first answer. Raises NoRespondersError at once, TimeoutError later."""
+        """Send a request and return the payload of the first reply.
+
+        Raises NoRespondersError at once if `subject` has no subscription, TimeoutError if no reply
+        came within `timeout_s` seconds, InvalidSubject.
+        """
         wire_subject(subject)
         if not self._sublist.has_interest(subject):
             raise NoRespondersError(f"nobody listens on {subject!r}")
@@ -111,7 +120,7 @@ class InternalClient:
             self.unsubscribe(subscription)
 
     def close(self) -> None:
-        """Unsubscribe from everything; requests under way end with NoRespondersError."""
+        """Remove all subscriptions; pending requests raise NoRespondersError."""
         for answer in self._requests:
             if not answer.done():
                 answer.set_exception(NoRespondersError("the server stops"))
@@ -120,7 +129,10 @@ class InternalClient:
 
 
 def wire_subject(subject: str) -> bytes:
-    """The subject as it stands on the wire; it must be one word there."""
+    """Return a subject as bytes of the wire.
+
+    Raises InvalidSubject if it is empty or holds whitespace.
+    """
     if not subject or not _SEPARATORS.isdisjoint(subject):
         raise InvalidSubject(f"{subject!r} is not one word")
     return subject.encode("utf-8", "surrogateescape")

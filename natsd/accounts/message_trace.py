@@ -1,4 +1,4 @@
-"""A message trace: what became of one published message, sent as JSON to whoever asked.
+"""The message trace: a record of one message's path through the server, published as JSON.
 
     publish with Nats-Trace-Dest: there
         ─▶ {"server": {…}, "request": {"header": {…}, "msgsize": 39}, "events": [
@@ -6,16 +6,18 @@
               {"type": "js", "ts": …, "stream": "ORDERS", "subject": "orders.new"},
               {"type": "eg", "ts": …, "kind": 0, "cid": 9, "sub": "orders.>"}]}           to `there`
 
-    in  it came from a client; `error`: it went no further, and why
-    si  it is a request to a service of the system account
-    js  a stream took it; `error`: refused it; `nointerest`: no consumer wants it, it is not kept
-    eg  it was delivered to a client's subscription; `error`: it was not, and why
+    in  ingress: a client published the message; `error`: why the server refused it
+    si  service import: the message is a request to a service of the system account
+    js  a stream stored it; `error`: why the stream refused it; `nointerest`: no consumer is
+        interested, so that it is not stored
+    eg  egress: it was delivered to a client's subscription; `error`: why it was not
 
 Promise
-- What is recorded is bounded: after EGRESSES_MAX deliveries no more of them are listed.
-- The trace is sent behind the message: at the end of the turn, as all that the server itself sends.
+- A trace is bounded: after EGRESSES_MAX deliveries no further delivery is listed.
+- The trace is published after the message, at the end of the turn, like all messages that the
+  server itself publishes.
 
-Source: nats-server 2.14 reference 3.7; ADR-41.
+Source: ADR-41; nats-server's server/msgtrace.go.
 """
 
 from dataclasses import dataclass
@@ -35,13 +37,13 @@ ONLY: Final = b"Nats-Trace-Only"
 ORIGIN_ACCOUNT: Final = b"Nats-Trace-Origin-Account"
 PARENT: Final = b"traceparent"
 DISABLED: Final = b"trace disabled"
-"""No subject: in `Nats-Trace-Dest` it says that the message is not to be traced."""
+"""Value of `Nats-Trace-Dest` that forbids the tracing of the message; it is not a subject."""
 
 CLIENT: Final = 0
-"""The kind of a connection, as nats-server numbers them."""
+"""Number of the connection kind "client", as nats-server numbers the kinds."""
 EGRESSES_MAX: Final = 1024
 COMPRESSED_BYTES_MAX: Final = 64 << 10
-"""A longer trace is sent as it is: to compress it would keep everybody waiting."""
+"""A longer trace is sent uncompressed: to compress it would block the event loop."""
 
 _ACCEPT_ENCODING: Final = b"Accept-Encoding"
 _VERSION_LINE: Final = b"NATS/1.0\r\n"
@@ -52,34 +54,48 @@ _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 class TraceSource(Protocol):
     """The server, as a trace shows it."""
 
-    def describe(self) -> dict[str, object]: ...
-    def now_ns(self) -> int: ...
+    def describe(self) -> dict[str, object]:
+        """Return the fields of the trace's `server` object."""
+        ...
+
+    def now_ns(self) -> int:
+        """Return the wall clock in Unix nanoseconds."""
+        ...
 
 
 class Recipient(Protocol):
-    """A connection as a trace names it."""
+    """A connection, as a trace shows it."""
 
     @property
-    def cid(self) -> int: ...
+    def cid(self) -> int:
+        """Connection id."""
+        ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name that the client gave in CONNECT; empty: none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """What the headers of a message ask for."""
+    """The trace that the headers of a message request."""
 
     headers: dict[str, list[str]]
+    """All headers of the message, as the trace shows them."""
     destination: str
-    """Empty: the account says where, since a sampled `traceparent` asks."""
+    """Subject of `Nats-Trace-Dest`. Empty: a sampled `traceparent` requests the trace, and the
+    account's `msg_trace` holds the subject."""
     is_only: bool
-    """The message is neither delivered nor stored."""
+    """Trace-only: the message is neither delivered nor stored."""
     origin_account: str
+    """Value of `Nats-Trace-Origin-Account`; empty: none."""
     encoding: bytes
+    """Value of `Accept-Encoding` in lower case; empty: none."""
 
     @classmethod
     def read(cls, block: bytes) -> Self | None:
-        """None: they ask for no trace."""
+        """Return the trace that a header block requests; None: it requests no trace."""
         headers: dict[str, list[str]] = {}
         first: dict[bytes, bytes] = {}
         is_sampled = False
@@ -100,7 +116,7 @@ class TraceRequest:
 
 
 class MessageTrace:
-    """What is known of one message; `send` tells it."""
+    """The events of one traced message; `send` publishes them."""
 
     __slots__ = (
         "_account",
@@ -131,18 +147,21 @@ class MessageTrace:
         self.is_only = request.is_only
 
     def ingress(self, publisher: Recipient, subject: bytes, error: str = "") -> None:
-        """It came in; always the first event."""
+        """Record that a client published the message; this is always the first event.
+
+        `error` is the reason why the server refused it, or empty.
+        """
         self._add("in", kind=CLIENT, cid=publisher.cid, name=publisher.name or None)
         self._events[-1] |= {"acc": self._account.name, "subj": _text(subject)}
         if error:
             self.refused(error)
 
     def refused(self, error: str) -> None:
-        """It is not taken from its publisher."""
+        """Record that the server refused the message, in the first event."""
         self._events[0]["error"] = error
 
     def egress(self, recipient: Recipient, subscription: "Subscription", error: str = "") -> None:
-        """It is delivered to a client; `error`: it is not."""
+        """Record a delivery to a client's subscription; `error`: why it was not delivered."""
         self._egresses += 1
         if self._egresses > EGRESSES_MAX:
             return
@@ -157,13 +176,18 @@ class MessageTrace:
         )
 
     def service_import(self, subject: str) -> None:
-        """It is a request to the system account's services."""
+        """Record that the message is a request to a service of the system account."""
         self._add("si", acc="$SYS", **{"from": subject, "to": subject})
 
     def stream(
         self, name: str, subject: bytes | None, *, is_unwanted: bool = False, error: str = ""
     ) -> None:
-        """A stream takes it, under that subject; with `error` it does not."""
+        """Record that a stream stored the message, or with trace-only would store it.
+
+        `subject` is the subject in the stream; None: the message was refused before it had one.
+        `is_unwanted`: no consumer is interested, so that it is not stored. `error`: why the stream
+        refused it.
+        """
         self._add(
             "js",
             stream=name,
@@ -173,12 +197,13 @@ class MessageTrace:
         )
 
     def _add(self, event_type: str, **fields: object) -> None:
+        """Append an event with the current time, without the fields that are None."""
         event: dict[str, Any] = {"type": event_type, "ts": self._source.now_ns()}
         event.update((name, value) for name, value in fields.items() if value is not None)
         self._events.append(event)
 
     def send(self) -> None:
-        """Publish what is known."""
+        """Queue the trace for its destination; call this once, at the end."""
         for event in self._events:
             event["ts"] = timestamp(event["ts"])
         request = {"header": dict(sorted(self._request.headers.items())), "msgsize": self._size}
@@ -190,7 +215,7 @@ class MessageTrace:
 
 
 def with_trace_disabled(block: bytes) -> bytes:
-    """The header block with `Nats-Trace-Dest: trace disabled`, in the place of what it said."""
+    """Return the header block with `Nats-Trace-Dest: trace disabled` in place of its old value."""
     line = DESTINATION + b": " + DISABLED
     start = block.find(b"\r\n" + DESTINATION + b":")
     if start < 0:
@@ -201,17 +226,17 @@ def with_trace_disabled(block: bytes) -> bytes:
         disabled = block[: start + 2] + line + (block[end:] if end >= 0 else b"\r\n\r\n")
     if TraceRequest.read(disabled) is None:
         return disabled
-    # A line without a colon in front of it hides it.
+    # A line without a colon before the header hides it, so it goes to the front.
     return _VERSION_LINE + line + b"\r\n" + block[len(_VERSION_LINE) :]
 
 
 def _encoded(text: bytes, accepted: bytes) -> tuple[bytes, bytes]:
-    """The text as the asker accepts it, and the header block that says so."""
+    """Return the payload in an encoding that `accepted` names, and its header block."""
     if not accepted:
         return text, b""
     encoding = "identity"
     if len(text) <= COMPRESSED_BYTES_MAX:
-        import cramjam  # only a few traces are compressed
+        import cramjam  # imported on use: few traces are compressed
 
         if b"snappy" in accepted or b"s2" in accepted:
             encoding, text = "snappy", bytes(cramjam.snappy.compress(text))
@@ -221,7 +246,7 @@ def _encoded(text: bytes, accepted: bytes) -> tuple[bytes, bytes]:
 
 
 def _is_sampled(parent: bytes) -> bool:
-    """The lowest bit of a `traceparent`'s flags: version-trace-parent-flags."""
+    """Return whether a `traceparent` (version-trace-parent-flags) has the sampled flag, bit 0."""
     parts = parent.split(b"-")
     if len(parts) != 4 or len(parts[3]) != 2 or not _HEX.issuperset(parts[3]):
         return False

@@ -1,8 +1,8 @@
-"""The daemon's command line: `natsd [flags]`, `natsd bench`, `natsd store`, `natsd pipeline`,
-`natsd help`, `natsd version`.
+"""The command line: `natsd [flags]` and its subcommands.
 
-`main` reads the flags and hands over; it imports only what is asked for, so that a start is quick.
-A mistake is one line on standard error and exit code 1.
+The subcommands are `natsd bench`, `natsd store`, `natsd pipeline`, `natsd help`, `natsd version`.
+`main` reads the flags and calls the command. It imports only the modules that the command needs, so
+that a start is quick. An error is one line on standard error and exit code 1.
 """
 
 import os
@@ -14,7 +14,7 @@ from natsd.cli.flags import CommandLine, FlagError, read_command_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run natsd with these arguments, by default the process's own; returns the exit code."""
+    """Run natsd with the given arguments (None: those of the process); return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["bench"]:
         from natsd import bench

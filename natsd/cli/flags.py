@@ -1,10 +1,13 @@
-"""The daemon's flags: nats-server's names, read by the rules of Go's `flag` package.
+"""The daemon's flags, with nats-server's names, parsed by the rules of Go's `flag` package.
 
-- One or two dashes are the same; `-f value` and `-f=value`; a switch takes a value only with `=`.
-- Reading stops at the first bare word; `--` ends the flags.
-- `SECTIONS` is the table to hold against the reference: names, kind, options set, what help says.
-- `LATER` names nats-server's flags that natsd does not have yet: nobody should look for a typo.
-- What is wrong is a `FlagError` of one line that names the flag.
+- One or two dashes mean the same. `-f value` and `-f=value` are both accepted; a switch takes a
+  value only with `=`.
+- Parsing stops at the first word without a dash; `--` ends the flags.
+- `SECTIONS` is the table of flags: names, kind, options that the flag sets, help text. It follows
+  nats-server's `ConfigureOptions` (server/opts.go).
+- `LATER` lists nats-server's flags that natsd does not support yet, so that their error does not
+  look like a typing error.
+- An error is a `FlagError` with one line that names the flag.
 """
 
 from collections.abc import Sequence
@@ -21,17 +24,17 @@ _FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 
 
 class FlagError(Exception):
-    """The command line cannot be used; the text is one line for the user."""
+    """The command line is invalid; the text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag: all its names, its kind, and the options it sets (or the action it asks for)."""
+    """One flag: its names, its kind, and the options that it sets or the action that it starts."""
 
     names: tuple[str, ...]
     kind: Kind
     sets: tuple[str, ...]
-    value: str  # how help calls the value
+    value: str  # placeholder of the value in the help; empty: none
     help: str
 
 
@@ -159,7 +162,7 @@ LATER: Final = {
 
 @dataclass(slots=True)
 class CommandLine:
-    """What was asked for: settings by option name, actions, and the words behind the flags."""
+    """A parsed command line: settings by option name, actions, and the words after the flags."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     actions: set[str] = field(default_factory=set)
@@ -167,7 +170,7 @@ class CommandLine:
 
 
 def read_command_line(arguments: Sequence[str]) -> CommandLine:
-    """Read the arguments, without the program's name."""
+    """Parse the arguments, without the program's name. Raises FlagError."""
     line = CommandLine()
     rest = list(arguments)
     while rest and len(rest[0]) > 1 and rest[0].startswith("-"):
@@ -201,7 +204,7 @@ def _find(name: str) -> Flag:
 
 
 def _apply(line: CommandLine, flag: Flag, name: str, text: str) -> None:
-    """Put the flag's value where it belongs; the last one given wins."""
+    """Store a flag's value in `line`; it replaces an earlier value of the same flag."""
     value: str | int | bool = text
     if flag.kind == "int" or (flag.kind == "size" and text.lstrip("+-").isdecimal()):
         value = _whole(name, text)
@@ -220,7 +223,7 @@ def _truth(name: str, text: str) -> bool:
 
 
 def _whole(name: str, text: str) -> int:
-    """A number as Go reads it: 0x1f, 0o17, 017, 0b11 and 1_000 too."""
+    """Return a number in Go's notation, which includes 0x1f, 0o17, 017, 0b11 and 1_000."""
     digits = text.lstrip("+-")
     is_old_octal = len(digits) > 1 and digits.isdigit() and digits.startswith("0")
     try:

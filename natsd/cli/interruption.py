@@ -1,10 +1,10 @@
-"""Ctrl-C and SIGTERM end a job of `natsd pipeline` between two steps of it.
+"""Ctrl-C and SIGTERM for `natsd pipeline`: they stop the Spark job, not a call in progress.
 
 Promise
-- Nothing is raised where the signal comes: that may be in the middle of a call to Spark's JVM,
-  whose connection would be of no use afterwards. Instead a thread stops the session's queries and
-  cancels its tasks, again and again, so that the job's own call returns or fails.
-- A second signal raises KeyboardInterrupt, wherever it comes.
+- The first signal raises no exception: it may arrive in the middle of a call to Spark's JVM, and
+  the connection to the JVM would be unusable afterwards. Instead a thread repeatedly stops the
+  session's queries and cancels its tasks, so that the job's own call returns or fails.
+- A second signal raises KeyboardInterrupt at once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 AGAIN_S: Final = 0.5
+"""Seconds between two attempts to stop the job."""
 
 
 class Interruption:
-    """Of one job: whether it was told to stop."""
+    """The stop request of one job; `is_asked` is True after a signal."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.is_asked = False
@@ -34,7 +35,7 @@ class Interruption:
     @classmethod
     @contextlib.contextmanager
     def by_signals(cls, spark: SparkSession) -> Iterator[Interruption]:
-        """While it lasts, signals stop what the session does. In the main thread only."""
+        """Let signals stop the session's work within the context; for the main thread only."""
         result = cls(spark)
         before = {number: signal.signal(number, result._handle) for number in SIGNALS}
         try:
@@ -51,10 +52,11 @@ class Interruption:
         threading.Thread(target=self._stop, name="interruption", daemon=True).start()
 
     def _stop(self) -> None:
+        """Stop the session's queries and tasks repeatedly until the context ends."""
         from py4j.protocol import Py4JError
 
         while not self._has_ended.is_set():
-            with contextlib.suppress(Py4JError, OSError):  # it is ending just now
+            with contextlib.suppress(Py4JError, OSError):  # the session may be ending meanwhile
                 for query in self._spark.streams.active:
                     query.stop()
                 self._spark.sparkContext.cancelAllJobs()

@@ -1,12 +1,12 @@
-"""`natsd pipeline JOB …`: streams archived, replayed, audited, reported and transformed on Spark.
+"""`natsd pipeline JOB …`: Spark jobs that archive, replay, audit, report and transform streams.
 
 - Each job is a module of natsd.spark.jobs with NAME, HELP, `add_arguments` and `run`, which takes a
-  SparkSession: what a command does, a program can call.
-- Standard output has the summary alone, or with `--json` one object; progress and what Spark's
-  start says go to standard error. Behind that Spark is silent, whose errors are pages long: the
-  line with the reason stands for them, or all of it with `--conf spark.log.level=ERROR`.
+  SparkSession; programs can call `run` as well.
+- Standard output contains only the summary, or with `--json` one JSON object. Progress and the
+  output of Spark's start go to standard error. After its start Spark logs nothing, since its errors
+  are pages long: one line gives the reason of an error. `--conf spark.log.level=ERROR` shows all.
 - Exit code 0: done; 1: done, and the job found something (audit); 2: refused, or stopped by Ctrl-C
-  or SIGTERM, and one line says so.
+  or SIGTERM, with one line that says so.
 """
 
 import argparse
@@ -43,7 +43,7 @@ examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command with the arguments after `pipeline`; return the exit code."""
     given = parser().parse_args(arguments)
     try:
         outcome = _run(given)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     result = argparse.ArgumentParser(
         prog="natsd pipeline",
         description="Jobs over streams, on Spark: on this machine, or on a cluster with --master.",
@@ -84,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace) -> Outcome:
+    """Run a job in a new Spark session. Raises JobError, or KeyboardInterrupt after a signal."""
     configuration = {"spark.log.level": "OFF", **pairs(given.conf, "--conf")}
     try:
         from py4j.protocol import Py4JError
@@ -111,7 +112,7 @@ def _run(given: argparse.Namespace) -> Outcome:
 
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[["Advance"], None] | None]:
-    """A bar on standard error, where a person looks at it."""
+    """Show a progress bar if standard error is a terminal; yield its update function or None."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,11 +1,12 @@
-"""JetStream's keys, from the environment: a command line can be seen by others.
+"""JetStream's encryption keys from the environment, since other users can see a command line.
 
-    NATSD_JETSTREAM_KEY        file streams are encrypted with it
-    NATSD_JETSTREAM_PREV_KEY   the one before, while keys are being rotated
-    …_KEY_FILE, …_PREV_KEY_FILE   a file that holds it, instead
+    NATSD_JETSTREAM_KEY        key that encrypts file streams
+    NATSD_JETSTREAM_PREV_KEY   the previous key, while keys are being rotated
+    …_KEY_FILE, …_PREV_KEY_FILE   path of a file that holds the key, instead
     NATSD_JETSTREAM_CIPHER     chachapoly (default) or aes
 
-They mean something only where JetStream is enabled. A file's last newline is not part of the key.
+These variables are ignored unless JetStream is enabled. Newlines at the end of a key file are not
+part of the key.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,10 @@ FILE_SUFFIX: Final = "_FILE"
 
 
 def with_secrets(settings: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of the command line, with what the environment adds. Raises OptionsError."""
+    """Return the command line's settings with the keys and cipher of the environment added.
+
+    Raises OptionsError if a key file cannot be read or both variables of a key are set.
+    """
     added = dict(settings)
     if added.get("jetstream") is not True:
         return added

@@ -1,8 +1,10 @@
-"""`natsd -sl quit=4711`: tells a running server to stop, reopen its log or reload.
+"""`natsd -sl quit=4711`: sends a signal to a running server, to stop it, reopen its log or reload.
 
-- `<signal>` alone is for the only natsd that runs; `=<pid>` or `=<pid file>` names one, and `=12*`
-  every natsd whose pid starts with 12.
-- A failure is a `SignalError` of one line.
+- `<signal>` alone is for the only running natsd. `=<pid>` or `=<pid file>` names one process, and
+  `=12*` every natsd whose pid starts with 12.
+- An error is a `SignalError` of one line.
+
+Source: nats-server's `ProcessSignal` and `resolvePids` (server/signal.go).
 """
 
 import os
@@ -24,11 +26,11 @@ SIGNALS: Final = {
 
 
 class SignalError(Exception):
-    """No signal was sent; the text is one line for the user."""
+    """A signal could not be sent; the text is one line for the user."""
 
 
 def send_signal(request: str) -> None:
-    """Send what `<signal>[=<pid>]` asks for."""
+    """Send the signal of a request `<signal>[=<pid>]`. Raises SignalError."""
     command, *targets = request.split("=")
     if len(targets) > 1:
         raise SignalError(f"invalid signal parameters: {targets[1:]}")
@@ -43,6 +45,7 @@ def send_signal(request: str) -> None:
 
 
 def _pids(target: str) -> list[int]:
+    """Return the process ids that a target (see the module's docstring) stands for."""
     target = _pid_in_file(target)
     prefix = target.removesuffix("*")
     if prefix and not prefix.isdigit():
@@ -58,7 +61,7 @@ def _pids(target: str) -> list[int]:
 
 
 def _pid_in_file(target: str) -> str:
-    """What the file holds if there is such a file, else the target itself."""
+    """Return the content of the pid file `target`, or `target` itself if it is not a file."""
     try:
         return Path(target).read_text().strip() if target else ""
     except (OSError, UnicodeDecodeError):
@@ -66,6 +69,7 @@ def _pid_in_file(target: str) -> str:
 
 
 def _running() -> list[int]:
+    """Return the process ids of all other natsd processes, found with pgrep."""
     try:
         found = subprocess.run(
             ["pgrep", "-x", PROCESS_NAME], capture_output=True, text=True, check=False

@@ -1,14 +1,14 @@
-"""`natsd store check DIR` and `natsd store repair DIR`: what is damaged, and what is done about it;
-`natsd store snapshot` and `natsd store restore`: a stream into an archive, and back.
+"""`natsd store`: commands that check, repair, snapshot and restore the files of a store.
 
-- `check` changes nothing. Exit code 0: all is whole; 1: there is damage, or something could not be
-  read, or the command was refused.
-- `repair` exits 0 when what it left is whole, as a check behind it finds.
-- One line for each damage: file, what, offset, length, the messages it cost. `--json` prints the
-  same as one object.
-- `snapshot` exits 0 when all of the stream is in the archive, 1 when damage left some of it out, or
-  it was refused. Either of the two leaves no half-written archive or stream.
-- Keys are read from files, since a command line can be seen by others.
+- `check DIR` reports damage and changes nothing. Exit code 0: no damage; 1: there is damage, a file
+  could not be read, or the command was refused.
+- `repair DIR` sets damaged bytes aside. Exit code 0: a check after the repair finds no damage.
+- Each damage is one line: file, kind, offset, length, lost messages. `--json` prints one object
+  with the same data.
+- `snapshot` writes a stream into an archive. Exit code 0: the archive holds the whole stream; 1:
+  damage left a part of it out, or the command was refused.
+- `restore` makes a stream from an archive. Neither command leaves a half-written archive or stream.
+- Keys are read from files, since other users can see a command line.
 """
 
 import argparse
@@ -48,7 +48,7 @@ examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command with the arguments after `store`; return the exit code."""
     options = parser().parse_args(arguments)
     directory = options.directory.absolute()
     if not directory.is_dir():
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     result = argparse.ArgumentParser(
         prog="natsd store",
         description=DESCRIPTION,
@@ -172,7 +172,10 @@ def _print_transferred(done: "Transferred", what: str, *, as_json: bool) -> None
 
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal's standard error, gone at the end; elsewhere nothing."""
+    """Show a progress bar if standard error is a terminal, and remove it at the end.
+
+    Yields the function that updates it, with the numbers done and total.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
@@ -195,7 +198,7 @@ def _print_report(report: Report) -> None:
 
 
 def _key(path: Path | None) -> bytes | None:
-    """What the file holds, without the newline that editors leave at its end."""
+    """Return the content of a key file without newlines at its end; None: there is no file."""
     return None if path is None else path.read_bytes().rstrip(b"\r\n")
 
 

@@ -1,4 +1,4 @@
-"""What `natsd -h` prints, made from the table of flags."""
+"""The text of `natsd -h`, made from the table of flags."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ Usage: natsd [options]
 
 
 def usage() -> str:
-    """All flags, by section."""
+    """Return the help text: the commands, then all flags by section."""
     parts = [_HEAD]
     for title, flags in SECTIONS.items():
         parts.append(f"{title} Options:\n" + "".join(map(_line, flags)))

@@ -1,4 +1,4 @@
-"""What a connection means: clients, how they are accepted and what they negotiate."""
+"""Client connections: accepting them, INFO and CONNECT, transports."""
 
 from natsd.clients.client import Client, ClientHost
 from natsd.clients.closed import ClosedClient

@@ -1,14 +1,14 @@
-"""Accepts connections: a batch per turn of the loop, as long as the system has descriptors left.
+"""The acceptor: accepts connections, a batch per turn of the loop, and spares file descriptors.
 
     descriptor   0 ──────── clients, files ──────── descriptors_max ── kept for files ── limit
     a connection            accepted               refused             a pause, then again
 
 Promise
-- Connections do not take the last descriptors: from `descriptors_max` on a new one is refused, so
-  that the store can open its files.
-- Where there is none at all, nothing is accepted for a pause that doubles from 10 ms to 1 s, as in
-  nats-server. Nothing spins, and accepting begins again by itself.
-- Either is logged once a minute at most, with what helps against it.
+- Connections do not take the last descriptors: a connection whose descriptor is `descriptors_max`
+  or higher is refused, so that the store can open its files.
+- If no descriptor is left, nothing is accepted for a pause that doubles from 10 ms to 1 s, as in
+  nats-server's `acceptError`. The loop does not spin, and accepting resumes by itself.
+- Both cases are logged at most once a minute, with advice.
 """
 
 import asyncio
@@ -22,17 +22,23 @@ from typing import Final
 logger = logging.getLogger("natsd.server")
 
 BATCH: Final = 64
+"""Connections accepted in one turn of the loop, at most."""
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0
 TOLD_EVERY_S: Final = 60.0
+"""Seconds between two log lines about refused connections, at least."""
 ADVICE: Final = "raise the limit of open files (ulimit -n, LimitNOFILE=) or lower max_connections"
 
 Accepted = Callable[[int, str, int], None]
+"""Called with the descriptor, IP address and port of a connection."""
 
 
 class Acceptor:
-    """Calls `accepted(descriptor, ip, port)` for each connection, or `refused` with the same; owns
-    the listener. Whoever is called owns the descriptor."""
+    """Accepts the connections of a listener, which it owns and closes.
+
+    It calls `accepted(descriptor, ip, port)` for each connection, or `refused` with the same
+    arguments. The called function owns the descriptor.
+    """
 
     def __init__(
         self,
@@ -50,7 +56,7 @@ class Acceptor:
         self._pause_s = PAUSE_MIN_S
         self._timer: asyncio.TimerHandle | None = None
         self._told_at_s = -TOLD_EVERY_S
-        # Accepted sockets inherit it.
+        # Accepted sockets inherit TCP_NODELAY.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.add_reader(listener.fileno(), self._accept)
 
@@ -64,7 +70,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(BATCH):
             try:
-                # accept() would make an object of each descriptor, which costs more than the rest.
+                # accept() would make a socket object, which costs more than all the rest.
                 descriptor, address = self._listener._accept()  # type: ignore[attr-defined]  # typeshed leaves it out
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
@@ -81,11 +87,11 @@ class Acceptor:
             return
         try:
             self._accepted(descriptor, ip, port)
-        except OSError as error:  # the system cannot watch another socket
+        except OSError as error:  # epoll cannot watch another socket
             self._tell(f"Client connections are refused: {error}")
 
     def _pause(self, error: OSError) -> None:
-        """No descriptor left: let others close theirs first."""
+        """Stop accepting for a while, because no descriptor is left."""
         pause_ms = round(self._pause_s * 1000)
         self._tell(f"Temporary Client Accept Error ({error}), sleeping {pause_ms}ms")
         self._loop.remove_reader(self._listener.fileno())
@@ -93,6 +99,7 @@ class Acceptor:
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
     def _tell(self, what: str) -> None:
+        """Log an error with advice, at most once per TOLD_EVERY_S."""
         now_s = self._loop.time()
         if now_s - self._told_at_s >= TOLD_EVERY_S:
             self._told_at_s = now_s
@@ -104,7 +111,7 @@ class Acceptor:
 
 
 def refuse(descriptor: int, words: bytes) -> None:
-    """Send a connection its last words, as far as it takes them at once, and close it."""
+    """Send `words` to a refused connection, as far as its socket takes them, and close it."""
     try:
         os.set_blocking(descriptor, False)
         os.write(descriptor, words)
@@ -115,6 +122,6 @@ def refuse(descriptor: int, words: bytes) -> None:
 
 
 def plain_ip(ip: str) -> str:
-    """An IPv4 address that came through an IPv6 socket, as IPv4; no zone of link-local ones."""
+    """Return an IP address without a link-local zone, and an IPv4-mapped one as plain IPv4."""
     ip = ip.removeprefix("::ffff:") if "." in ip else ip
     return ip.partition("%")[0]

@@ -1,11 +1,12 @@
-"""A client's connection: what INFO and CONNECT say, and what of it is logged and remembered.
+"""The client connection: INFO, CONNECT, log lines, and data for monitoring.
 
-- The path of messages is compiled (natsd/core/connection.pyx); here is what happens once per
-  connection.
-- A client is in its server's `clients` from accept to teardown, then a `ClosedClient` in the ring
-  of those.
+- The path of messages is compiled code in natsd/core/connection.pyx. This module handles events
+  that are rare, such as the start and the end of a connection.
+- A client is in its server's `clients` from accept to teardown. Afterwards a `ClosedClient` is in
+  the server's ring of closed clients.
 
-Source: nats-server 2.14 reference 3.2, 3.3, 3.5 and 9.4.
+Source: nats-server's server/client.go: `processConnect`, `processPing`, `processInfo`,
+`traceMsgInternal`.
 """
 
 import logging
@@ -38,28 +39,49 @@ logger = logging.getLogger("natsd.client")
 
 PROTOCOL_ASYNC_INFO: Final = 1
 HPUB_WORDS_MIN: Final = 3
-"""A subject and two sizes; the operation in front of them may have been read before."""
+"""Arguments of HPUB without a reply: a subject and two sizes. The parser may have consumed the
+operation's name before."""
 TOO_LARGE: Final = "maximum payload exceeded"
 NOBODY: Final = ConnectOptions()
-"""Who has not said CONNECT yet."""
+"""Options of a client before its CONNECT."""
 _parse_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ClientHost(Protocol):
-    """What a client needs of the server it is connected to."""
+    """The part of the server that its clients use."""
 
     options: Options
     reactor: Reactor
     settings: Settings
     clients: "dict[int, Client]"
 
-    def info(self, cid: int, ip: str, account: Account | None = None) -> bytes: ...
-    def lame_duck_info(self, cid: int, ip: str) -> bytes: ...
-    def authenticate(self, connect: ConnectOptions) -> bool: ...
-    def account_of(self, connect: ConnectOptions) -> Account: ...
-    def client_closed(self, client: "Client") -> None: ...
-    def describe(self) -> dict[str, object]: ...
-    def now_ns(self) -> int: ...
+    def info(self, cid: int, ip: str, account: Account | None = None) -> bytes:
+        """Return the INFO line for a client; after CONNECT, with its account."""
+        ...
+
+    def lame_duck_info(self, cid: int, ip: str) -> bytes:
+        """Return the INFO line that tells a client to connect to another server."""
+        ...
+
+    def authenticate(self, connect: ConnectOptions) -> bool:
+        """Return whether the credentials of a CONNECT are accepted."""
+        ...
+
+    def account_of(self, connect: ConnectOptions) -> Account:
+        """Return the account that a client belongs to."""
+        ...
+
+    def client_closed(self, client: "Client") -> None:
+        """Remember a client that is being torn down."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """Return the server's fields in a message that it publishes about itself."""
+        ...
+
+    def now_ns(self) -> int:
+        """Return the wall clock in Unix nanoseconds."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +89,10 @@ class SubscriptionInfo:
     """One subscription, for monitoring."""
 
     subject: str
-    queue: str | None
+    queue: str | None  # None: plain subscription
     sid: str
-    msgs: int
-    max: int
+    msgs: int  # delivered messages
+    max: int  # auto-unsubscribe limit; 0: none
 
 
 class Client(Connection):
@@ -93,7 +115,10 @@ class Client(Connection):
             self.set_trace(True)
 
     def welcome(self) -> None:
-        """Send INFO and begin to serve; too many connections are turned away."""
+        """Send INFO and start to serve, or close if there are `max_connections` already.
+
+        Raises OSError if the system cannot watch the socket.
+        """
         host = self.host
         self.debug("Client connection created")
         self._join(host.account_of(NOBODY))
@@ -111,6 +136,7 @@ class Client(Connection):
             self.await_connect(round(host.options.auth_timeout.total_seconds() * 1e9))
 
     def _join(self, account: Account) -> None:
+        """Move the connection into an account."""
         if account is not self.account:
             if self.account is not None:
                 self.account.connections -= 1
@@ -122,7 +148,7 @@ class Client(Connection):
     # ---- operations, called by the compiled connection
 
     def connect_received(self, json: bytes) -> None:
-        """Apply a CONNECT: authenticate, choose the account, negotiate."""
+        """Handle a CONNECT: authenticate, choose the account, apply the protocol options."""
         if self.trace:
             self.trace_operation("<<-", b"CONNECT " + redact_connect(json))
         try:
@@ -142,7 +168,7 @@ class Client(Connection):
         self._negotiate(connect)
 
     def _remember(self, connect: ConnectOptions) -> None:
-        """Keep the options; equal texts of many clients are kept once."""
+        """Keep the options; equal language and version texts of many clients are shared."""
         connect.lang = sys.intern(connect.lang)
         connect.version = sys.intern(connect.version)
         self._connect = connect
@@ -171,23 +197,23 @@ class Client(Connection):
             self.send_ok()
 
     def info_received(self, json: bytes) -> None:
-        """Clients have no reason to send INFO; a well-formed one is ignored."""
+        """Ignore an INFO, which clients need not send; close the connection if it is not JSON."""
         try:
             _parse_json(json.decode(errors="replace"))
         except NOT_JSON:
             self.close(ClosedReason.PROTOCOL_VIOLATION)
 
     def first_pong(self) -> None:
-        """Tell clients that understand it which account they are in."""
+        """Send INFO with the account, if the client supports asynchronous INFO."""
         if self._connect is not None and self._connect.protocol >= PROTOCOL_ASYNC_INFO:
             self.send_protocol(self.host.info(self.cid, self.ip, self.account))
 
     def begin_trace(self, subject: bytes, headers: bytes, size: int) -> Decision | None:
-        """The headers of a message may ask for a trace."""
+        """Return how to trace a message whose headers may request a trace (see `decide`)."""
         return decide(self, subject, headers, size)
 
     def trace_oversized(self, line: bytes, headers: bytes) -> None:
-        """Those of one that is too large to be taken do."""
+        """Send the trace, if the headers request one, of a message that exceeds `max_payload`."""
         words = line.split()
         if len(words) > HPUB_WORDS_MIN and words[0].upper() == b"HPUB":
             del words[0]
@@ -196,7 +222,7 @@ class Client(Connection):
             decision.trace.send()
 
     def announce_lame_duck(self) -> None:
-        """Tell a client that understands it to connect to another server."""
+        """Send INFO with `ldm`, if the client supports asynchronous INFO and had its first PONG."""
         connect = self._connect
         if connect is not None and connect.protocol >= PROTOCOL_ASYNC_INFO and self.first_pong_sent:
             self.send_protocol(self.host.lame_duck_info(self.cid, self.ip))
@@ -207,7 +233,7 @@ class Client(Connection):
         self.close_with_error(ErrorText.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT)
 
     def closed(self) -> None:
-        """The connection is gone."""
+        """Unregister the connection, which is being torn down, from server and account."""
         assert self.reason is not None
         self.debug(f"Client connection closed: {self.reason.value}")
         self.host.clients.pop(self.cid, None)
@@ -215,32 +241,32 @@ class Client(Connection):
         if self.account is not None:
             self.account.connections -= 1
 
-    # ---- what it said of itself
+    # ---- fields of CONNECT
 
     @property
     def name(self) -> str:
-        """The client's name for this connection."""
+        """The name that the client gave this connection; empty: none."""
         return "" if self._connect is None else self._connect.name
 
     @property
     def lang(self) -> str:
-        """The client library's language."""
+        """The client library's language; empty: unknown."""
         return "" if self._connect is None else self._connect.lang
 
     @property
     def version(self) -> str:
-        """The client library's version."""
+        """The client library's version; empty: unknown."""
         return "" if self._connect is None else self._connect.version
 
     @property
     def authorized_user(self) -> str:
-        """Who it authenticated as; empty where nobody needs to."""
+        """The authenticated user, or `[REDACTED]` for a token; empty: no authentication."""
         if self._connect is None or not self.host.options.auth_required:
             return ""
         return self._connect.user or ("[REDACTED]" if self._connect.auth_token else "")
 
     def subscriptions(self) -> Iterator[SubscriptionInfo]:
-        """Its subscriptions, for monitoring."""
+        """Yield the subscriptions of this client, for monitoring."""
         for s in self.own_subscriptions():
             yield SubscriptionInfo(s.subject, s.queue, s.sid, s.delivered, s.max_delivered)
 
@@ -267,7 +293,7 @@ class Client(Connection):
             logger.debug("%s - %s", str(self), text)
 
     def error(self, text: str) -> None:
-        """Log an error of this client."""
+        """Log at error level."""
         logger.error("%s - %s", str(self), text)
 
     def notice(self, text: str) -> None:
@@ -275,12 +301,12 @@ class Client(Connection):
         logger.info("%s - %s", str(self), text)
 
     def trace_operation(self, direction: str, operation: bytes) -> None:
-        """Log an operation, as `<<- [PUB foo 5]`."""
+        """Log a protocol operation as `<<- [PUB foo 5]`."""
         shown = quoted(operation.decode(errors="replace"))[1:-1].replace('\\"', '"')
         logger.log(TRACE, "%s - %s [%s]", str(self), direction, shown)
 
     def trace_payload(self, direction: str, data: bytes) -> None:
-        """Log a payload, as far as `max_traced_msg_len` allows."""
+        """Log a message's headers and payload, at most `max_traced_msg_len` bytes of them."""
         limit = self.host.options.max_traced_msg_len
         shown = shown_payload(data, limit)
         logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", str(self), direction, shown)

@@ -1,4 +1,4 @@
-"""A connection that is gone, as monitoring remembers it."""
+"""The record of a closed connection, for monitoring."""
 
 import time
 from collections.abc import Iterator
@@ -8,11 +8,12 @@ from typing import Final
 from natsd.clients.client import Client, SubscriptionInfo
 
 SUBSCRIPTIONS_KEPT_MAX: Final = 32
+"""A closed connection with more subscriptions keeps none of them."""
 
 
 @dataclass(slots=True)
 class ClosedClient:
-    """What `connz?state=closed` shows; times in nanoseconds of the monotonic clock."""
+    """A closed client as `connz?state=closed` shows it; times in ns of the monotonic clock."""
 
     cid: int
     kind: str
@@ -39,7 +40,7 @@ class ClosedClient:
 
     @classmethod
     def of(cls, client: Client) -> "ClosedClient":
-        """Remember a client that is being torn down, before its subscriptions are gone."""
+        """Return the record of a client that is being torn down and still has its subscriptions."""
         few = client.num_subscriptions <= SUBSCRIPTIONS_KEPT_MAX
         assert client.reason is not None
         assert client.account is not None
@@ -69,5 +70,5 @@ class ClosedClient:
         )
 
     def subscriptions(self) -> Iterator[SubscriptionInfo]:
-        """The subscriptions it had, unless there were very many."""
+        """Yield the subscriptions of the client; none if it had over SUBSCRIPTIONS_KEPT_MAX."""
         return iter(self.kept_subscriptions)

@@ -1,7 +1,8 @@
-"""What a client says of itself in CONNECT.
+"""Parsing of CONNECT, the options that a client sends.
 
-Source: nats-server 2.14 reference 3.3. As there, field names match in any case, unknown fields are
-ignored, `null` changes nothing, and a repeated CONNECT changes only the fields it names.
+Source: nats-server's `ClientOpts` and `processConnect` (server/client.go). As there, field names
+match in any case, unknown fields are ignored, `null` changes nothing, and a repeated CONNECT
+changes only the fields that it contains.
 """
 
 import contextlib
@@ -13,11 +14,11 @@ PROTOCOLS: Final = (0, 1)
 
 
 class BadConnectError(Exception):
-    """The JSON of a CONNECT is none, or a field has the wrong type."""
+    """The argument of a CONNECT is not valid JSON, or a field has the wrong type."""
 
 
 class ConnectOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of CONNECT that a client may set, with the values of those it leaves out."""
+    """The fields of CONNECT, with the defaults of missing fields."""
 
     verbose: bool = True
     pedantic: bool = True
@@ -46,13 +47,16 @@ _decode_any = msgspec.json.Decoder(dict[str, Any] | None).decode
 
 
 def decode_connect(json: bytes, before: ConnectOptions | None = None) -> ConnectOptions:
-    """Options from the JSON of a CONNECT, on top of those before; raises BadConnectError."""
+    """Return the options in the JSON of a CONNECT; missing fields keep the values of `before`.
+
+    `before` None: missing fields have their defaults. Raises BadConnectError.
+    """
     if before is None:
-        with contextlib.suppress(*NOT_JSON):  # another case, a null, or really bad
+        with contextlib.suppress(*NOT_JSON):  # other letter case, unknown field, null, or invalid
             return _decode_known(json)
     try:
         settings = msgspec.to_builtins(before) if before is not None else {}
-        # As in Go, bytes that are no UTF-8 are replaced, and nesting has a limit.
+        # As in Go, bytes that are not UTF-8 are replaced, and the nesting depth is limited.
         fields = _decode_any(json.decode(errors="replace")) or {}
         for name, value in fields.items():
             if value is not None and name.lower() in FIELDS:

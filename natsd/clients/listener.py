@@ -1,17 +1,21 @@
-"""A listening TCP socket, and the one line that says why there is none.
+"""Listening TCP sockets, and a one-line error if an address cannot be listened on.
 
-The kernel queues connections from the moment of `listen`, so whoever serves them may take its time.
+The kernel queues connections from the call of `listen` on, so they may be accepted later.
 """
 
 import socket
 
 
 class ListenError(Exception):
-    """The address cannot be listened on; the text is nats-server's."""
+    """The address cannot be listened on; the text is that of nats-server."""
 
 
 def listen(host: str, port: int, *, backlog: int = 128) -> socket.socket:
-    """A non-blocking socket that listens on host and port; port -1 or 0 lets the system pick."""
+    """Return a non-blocking socket that listens on `host` and `port`.
+
+    An empty host stands for all addresses; port -1 or 0 lets the system pick one. Raises
+    ListenError. May block the thread to resolve the host name.
+    """
     port = max(port, 0)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -38,22 +42,22 @@ def listen(host: str, port: int, *, backlog: int = 128) -> socket.socket:
 
 
 def bound_port(listener: socket.socket) -> int:
-    """The port that was asked for, or picked."""
+    """Return the port on which a socket listens."""
     port = listener.getsockname()[1]
     assert isinstance(port, int)
     return port
 
 
 def host_port(host: str, port: int) -> str:
-    """`host:port`, with brackets around an IPv6 address."""
+    """Return `host:port`, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def lower_first(text: str) -> str:
-    """The system's words as Go writes them: without a capital."""
+    """Return a text with its first letter in lower case, as Go writes system errors."""
     return text[:1].lower() + text[1:]
 
 
 def _reason(error: OSError) -> str:
-    """The system's words."""
+    """Return the system's error text, with its first letter in lower case."""
     return lower_first(error.strerror or str(error))

@@ -1,4 +1,4 @@
-"""What a trace may show: payloads as Go quotes them, and CONNECT without its secrets."""
+"""Texts for protocol trace lines in the log: CONNECT without secrets, payloads quoted as in Go."""
 
 import re
 from typing import Final
@@ -11,11 +11,11 @@ _SECRET: Final = re.compile(
 
 
 def redact_connect(text: bytes) -> bytes:
-    """The JSON of a CONNECT with its credentials replaced."""
+    """Return the JSON of a CONNECT with its credentials replaced by `[REDACTED]`."""
     return _SECRET.sub(rb"\1[REDACTED]\2", text)
 
 
 def shown_payload(data: bytes, limit: int) -> str:
-    """A payload in quotes; `limit` bytes of it, 0 for all."""
+    """Return the first `limit` bytes of a payload (0: all) in quotes; `...` marks a cut."""
     cut = data if limit == 0 or len(data) <= limit else data[:limit] + b"..."
     return quoted(cut.decode(errors="replace"))

@@ -1,12 +1,12 @@
-"""Whether a client's message is traced: what its headers ask, and what its account allows.
+"""The decision whether a client's message is traced: by its headers and its account's settings.
 
-- `Nats-Trace-Dest` asks for itself. A sampled `traceparent` asks where the account has `msg_trace`,
-  as often as its `sampling` says.
-- A trace goes where the client itself might publish; to any other subject it is refused, and the
-  message with it.
-- A message with `Nats-Trace-Only` is never delivered, even where no trace can be sent.
+- `Nats-Trace-Dest` always requests a trace. A sampled `traceparent` requests one if the account has
+  `msg_trace`, for the share of messages that `sampling` says.
+- A trace may only go to a subject that the client itself may publish to. With another destination
+  the message is refused.
+- A message with `Nats-Trace-Only` is never delivered, even if no trace can be sent.
 
-Source: nats-server 2.14 reference 3.7; ADR-41.
+Source: ADR-41; nats-server's `initMsgTrace` (server/msgtrace.go).
 """
 
 import secrets
@@ -26,12 +26,15 @@ PER_CENT: Final = 100
 
 
 class Decision(NamedTuple):
-    """What is to be done with a message. With neither a trace nor `is_dropped` it is published
-    with the header block that stands here, which keeps others from tracing it."""
+    """The treatment of a message whose headers may request a trace.
+
+    With neither `trace` nor `is_dropped`, the message is published with the header block `headers`,
+    which forbids other servers to trace it.
+    """
 
     trace: MessageTrace | None = None
     headers: bytes = b""
-    is_dropped: bool = False
+    is_dropped: bool = False  # the message is not published
 
 
 DROPPED: Final = Decision(is_dropped=True)
@@ -40,7 +43,11 @@ DROPPED: Final = Decision(is_dropped=True)
 def decide(
     client: "Client", subject: bytes, block: bytes, size: int, error: str = ""
 ) -> Decision | None:
-    """None: the message is published as it is. `error`: why it is not taken from its publisher."""
+    """Return how to treat a message; None: it is published unchanged.
+
+    `block` is its header block and `size` that of headers and payload in bytes. `error` is the
+    reason why the server refuses the message, or empty; the trace records it.
+    """
     account = client.account
     request = TraceRequest.read(block)
     if request is None or account is None:
@@ -80,6 +87,7 @@ def _begin(
     size: int,
     error: str,
 ) -> MessageTrace:
+    """Return a trace with its ingress event."""
     trace = MessageTrace(account, destination, request, size, client.host)
     trace.ingress(client, subject, error)
     return trace

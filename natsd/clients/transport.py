@@ -1,13 +1,15 @@
-"""Serves connections from the event loop's transports: where there is no poller, and for TLS.
+"""Connections on the event loop's transports: used without a poller, and for TLS.
 
     loop's transport ──calls──> TransportLink ──calls──> Client (compiled, as elsewhere)
                      <─write─┘               <─write─┘
 
-- Nothing waits in a transport unnoticed: its limits are 0, so it says when the socket is full.
-- A link that closes sends what it has, then FIN; unread input would make the kernel reset the
-  connection and an -ERR under way be lost, so it is read and thrown away for at most `LINGER_S`.
-- `Transports` knows every connection, from accept to the end of its socket; after its `close` there
-  is none.
+- The write limits of a transport are 0, so that it reports at once when the socket is full, and no
+  bytes wait in it unnoticed.
+- A link that closes sends its pending bytes, then FIN. With unread input the kernel would reset the
+  connection and an -ERR could get lost; therefore input is read and discarded for at most
+  `LINGER_S`.
+- `Transports` holds every connection from accept to the end of its socket. After its `close` there
+  are none.
 """
 
 import asyncio
@@ -22,14 +24,15 @@ from natsd.core.reasons import ClosedReason
 logger = logging.getLogger("natsd.server")
 
 LINGER_S: Final = 0.5
-"""How long a peer that still sends may take to read the last words."""
+"""Seconds that a peer that still sends has to read the last bytes."""
 DRAIN_S: Final = 10.0
-"""How long one that sends no more may take to read what is pending."""
+"""Seconds that a peer that sent FIN has to read the pending bytes."""
 DISCARDED_BYTES: Final = 16 * 1024
+"""Size of the buffer for discarded input."""
 
 
 class TransportLink(asyncio.BufferedProtocol):
-    """One connection: the loop's protocol on one side, the client's transport on the other."""
+    """One connection: the protocol of the loop's transport, and the transport of the client."""
 
     def __init__(self, transports: "Transports", connect: "Connect") -> None:
         self._transports = transports
@@ -43,10 +46,11 @@ class TransportLink(asyncio.BufferedProtocol):
     # ---- called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is up: nothing may wait in the transport unnoticed."""
+        """Create the client of a new connection; set the transport's write limits to 0."""
         assert self._connect is not None
         connect, self._connect = self._connect, None
-        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is none
+        # A cast, since uvloop's transports are not subclasses of asyncio.Transport.
+        self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(0)
         if self._transports.closed:
             transport.abort()
@@ -60,29 +64,29 @@ class TransportLink(asyncio.BufferedProtocol):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview | bytearray:
-        """Where the loop may put what it reads."""
+        """Return the memory into which the loop reads."""
         if self._discarded is not None or self._client is None:
             self._discarded = self._discarded or bytearray(DISCARDED_BYTES)
             return self._discarded
         return self._client.read_space(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The loop put that many bytes there."""
+        """Parse `nbytes` bytes that the loop read into `get_buffer`, unless input is discarded."""
         if self._discarded is None and self._client is not None:
             self._client.bytes_read(nbytes)
 
     def pause_writing(self) -> None:
-        """The socket is full."""
+        """Stop sending, because the socket is full."""
         if self._client is not None:
             self._client.writing_paused()
 
     def resume_writing(self) -> None:
-        """The socket took everything."""
+        """Continue sending, because the socket took all bytes."""
         if self._client is not None:
             self._client.writing_resumed()
 
     def eof_received(self) -> bool:
-        """The peer sends no more; the client closes the transport when it has answered."""
+        """Handle a FIN: close the client, which then closes the transport; True: keep it open."""
         self._ended = True
         if self._linger is not None or self._client is None:
             return False
@@ -90,7 +94,7 @@ class TransportLink(asyncio.BufferedProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Close the client, because the connection is gone."""
         self._lost = True
         self.write = _discard
         if self._linger is not None:
@@ -99,10 +103,10 @@ class TransportLink(asyncio.BufferedProtocol):
             self._client.close(ClosedReason.READ_ERROR if exc else ClosedReason.CLIENT_CLOSED)
         self._transports.lost(self)
 
-    # ---- called by the client; `write` is the transport's own
+    # ---- called by the client; `write` is the transport's method
 
     def close(self) -> None:
-        """Send what is left, then close, in a way that the peer can read it; soon in any case."""
+        """Send the pending bytes, then close; abort after LINGER_S, or DRAIN_S after a FIN."""
         transport = self._transport
         if self._lost:
             return
@@ -115,36 +119,36 @@ class TransportLink(asyncio.BufferedProtocol):
         try:
             transport.write_eof()
             transport.resume_reading()
-        except (OSError, RuntimeError):  # it broke meanwhile
+        except (OSError, RuntimeError):  # the connection broke meanwhile
             transport.abort()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once; pending bytes are lost."""
         self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Read no more for now."""
+        """Stop reading until `resume_reading`."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Continue to read."""
         self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that wait for the socket."""
+        """Return the bytes that wait in the transport for the socket."""
         return self._transport.get_write_buffer_size()
 
 
 def _discard(_data: bytes) -> None:
-    """Nobody reads any more: what is still pending is not sent."""
+    """Drop bytes that are written after the connection was lost."""
 
 
 Connect = Callable[[TransportLink], Client]
-"""Makes the client of a connection that is up."""
+"""Creates the client of an established connection."""
 
 
 class Transports:
-    """The connections of one server that its loop serves."""
+    """The connections of one server that use the event loop's transports."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -154,15 +158,16 @@ class Transports:
         self._all_lost = asyncio.Event()
 
     def add(self, connection: socket.socket, connect: Connect) -> None:
-        """Serve an accepted connection; `connect` is called when it is up."""
+        """Serve an accepted connection; `connect` is called when it is established."""
         task = self.loop.create_task(self._serve(connection, connect))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
     async def close(self) -> None:
-        """End what is left, and wait until every socket is closed."""
+        """Abort all connections, and wait until every socket is closed."""
         self.closed = True
-        # Not cancelled: it takes no round trip, and uvloop would forget to say `connection_lost`.
+        # These tasks need no round trip. They are not cancelled, since uvloop would then not call
+        # `connection_lost`.
         await asyncio.gather(*self._connecting, return_exceptions=True)
         for link in self.links:
             link.abort()
@@ -170,7 +175,7 @@ class Transports:
             await self._all_lost.wait()
 
     def lost(self, link: TransportLink) -> None:
-        """The link's socket is closed."""
+        """Forget a link whose socket is closed."""
         self.links.discard(link)
         if self.closed and not self.links:
             self._all_lost.set()

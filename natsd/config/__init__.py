@@ -1,4 +1,4 @@
-"""Every setting of the server, in one place."""
+"""All settings of the server."""
 
 from natsd.config.options import Options, make_options
 from natsd.config.settings import OptionsError

@@ -1,13 +1,15 @@
-"""The settings of accounts: names are those of nats-server's `accounts {}`.
+"""The settings of accounts, with the names of nats-server's `accounts {}`.
 
-- An account's `jetstream` is a boolean, `enabled` or `disabled`, or a mapping of limits; -1: none.
-- `tiers` holds limits by the number of replicas, `R1` to `R5`, in place of those of everything
-  together; nats-server takes them from JWTs only.
-- An account's `msg_trace` (also `trace_dest`) is a subject, or a mapping of `dest` and `sampling`,
-  a number or a text such as `25%`.
-- There is the account `$G` so far, in which all clients are.
+- An account's `jetstream` is a boolean, `enabled` or `disabled`, or a mapping of limits; a limit of
+  -1 means no limit.
+- `tiers` holds limits by the number of replicas, `R1` to `R5`. They replace the limits that apply
+  to all streams together. nats-server takes tiers from JWTs only.
+- An account's `msg_trace` (also `trace_dest`) is a subject, or a mapping of `dest` and `sampling`;
+  `sampling` is a number of per cent, or a text such as `25%`.
+- So far `$G`, the account of all clients, is the only account that can be configured.
 
-Source: nats-server 2.14 reference 2.4, 3.7, 6.15.
+Source: nats-server's `parseAccounts` and `parseJetStreamForAccount` (server/opts.go); ADR-41 for
+`msg_trace`.
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
 
@@ -54,7 +56,7 @@ ALIASES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageLimits:
-    """What an account's streams and consumers may take, together or of one tier."""
+    """Limits on an account's streams and consumers, for all of them or for one tier; -1: none."""
 
     max_memory: int = size(-1, -1, "bytes in memory streams")
     max_store: int = size(-1, -1, "bytes in file streams")
@@ -80,7 +82,7 @@ def _read_tiers(given: object) -> Named[StorageLimits]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountJetStream(StorageLimits):
-    """Whether an account has streams, and how many."""
+    """JetStream's settings of one account."""
 
     enabled: bool = flag(True, "serve streams and consumers")
     cluster_traffic: str = word("system", _TRAFFIC, "whose account carries replication")
@@ -95,6 +97,7 @@ class AccountJetStream(StorageLimits):
 
 
 def _flat(given: StorageLimits) -> StorageLimits:
+    """Return only the StorageLimits fields, without those of a subclass."""
     names = StorageLimits.__dataclass_fields__
     return StorageLimits(**{name: getattr(given, name) for name in names})
 
@@ -114,7 +117,7 @@ def _read_jetstream(given: object) -> AccountJetStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MsgTraceOptions:
-    """Where an account's messages with a sampled `traceparent` header are traced."""
+    """Tracing of an account's messages that have a sampled `traceparent` header."""
 
     dest: str = text("", "subject that traces are published to; empty: there are none")
     sampling: int = whole(100, 1, 100, "how many of 100 such messages are traced")
@@ -155,7 +158,7 @@ class AccountOptions:
 
 
 def read_accounts(given: object) -> Named[AccountOptions]:
-    """The settings of accounts by name. Raises OptionsError."""
+    """Return the settings of accounts by name. Raises OptionsError."""
     if not isinstance(given, Mapping):
         raise OptionsError("must be a mapping of accounts")
     read: dict[str, AccountOptions] = {}

@@ -1,8 +1,9 @@
-"""Durations as Go writes them: `2m`, `1h30m`, `1.5s`, `785µs`.
+"""Durations in Go's notation: `2m`, `1h30m`, `1.5s`, `785µs`.
 
-- `parse_duration` reads what Go's `time.ParseDuration` reads, and plain numbers as seconds.
-- `format_duration` writes what Go's `Duration.String` writes: the largest unit first, no zero units
-  in front, one fraction at the end, below one second a single unit.
+- `parse_duration` reads the texts that Go's `time.ParseDuration` reads, and plain numbers as
+  seconds.
+- `format_duration` writes durations like Go's `Duration.String`: the largest unit first, no leading
+  zero units, a fraction only in the last unit, a single unit below one second.
 """
 
 import re
@@ -13,22 +14,25 @@ _UNIT_NS: Final = {
     "ns": 1,
     "us": 1_000,
     "µs": 1_000,  # micro sign
-    "μs": 1_000,  # Greek mu; Go reads both
+    "μs": 1_000,  # Greek mu; Go accepts both characters
     "ms": 1_000_000,
     "s": 1_000_000_000,
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_DURATION_NS_MAX = 2**63 - 1  # Go's: 292 years
+_DURATION_NS_MAX = 2**63 - 1  # maximum of Go's time.Duration: 292 years
 
 
 class DurationError(ValueError):
-    """Not a duration; the text says what would be one."""
+    """The value is not a duration; the text names the accepted notations."""
 
 
 def parse_duration(value: object) -> timedelta:
-    """A duration from a Go string (`2m`, `1h30m`), or from seconds as a number."""
+    """Return a duration from a Go string (`2m`, `1h30m`), or from a number of seconds.
+
+    A timedelta is returned as it is. Raises DurationError.
+    """
     if isinstance(value, timedelta):
         return value
     if isinstance(value, str):
@@ -42,7 +46,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def parse_duration_ns(text: str) -> int:
-    """The nanoseconds in a Go duration string."""
+    """Return the nanoseconds of a Go duration string. Raises DurationError."""
     sign = -1 if text.startswith("-") else 1
     unsigned = text[1:] if text[:1] in ("-", "+") else text
     if unsigned == "0":
@@ -59,12 +63,12 @@ def parse_duration_ns(text: str) -> int:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The duration as Go's `Duration.String` writes it."""
+    """Return a duration as Go's `Duration.String` writes it."""
     return format_duration_ns(duration // timedelta(microseconds=1) * 1_000)
 
 
 def format_duration_ns(duration_ns: int) -> str:
-    """Nanoseconds as Go's `Duration.String` writes them."""
+    """Return nanoseconds as Go's `Duration.String` writes them."""
     if duration_ns < 0:
         return "-" + format_duration_ns(-duration_ns)
     if duration_ns == 0:
@@ -83,7 +87,7 @@ def format_duration_ns(duration_ns: int) -> str:
 
 
 def _decimal(amount: int, unit: int) -> str:
-    """amount / unit, exactly, without trailing zeros."""
+    """Return amount / unit as an exact decimal number, without trailing zeros."""
     whole, rest = divmod(amount, unit)
     if not rest:
         return str(whole)

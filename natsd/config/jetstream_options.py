@@ -1,11 +1,12 @@
-"""The settings of JetStream: names and defaults are those of nats-server's `jetstream {}`.
+"""The settings of JetStream, with the names and defaults of nats-server's `jetstream {}`.
 
 - A `JetStreamOptions` is frozen and valid. Sizes are bytes, durations `timedelta`.
-- What depends on the machine is -1 until `natsd.config.resources` has looked; a `store_dir` of None
-  is for whoever starts JetStream to choose.
-- What only clusters use is accepted, and has no effect on one server.
+- Sizes that depend on the machine are -1 until `natsd.config.resources` sets them. If `store_dir`
+  is None, the code that starts JetStream chooses a directory.
+- Settings that only clusters use are accepted, and have no effect on a single server.
 
-Source: nats-server 2.14 reference 2.8; `sync_interval` is `always` here, where nats-server has 2m.
+Source: nats-server's `parseJetStream` (server/opts.go). The default of `sync_interval` is `always`
+here, and 2m in nats-server.
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
 
@@ -33,10 +34,10 @@ from natsd.config.settings import (
 MIB: Final = 1 << 20
 INT32_MAX: Final = 2**31 - 1
 SYNC_ALWAYS: Final = timedelta(0)
-"""A `sync_interval`: sync before each acknowledgement, many publishers sharing one sync."""
+"""Value of `sync_interval`: sync before each acknowledgement; many publishers share one sync."""
 
 DIRECTORY: Final = "jetstream"
-"""What stands under `store_dir`."""
+"""Name of JetStream's directory under `store_dir`."""
 _DOMAIN_FORBIDS: Final = frozenset(" \t\r\n\f.*>")
 _ENABLED: Final = {"enabled": True, "enable": True, "disabled": False, "disable": False}
 
@@ -59,8 +60,11 @@ CIPHERS: Final = {"chachapoly": "chachapoly", "chacha": "chachapoly", "aes": "ae
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """Bounds on batches that are being published. An inflight limit of 0 is 50 atomic and 1,000
-    fast batches of a stream, 1,000 and 50,000 of the server."""
+    """Limits on publish batches (ADR-50).
+
+    An inflight limit of 0 stands for 50 atomic and 1,000 fast batches per stream, and for 1,000 and
+    50,000 per server.
+    """
 
     max_inflight_per_stream: int = whole(0, 0, INT32_MAX, "batches that a stream has under way")
     max_inflight_total: int = whole(0, 0, INT32_MAX, "batches that the server has under way")
@@ -75,7 +79,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JetStreamLimits:
-    """Bounds on what clients may ask of streams and consumers; 0 (or below): none."""
+    """Limits on the streams and consumers that clients create; 0 or below: no limit."""
 
     max_ack_pending: int = whole(0, -1, INT32_MAX, "most a consumer may have unacknowledged")
     max_ha_assets: int = whole(0, -1, INT32_MAX, "replicated streams and consumers of a server")
@@ -91,7 +95,7 @@ class JetStreamLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JetStreamOptions:
-    """JetStream's settings; without `enabled` there is no JetStream."""
+    """JetStream's settings; JetStream runs only if `enabled` is True."""
 
     enabled: bool = flag(False, "serve streams and consumers")
     store_dir: Path | None = file("directory in which data is kept, in jetstream/")
@@ -152,20 +156,20 @@ class JetStreamOptions:
 
     @property
     def directory(self) -> Path:
-        """Where all of JetStream's files are; `store_dir` must have been chosen."""
+        """Directory of all files of JetStream; `store_dir` must not be None."""
         assert self.store_dir is not None
         return self.store_dir / DIRECTORY
 
     @property
     def syncs_always(self) -> bool:
-        """Whether an acknowledged message is synced."""
+        """Whether every message is synced before its acknowledgement."""
         return self.sync_interval == SYNC_ALWAYS
 
 
 def read_jetstream(given: object) -> JetStreamOptions:
-    """JetStream's settings from a boolean, `enabled` or `disabled`, or a mapping, which enables it.
+    """Return JetStream's settings from a boolean, `enabled` or `disabled`, or a mapping.
 
-    Raises OptionsError.
+    A mapping enables JetStream unless it says otherwise. Raises OptionsError.
     """
     if isinstance(given, str):
         if given.lower() not in _ENABLED:

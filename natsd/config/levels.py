@@ -1,4 +1,4 @@
-"""Log levels: the standard ones, and TRACE for protocol lines, which `-V` switches on by itself."""
+"""Log levels: the standard ones, and TRACE for protocol lines, which `-V` alone switches on."""
 
 import logging
 from typing import Final
@@ -13,6 +13,6 @@ LABELS: Final = {
     logging.DEBUG: "DBG",
     TRACE: "TRC",
 }
-"""How nats-server writes each level."""
+"""Label of each level in nats-server's log lines."""
 
 logging.addLevelName(TRACE, "TRACE")

@@ -1,10 +1,10 @@
-"""Every setting of the server: its name, type, default and meaning.
+"""All settings of the server, with their names, types, defaults and meanings.
 
 - Names and defaults are those of nats-server's configuration file.
-- An `Options` is frozen and valid: who holds one need not check it again.
-- What is wrong with given settings is said in one line, an `OptionsError`.
+- An `Options` is frozen and valid: no other code needs to check it again.
+- Invalid settings raise an `OptionsError` with one line of text.
 
-A plain dataclass, since every start pays for its import: a pydantic model costs 0.12 s of the
+`Options` is a plain dataclass because every start imports it: a pydantic model costs 0.12 s of the
 0.25 s that a start may take.
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
@@ -49,7 +49,7 @@ _OF_JETSTREAM: Final = "jetstream."
 class Options:
     """The server's settings. Durations are `timedelta`; seconds or `"2m"` are accepted."""
 
-    # Where clients connect.
+    # Client listener.
     host: str = text("0.0.0.0", "address to listen on for clients")
     port: int = whole(
         4222,
@@ -76,7 +76,7 @@ class Options:
     )
     max_traced_msg_len: int = whole(0, 0, INT32_MAX, "bytes shown of a traced message; 0: all")
 
-    # Files for those who watch the process.
+    # Files for supervisors.
     pid_file: Path | None = file("file that holds the process id while the server runs")
     ports_file_dir: Path | None = file("directory for <program>_<pid>.ports, in JSON")
 
@@ -116,7 +116,7 @@ class Options:
         10_000, 1, INT32_MAX, "closed connections remembered", zero_is_default=True
     )
 
-    # Keeping connections honest.
+    # Timeouts of connections.
     ping_interval: timedelta = duration(timedelta(minutes=2), "how often a silent client is pinged")
     ping_max: int = whole(
         2,
@@ -136,7 +136,7 @@ class Options:
         timedelta(seconds=10), "how long a lame duck waits before it closes the first client"
     )
 
-    # Who may connect.
+    # Authentication.
     user: str = text("", "user name that clients must present")
     password: str = secret("password that goes with the user name")
     token: str = secret("token that clients must present")
@@ -151,7 +151,7 @@ class Options:
     )
     store_dir: Path | None = file("directory in which JetStream keeps its data, in jetstream/")
 
-    # Behaviour that some setups switch off.
+    # Switches that disable features.
     no_header_support: bool = flag(False, "refuse message headers")
     disable_sublist_cache: bool = flag(False, "match every message anew")
     no_fast_producer_stall: bool = flag(False, "never slow down publishers to slow subscribers")
@@ -164,19 +164,20 @@ class Options:
 
     @property
     def auth_required(self) -> bool:
-        """Clients must show credentials."""
+        """Whether clients must authenticate."""
         return bool(self.user or self.password or self.token)
 
     @property
     def http_address(self) -> str:
-        """Where the monitoring endpoints listen."""
+        """Host on which the monitoring endpoints listen."""
         return self.http_host or self.host
 
 
 def make_options(base: Options | None = None, /, **settings: Any) -> Options:
-    """Options from settings by name, on top of `base`; a wrong name is an `OptionsError` too.
+    """Return the options of `base` (None: the defaults) with settings changed by name.
 
-    `jetstream.max_file_store` is that setting of the section, whose others stay as they are.
+    A name such as `jetstream.max_file_store` changes one setting of the section and keeps the
+    others. Raises OptionsError for an unknown name or an invalid value.
     """
     _fold_jetstream(settings, JetStreamOptions() if base is None else base.jetstream)
     known = [setting.name for setting in fields(Options)]
@@ -185,7 +186,7 @@ def make_options(base: Options | None = None, /, **settings: Any) -> Options:
             raise unknown_setting(name, known)
     if base is None:
         return Options(**settings)
-    if isinstance(settings.get("jetstream"), bool):  # on or off; its other settings stay
+    if isinstance(settings.get("jetstream"), bool):  # a boolean keeps the section's other settings
         settings["jetstream"] = replace(base.jetstream, enabled=settings["jetstream"])
     if settings.get("store_dir") and base.jetstream.store_dir:
         settings.setdefault("jetstream", base.jetstream)
@@ -194,7 +195,7 @@ def make_options(base: Options | None = None, /, **settings: Any) -> Options:
 
 
 def _fold_jetstream(settings: dict[str, Any], base: JetStreamOptions) -> None:
-    """Put settings of the section by themselves into it."""
+    """Replace settings named `jetstream.<name>` by a `jetstream` section that contains them."""
     names = [name for name in settings if name.startswith(_OF_JETSTREAM)]
     if not names:
         return
@@ -212,7 +213,7 @@ def _fold_jetstream(settings: dict[str, Any], base: JetStreamOptions) -> None:
 
 
 def _check_together(options: Options) -> None:
-    """What no single setting can know."""
+    """Check settings that depend on each other. Raises OptionsError."""
     if options.max_payload > options.max_pending:
         raise OptionsError(
             f"max_payload ({options.max_payload}) cannot be higher than "

@@ -1,7 +1,8 @@
-"""What this machine gives where the settings leave it open: to JetStream, to slow connections.
+"""Default sizes that depend on the machine: of JetStream's stores and of pending bytes.
 
-Source: nats-server 2.14 reference 2.8: three quarters of memory and of what is free on the disk.
-What JetStream holds itself counts as free here, so that a restart leaves the limit as it was.
+Source: nats-server's `dynJetStreamConfig` (server/jetstream.go) and `diskAvailable`: three quarters
+of the memory and of the free disk space. In addition, natsd counts JetStream's own files as free,
+so that a restart does not change the limit.
 """
 
 import contextlib
@@ -15,29 +16,32 @@ from typing import Final
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.options import Options
 
-MEMORY_BYTES_GUESS: Final = 256 << 20
-DISK_BYTES_GUESS: Final = 1 << 40
+MEMORY_BYTES_GUESS: Final = 256 << 20  # if the system does not tell
+DISK_BYTES_GUESS: Final = 1 << 40  # if the system does not tell
 RESERVED_DESCRIPTORS_MAX: Final = 1024
-BLOCK_BYTES: Final = 512  # of `st_blocks`, on every system
+BLOCK_BYTES: Final = 512  # unit of `st_blocks`, the same on every system
 _GROUP_LIMITS: Final = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
-"""Where a container sees its own limit: control groups of version 2, and of version 1."""
+"""Files with a container's memory limit: control groups of version 2, and of version 1."""
 
 
 def default_store_dir() -> Path:
-    """Where JetStream's data is kept when nobody says where: lost with a reboot.
+    """Return JetStream's directory if none is configured; its content is lost with a reboot.
 
-    nats-server uses one place for all users. Here each user has a directory of their own.
+    nats-server uses one directory for all users; natsd uses one per user.
     """
-    import tempfile  # only who has JetStream pays for it
+    import tempfile  # imported on use: a server without JetStream starts faster
 
     return Path(tempfile.gettempdir(), f"natsd-{os.geteuid()}")
 
 
 def resolved(options: JetStreamOptions) -> JetStreamOptions:
-    """The same settings with every size chosen; `store_dir` must be. Asks the file system."""
+    """Return the settings with -1 sizes replaced by this machine's; `store_dir` must not be None.
+
+    Blocks on the disk.
+    """
     memory, disk = options.max_memory_store, options.max_file_store
     return replace(
         options,
@@ -47,14 +51,17 @@ def resolved(options: JetStreamOptions) -> JetStreamOptions:
 
 
 def memory_bytes() -> int:
-    """Three quarters of the machine's memory."""
+    """Return three quarters of the machine's memory, in bytes."""
     total = _physical_bytes()
     return total // 4 * 3 if total > 0 else MEMORY_BYTES_GUESS
 
 
 def pending_bytes_max(options: Options) -> int:
-    """What the pending bytes of all connections may take: an eighth of the memory that this process
-    may have, but room for two slow connections, where the settings leave it open."""
+    """Return the limit on the memory that the pending bytes of all connections take.
+
+    Without `max_pending_total` it is an eighth of the memory that this process may use, but at
+    least twice `max_pending`.
+    """
     if options.max_pending_total:
         return options.max_pending_total
     total = min(filter(None, (_physical_bytes(), _group_bytes())), default=MEMORY_BYTES_GUESS)
@@ -62,7 +69,7 @@ def pending_bytes_max(options: Options) -> int:
 
 
 def _physical_bytes() -> int:
-    """The machine's memory; 0: it does not tell."""
+    """Return the machine's memory in bytes; 0: unknown."""
     try:
         return max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 0)
     except (ValueError, OSError):
@@ -70,7 +77,7 @@ def _physical_bytes() -> int:
 
 
 def _group_bytes() -> int:
-    """What the control group of this process may have; 0: no limit."""
+    """Return the memory limit of this process's control group in bytes; 0: no limit."""
     for path in _GROUP_LIMITS:
         try:
             text = Path(path).read_text(encoding="ascii").strip()
@@ -81,7 +88,10 @@ def _group_bytes() -> int:
 
 
 def disk_bytes(directory: Path) -> int:
-    """Three quarters of what is free where the directory is, or will be, and of what it holds."""
+    """Return three quarters of the bytes that are free on the directory's disk or held by it.
+
+    The directory need not exist yet. Blocks on the disk.
+    """
     for place in (directory, *directory.absolute().parents):
         try:
             system = os.statvfs(place)
@@ -94,12 +104,12 @@ def disk_bytes(directory: Path) -> int:
 
 
 def three_quarters(free: int, held: int) -> int:
-    """What file streams may take of a disk on which so much is free and JetStream holds so much."""
+    """Return the limit of file streams: three quarters of the free bytes and JetStream's own."""
     return (free + held) // 4 * 3
 
 
 def held_bytes(directory: Path) -> int:
-    """What the files below the directory take of the disk; those that vanish meanwhile, nothing."""
+    """Return the disk bytes of all files below a directory; vanished files count as 0."""
     total = 0
     directories = [str(directory)]
     while directories:
@@ -114,7 +124,10 @@ def held_bytes(directory: Path) -> int:
 
 
 def raise_open_files_limit() -> int:
-    """Raise the soft limit of open files as far as allowed; children inherit it."""
+    """Raise the soft limit of open files as far as allowed, and return it.
+
+    Child processes inherit the limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 1 << 20 if hard == resource.RLIM_INFINITY else hard
     for limit in (wanted, 65_536, 10_240):
@@ -129,8 +142,11 @@ def raise_open_files_limit() -> int:
 
 
 def descriptors_for_clients() -> int:
-    """Descriptors from this number on are not given to clients: the store has them left when it
-    opens a file. Systems give out the lowest number that is free."""
+    """Return the lowest descriptor number that clients do not get.
+
+    The descriptors from that number on are left for the store's files, since systems assign the
+    lowest free number.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return sys.maxsize

@@ -1,10 +1,10 @@
-"""The kinds of settings there are: what each accepts, and how it says that it cannot.
+"""The kinds of settings: the values that each accepts, and its error texts.
 
 - A setting is a dataclass field made by one of `whole`, `size`, `flag`, `text`, `word`, `secret`,
-  `file`, `duration`, `section`: its default, its bounds and its meaning stand in one place.
-- `read(field, value)` gives the value in its type, or raises `OptionsError`: one line that names
-  the setting, what was wrong, and what the setting means. A secret's value is never shown.
-- Where 0 would make no sense it stands for the default, as in nats-server (`zero_is_default`).
+  `file`, `duration`, `section`: its default, its bounds and its meaning are in one place.
+- `read(field, value)` returns the value in its type, or raises `OptionsError`: one line with the
+  name of the setting, the error, and the meaning of the setting. A secret's value is never shown.
+- If 0 would make no sense, it stands for the default, as in nats-server (`zero_is_default`).
 - A section is a dataclass of settings within another; `section_of` reads one from a mapping.
 """
 
@@ -28,11 +28,11 @@ Section = TypeVar("Section")
 
 
 class OptionsError(ValueError):
-    """Settings that cannot be used; the text is one line for the user."""
+    """Settings are invalid; the text is one line for the user."""
 
 
 class Named(Mapping[str, Section]):
-    """Settings of several things of a kind, by name. It never changes."""
+    """An immutable mapping of names to sections of one kind, such as accounts."""
 
     def __init__(self, settings: Mapping[str, Section] = MappingProxyType({})) -> None:
         self._settings = dict(settings)
@@ -55,7 +55,7 @@ class Named(Mapping[str, Section]):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a setting accepts, and what it means."""
+    """The metadata of a setting; `read` converts a value or raises OptionsError."""
 
     read: Callable[[object], object]
     description: str
@@ -72,7 +72,7 @@ def whole(
     *,
     zero_is_default: bool = False,
 ) -> Any:
-    """A whole number from low to high."""
+    """Declare a setting that is a whole number from `low` to `high`."""
 
     def read(value: object) -> int:
         try:
@@ -89,7 +89,10 @@ def whole(
 
 
 def size(default: int, low: int, description: str, *, zero_is_default: bool = False) -> Any:
-    """Bytes, from low on: a whole number, or a text that ends in K, M, G or T (times 1024)."""
+    """Declare a setting in bytes, at least `low`.
+
+    It is a whole number, or a text that ends in K, M, G or T (powers of 1024).
+    """
 
     def read(value: object) -> int:
         number = value
@@ -105,7 +108,7 @@ def size(default: int, low: int, description: str, *, zero_is_default: bool = Fa
 
 
 def flag(default: bool, description: str) -> Any:
-    """True or false; in text also yes/no, on/off."""
+    """Declare a setting that is true or false; yes/no, on/off and 1/0 are accepted too."""
 
     def read(value: object) -> bool:
         word = str(value).lower()
@@ -117,12 +120,15 @@ def flag(default: bool, description: str) -> Any:
 
 
 def text(default: str, description: str) -> Any:
-    """Any text."""
+    """Declare a setting that is any text."""
     return _setting(default, Kind(_read_text, description))
 
 
 def word(default: str, words: Mapping[str, str], description: str) -> Any:
-    """One of some words, in any case: spelling to meaning."""
+    """Declare a setting that is one of some words, in any case.
+
+    `words` maps each spelling, in lower case, to the value.
+    """
 
     def read(value: object) -> str:
         try:
@@ -134,13 +140,13 @@ def word(default: str, words: Mapping[str, str], description: str) -> Any:
 
 
 def secret(description: str) -> Any:
-    """A text that no message shows."""
+    """Declare a setting whose text is not shown in messages; the default is empty."""
     kind = Kind(_read_text, description, is_secret=True)
     return field(default="", repr=False, metadata={"kind": kind})
 
 
 def file(description: str) -> Any:
-    """A path, or None."""
+    """Declare a setting that is a path, or None (the default)."""
 
     def read(value: object) -> Path | None:
         if value is None or value == "":
@@ -155,9 +161,9 @@ def file(description: str) -> Any:
 def duration(
     default: timedelta, description: str, *, words: Mapping[str, timedelta] | None = None
 ) -> Any:
-    """A time span above zero; seconds, or a text such as `2m`. 0 is the default.
+    """Declare a setting that is a duration above zero: seconds, or a text such as `2m`.
 
-    `words` are texts in lower case that stand for a time span of their own.
+    0 stands for the default. `words` maps texts in lower case to durations.
     """
 
     def read(value: object) -> timedelta:
@@ -175,7 +181,7 @@ def duration(
 
 
 def section(default: Section, read: Callable[[object], Section], description: str) -> Any:
-    """Settings of their own; `read` makes them of what was given."""
+    """Declare a setting that is a section; `read` converts a value to the section."""
     return _setting(default, Kind(read, description, is_section=True))
 
 
@@ -186,7 +192,11 @@ def section_of(
     aliases: Mapping[str, str] = MappingProxyType({}),
     defaults: Mapping[str, object] = MappingProxyType({}),
 ) -> Section:
-    """The dataclass of settings `kind` made of a mapping; names are taken in any case."""
+    """Return a section of the class `kind`, made from a mapping with names in any case.
+
+    `aliases` maps other names to settings; `defaults` are values for missing settings. Raises
+    OptionsError.
+    """
     if isinstance(given, kind):
         return given
     if not isinstance(given, Mapping):
@@ -205,8 +215,8 @@ def section_of(
 
 
 def unknown_setting(name: str, known: list[str]) -> OptionsError:
-    """What to say of a name that none of the known settings has."""
-    from difflib import get_close_matches  # only a mistake pays for it
+    """Return the error for an unknown setting, with a similar known name as a hint."""
+    from difflib import get_close_matches  # imported on use: only errors need it
 
     similar = get_close_matches(name.lower(), known, 1)
     hint = f"; did you mean {similar[0]!r}?" if similar else ""
@@ -214,13 +224,16 @@ def unknown_setting(name: str, known: list[str]) -> OptionsError:
 
 
 def read_all(settings: Any) -> None:
-    """Read every setting of a frozen dataclass, in its `__post_init__`."""
+    """Convert every setting of a frozen dataclass; called in its `__post_init__`.
+
+    Raises OptionsError.
+    """
     for setting in fields(settings):
         object.__setattr__(settings, setting.name, read(setting, getattr(settings, setting.name)))
 
 
 def read(setting: "Field[Any]", value: object) -> object:
-    """The value in the setting's type; what is wrong with it is said in one line."""
+    """Return a value converted to the setting's type; raises OptionsError with one line."""
     kind: Kind = setting.metadata["kind"]
     if value == setting.default and type(value) is type(setting.default):
         return value

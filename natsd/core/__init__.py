@@ -1,1 +1,1 @@
-"""Compiled: subjects, the SubList, the protocol parser, connections and the reactor."""
+"""Compiled core: subjects, the SubList, the protocol parser, connections and the reactor."""

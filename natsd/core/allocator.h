@@ -1,4 +1,4 @@
-/* What the C library keeps of the memory that is freed. */
+/* Settings of the C library's allocator: how much freed memory the process keeps. */
 #ifndef NATSD_ALLOCATOR_H
 #define NATSD_ALLOCATOR_H
 
@@ -9,11 +9,12 @@
 #define NATSD_MMAP_BYTES_MIN (1 << 20)
 #define NATSD_FREE_BYTES_MAX (32 << 20)
 
-/* glibc returns free memory at the end of its heap to the system at once, and asks for it again
-   with a fault for each page. Payloads that wait for a full socket come and go by hundreds of
-   kilobytes: to keep NATSD_FREE_BYTES_MAX of them free sends 40 % more messages of 16 KiB. Blocks of
-   the store come and go by megabytes: from NATSD_MMAP_BYTES_MIN on, each is returned as it is freed;
-   by itself glibc would keep them too, after the first one. */
+/* By default glibc returns free memory at the end of its heap to the system at once, and each page
+   that is needed again costs a page fault. Payloads that wait for a full socket are allocated and
+   freed by hundreds of kilobytes: keeping NATSD_FREE_BYTES_MAX of free memory sends 40 % more
+   messages of 16 KiB. Blocks of the store are allocated and freed by megabytes: an allocation of
+   NATSD_MMAP_BYTES_MIN or more is returned to the system when it is freed. Without that setting
+   glibc would keep such allocations as well, after the first one was freed. */
 static inline void natsd_tune_allocator(void) {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, NATSD_MMAP_BYTES_MIN);

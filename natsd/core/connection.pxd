@@ -1,4 +1,4 @@
-"""See connection.pyx."""
+"""Declarations of connection.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -13,8 +13,8 @@ from natsd.core.wire cimport Wire
 cdef class Connection(Wire):
     cdef SubList sublist
     cdef Counters account_counters
-    cdef MatchResult memo                # what the last published subject matched
-    cdef dict subscriptions              # sid -> Subscription; None before the first
+    cdef MatchResult memo                # match result of the last published subject; None: none
+    cdef dict subscriptions              # sid -> Subscription; None before the first subscription
 
     cdef readonly uint64_t cid
     cdef readonly bint verbose
@@ -22,26 +22,26 @@ cdef class Connection(Wire):
     cdef readonly bint echo
     cdef readonly bint no_responders
     cdef readonly bint trace
-    cdef bint careful_in                 # a publish needs more than routing
-    cdef bint careful_out                # a delivery needs more than appending
+    cdef bint careful_in                 # a publish needs more work than routing (see `admit`)
+    cdef bint careful_out                # a delivery needs more than an append
     cdef bint connect_seen
     cdef readonly bint first_pong_sent
-    cdef public bint counts_parents      # a sampled `traceparent` header asks for a trace
-    cdef TracedMessage traced            # the publish under way, where it is; else None
-    cdef bint is_decided                 # whether that one is
-    cdef int traces                      # of this read
+    cdef public bint counts_parents      # a sampled `traceparent` header requests a trace
+    cdef TracedMessage traced            # the current publish if it is traced, else None
+    cdef bint is_decided                 # `begin_trace` was already called for the current publish
+    cdef int traces                      # publishes in this read that may have requested a trace
 
     cdef readonly int64_t in_msgs
     cdef readonly int64_t in_bytes
     cdef readonly int64_t out_msgs
     cdef readonly int64_t out_bytes
     cdef readonly int64_t stalls
-    cdef int64_t read_msgs               # published in this read
-    cdef int64_t read_bytes
-    cdef int64_t counted_msgs            # delivered to this client, and added to the totals
-    cdef int64_t counted_bytes
+    cdef int64_t read_msgs               # messages published in this read, not yet in `in_msgs`
+    cdef int64_t read_bytes              # bytes of these messages
+    cdef int64_t counted_msgs            # part of `out_msgs` that the totals already include
+    cdef int64_t counted_bytes           # part of `out_bytes` that the totals already include
 
-    # All times are of the monotonic clock; 0: never.
+    # All times are nanoseconds of the monotonic clock; 0: never.
     cdef readonly int64_t start_ns
     cdef readonly int64_t rtt_ns
     cdef int64_t rtt_start_ns

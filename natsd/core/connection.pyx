@@ -1,22 +1,21 @@
-"""A connection: what its operations do, and how a message is delivered to it.
+"""A client connection: its protocol operations, and the delivery of messages to the client.
 
     bytes ─parse─> on_publish ─match─> distribute ─> Subscription.sink.deliver ─> outbound buffer
                    (publisher)                        (recipient)
 
 Promise
-- The path of a message makes no Python object: a publisher remembers its last match result, a
-  delivery is three copies into the recipient's outbound chunk: subject, sid, and "reply size CRLF
-  payload CRLF" as it came in.
-- What few clients use (verbose, pedantic, tracing, no header support, auto-unsubscribe) is behind
-  one flag each way (`careful_in`, `careful_out`); who does not use it pays a test of that flag.
-- A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read; for
-  who else falls behind, as long as that one says (`stall_for`).
-- What was delivered to a client is added to the totals when the client is flushed, not by message.
-- Deadlines (authentication, pings, blocked writes) are looked at in `sweep` only.
+- The path of a message makes no Python object. A publisher remembers its last match result. A
+  delivery is three copies into the recipient's outbound chunk: the subject, the sid, and "reply
+  size CRLF payload CRLF" as the publisher sent it.
+- Rare features (verbose, pedantic, tracing, no header support, auto-unsubscribe) are behind one
+  flag per direction (`careful_in`, `careful_out`). A client without them pays one test of the flag.
+- A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read. If
+  the congested recipient is another kind of endpoint, that endpoint sets the wait (`stall_for`).
+- Messages delivered to a client are added to the totals when the client is flushed, not one by one.
+- Deadlines (authentication, pings, blocked writes) are checked in `sweep` only.
 
-Reading, sending and closing are the wire's (wire.pyx). What a CONNECT means, and what is logged, is
-the subclass's: natsd/clients/client.py.
-Source: nats-server 2.14 reference 3.1-3.6.
+wire.pyx reads, sends and closes. The subclass natsd/clients/client.py handles CONNECT and the log.
+Source: nats-server's `processInboundClientMsg`, `deliverMsg` and `stalledWait` (server/client.go).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -78,18 +77,18 @@ cdef extern from *:
 
 cdef enum:
     HEAD_BYTES = 8                  # "HMSG ", two spaces, and one to spare
-    STALL_NS = 2_000_000
-    STALL_TOTAL_NS = 10_000_000     # per read
-    FIRST_PING_NS = 2_000_000_000
-    REMOVED_PER_TURN = 2048         # subscriptions of a connection that ends
-    LOGGED_BYTES = 128              # of what a client sent and should not have
-    TRACED_PER_READ = 8             # then others have a turn: a trace costs as much as 100 messages
+    STALL_NS = 2_000_000            # wait of a publisher for one congested recipient
+    STALL_TOTAL_NS = 10_000_000     # all such waits of one read together
+    FIRST_PING_NS = 2_000_000_000   # delay of the first ping after CONNECT, without its jitter
+    REMOVED_PER_TURN = 2048         # subscriptions of a closed connection removed per loop turn
+    LOGGED_BYTES = 128              # logged bytes of invalid protocol input
+    TRACED_PER_READ = 8             # then the read pauses: a trace costs as much as 100 messages
 
 cdef int64_t RTT_INTERVAL_NS = 3_600_000_000_000
 
 
 cdef class Connection(Wire):
-    """One client's connection; `fd` is its socket, or -1 where `transport` serves it."""
+    """One client's connection. `fd` is its socket, or -1 if `transport` serves the connection."""
 
     def __cinit__(self):
         self.verbose = True
@@ -112,48 +111,48 @@ cdef class Connection(Wire):
         self.start_ns = self.last_activity_ns = monotonic_ns()
         self.ping_due_ns = self.start_ns + settings.ping_interval_ns
 
-    # ---- for the subclass: what the protocol leaves to it
+    # ---- hooks that the subclass overrides
 
     def connect_received(self, bytes json) -> None:
-        """A CONNECT arrived."""
+        """Handle a CONNECT; `json` is its argument."""
 
     def info_received(self, bytes json) -> None:
-        """An INFO arrived."""
+        """Handle an INFO; `json` is its argument."""
 
     def first_pong(self) -> None:
-        """The first PONG since CONNECT was sent."""
+        """Handle the client's first PING after CONNECT, once the PONG is queued."""
 
     def authentication_timed_out(self) -> None:
-        """No successful CONNECT came in time."""
+        """Handle a client that sent no successful CONNECT in time."""
 
     def closed(self) -> None:
-        """The connection is gone; `reason` says why, its subscriptions are still there."""
+        """Handle the teardown: `reason` is set, the subscriptions still exist."""
 
     def debug(self, str text) -> None:
         """Log at debug level."""
 
     def error(self, str text) -> None:
-        """Log an error of this client."""
+        """Log at error level."""
 
     def notice(self, str text) -> None:
         """Log at info level."""
 
     def begin_trace(self, bytes subject, bytes headers, int64_t size):
-        """The headers may ask for a trace: a Decision (natsd/clients/tracing.py), or None."""
+        """Return a Decision (natsd/clients/tracing.py), or None: publish the message unchanged."""
 
     def trace_oversized(self, bytes line, bytes headers) -> None:
-        """The same of a message that is larger than any may be, as far as its headers are there."""
+        """Trace a message that exceeds `max_payload`; of its headers only a part may be here."""
 
     def trace_operation(self, str direction, bytes operation) -> None:
-        """Log an operation."""
+        """Log a protocol operation; `direction` is "<<-", "->>" or "<->"."""
 
     def trace_payload(self, str direction, bytes data) -> None:
-        """Log a payload."""
+        """Log a message's headers and payload; `direction` is "<<-" or "->>"."""
 
     # ---- life
 
     def bind_account(self, SubList sublist, Counters counters) -> None:
-        """Publish and subscribe in an account from now on; leave the one before."""
+        """Move to the account of `sublist` and `counters`; subscriptions in the old one end."""
         self.count_delivered()
         if self.sublist is not sublist:
             self.drop_subscriptions()
@@ -164,7 +163,7 @@ cdef class Connection(Wire):
     def negotiate(
         self, bint verbose, bint pedantic, bint echo, bint headers, bint no_responders
     ) -> None:
-        """Apply what CONNECT asked for."""
+        """Apply the protocol options of a CONNECT."""
         self.verbose = verbose
         self.pedantic = pedantic
         self.echo = echo
@@ -173,20 +172,22 @@ cdef class Connection(Wire):
         self.update_care()
 
     def update_care(self) -> None:
+        """Compute `careful_in` and `careful_out`."""
         self.careful_in = self.verbose or self.pedantic or self.trace
         self.careful_out = self.trace or not self.headers
 
     def set_trace(self, bint trace) -> None:
+        """Switch the logging of protocol operations and payloads on or off."""
         self.trace = trace
         self.update_care()
 
     def await_connect(self, int64_t timeout_ns) -> None:
-        """Allow nothing but CONNECT, and that within the timeout."""
+        """Allow only CONNECT until `connected`, at most `timeout_ns` after the connection began."""
         self.awaiting_connect = True
         self.authenticate_by_ns = self.start_ns + timeout_ns
 
     def connected(self) -> None:
-        """CONNECT was accepted so far: its authentication is not awaited any longer."""
+        """Record that a CONNECT was authenticated: all operations are allowed, pings begin."""
         cdef int64_t now = monotonic_ns()
         self.awaiting_connect = False
         self.authenticate_by_ns = 0
@@ -195,13 +196,14 @@ cdef class Connection(Wire):
         self.expect_first_ping(now)
 
     cdef int expect_first_ping(self, int64_t now_ns) except -1:
+        """Schedule the first ping: after 2 s or a shorter ping interval, plus up to 20 % jitter."""
         cdef int64_t delay = min(<int64_t>FIRST_PING_NS, self.settings.ping_interval_ns)
         cdef uint32_t jitter = self.reactor.random(<uint32_t>max(1, delay // 5_000))
         self.ping_due_ns = now_ns + delay + <int64_t>jitter * 1000
         return 0
 
     cdef int read_over(self) except -1:
-        """Add what this read brought to the totals."""
+        """End a read: add its messages and bytes to the totals of client, server and account."""
         if self.read_msgs:
             self.in_msgs += self.read_msgs
             self.in_bytes += self.read_bytes
@@ -222,7 +224,7 @@ cdef class Connection(Wire):
         return Wire.flush(self)
 
     cdef int count_delivered(self) except -1:
-        """Add to the totals what was delivered since the last flush."""
+        """Add the messages delivered since the last call to the totals of server and account."""
         cdef Counters counters = self.reactor.counters
         cdef int64_t msgs = self.out_msgs - self.counted_msgs
         cdef int64_t size = self.out_bytes - self.counted_bytes
@@ -237,7 +239,7 @@ cdef class Connection(Wire):
         return 0
 
     def ended(self) -> None:
-        """The client sends no more: nothing more is delivered to it either."""
+        """Handle the client's end of stream: no further message is delivered to the client."""
         self.drop_subscriptions()
 
     cdef int tear_down(self) except -1:
@@ -253,6 +255,7 @@ cdef class Connection(Wire):
     # ---- operations
 
     cdef int on_publish(self, Message* message) except -1:
+        """Check, match and distribute a published message."""
         cdef MatchResult result
         cdef int64_t delivered
         if (
@@ -292,7 +295,7 @@ cdef class Connection(Wire):
         return 0
 
     cdef int publish_traced(self, Message* message) except -1:
-        """The headers may ask for a trace: publish as they say."""
+        """Publish a message whose headers may request a trace, as `begin_trace` decides."""
         cdef object decision = self.begin_trace(
             message.subject[:message.subject_len], message.data[:message.header_len],
             message.data_len,
@@ -319,12 +322,12 @@ cdef class Connection(Wire):
                 decision.trace.send()
         self.traces += 1
         if self.traces >= TRACED_PER_READ and self.reason is None and not self.is_stalled:
-            self.pause_reading()        # what else is read has its turn later
+            self.pause_reading()        # the rest of this read is parsed in a later turn
             self.reactor.stall(self, monotonic_ns())
         return 0
 
     cdef MatchResult resolve(self, Message* message):
-        """Match a subject that is not the last one; None if it may not be published to."""
+        """Match the message's subject and remember the result; None: publishing is refused."""
         cdef MatchResult result
         if may_be_reserved(message.subject) and self.is_reserved(message):
             return None
@@ -335,7 +338,7 @@ cdef class Connection(Wire):
         return result
 
     cdef bint is_reserved(self, Message* message) except -1:
-        """Refuse subjects and replies that belong to the server."""
+        """Refuse a message whose subject or reply belongs to the server; return whether it does."""
         cdef str text
         if is_reserved_subject(message.subject, message.subject_len):
             text = text_of(message.subject[:message.subject_len])
@@ -354,7 +357,7 @@ cdef class Connection(Wire):
         return False
 
     cdef bint admit(self, Message* message) except -1:
-        """The checks and answers that only some clients ask for; False to drop the message."""
+        """Do the work of `careful_in`: log, check, send +OK; return False to drop the message."""
         cdef bytes line
         if self.trace:
             line = message.line[:message.line_len - 2]
@@ -374,7 +377,7 @@ cdef class Connection(Wire):
         return True
 
     cdef int answer_no_responders(self, Message* message) except -1:
-        """Tell the requestor, through its own subscription to the reply, that nobody listens."""
+        """Send the publisher a 503 (no responders) through its own subscription to the reply."""
         cdef MatchResult result = self.sublist.lookup(message.reply, message.reply_len)
         cdef Subscription sub
         cdef uint32_t i
@@ -393,6 +396,7 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_subscribe(self, Args* args) except -1:
+        """Add a subscription; one with a known sid is ignored, as in nats-server."""
         cdef bytes subject = args.at[0][:args.size[0]]
         cdef bytes queue = args.at[1][:args.size[1]] if args.count == 3 else None
         cdef bytes sid = args.at[args.count - 1][:args.size[args.count - 1]]
@@ -418,7 +422,7 @@ cdef class Connection(Wire):
         return 0
 
     def may_subscribe(self, bytes subject, bytes queue, bytes sid) -> bool:
-        """Check a subscription against reservations and limits; tell the client what is wrong."""
+        """Return whether a subscription is allowed; a refusal is sent to the client and logged."""
         if queue == b"_sys_":
             self.send_error(
                 ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(text_of(subject), text_of(queue))
@@ -467,6 +471,7 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_ping(self) except -1:
+        """Queue PONG; after the first one since CONNECT, call `first_pong`."""
         if self.trace:
             self.trace_operation("<<-", b"PING")
             self.trace_operation("->>", b"PONG")
@@ -498,9 +503,10 @@ cdef class Connection(Wire):
         return 0
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
+        """Log a protocol violation, answer it as VIOLATIONS says, and close the connection."""
         cdef Py_ssize_t line_len
         error, reason, logged = VIOLATIONS[violation]
-        if violation == MAX_PAYLOAD:    # behind the line stands what is there of the headers
+        if violation == MAX_PAYLOAD:    # the received part of the headers follows the line
             line_len = line_length(at, size)
             if may_be_traced(at + line_len, size - line_len, self.counts_parents):
                 self.trace_oversized(at[:line_len], at[line_len:size])
@@ -515,7 +521,7 @@ cdef class Connection(Wire):
     # ---- delivering
 
     def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
-        """Deliver, or say what would be delivered, and have it recorded."""
+        """Deliver a message, unless trace-only, and record that; return whether it is taken."""
         cdef str error = ""
         cdef bint taken = True
         if sub.closed:
@@ -541,7 +547,7 @@ cdef class Connection(Wire):
         return self.append_message(sub, message)
 
     cdef int deliver_carefully(self, Subscription sub, Message* message) except -1:
-        """Deliver with tracing, without headers for those who cannot take them, up to a limit."""
+        """Deliver with the rare features: strip headers, log, apply the auto-unsubscribe limit."""
         cdef Message stripped
         cdef bytes line
         cdef int done
@@ -576,7 +582,7 @@ cdef class Connection(Wire):
         return done
 
     cdef int append_message(self, Subscription sub, Message* message) except -1:
-        """Put the frame into the outbound buffer; 0 if this connection does not take it."""
+        """Append the message's frame to the outbound buffer; 0: the connection does not take it."""
         cdef Py_ssize_t head = HEAD_BYTES + message.subject_len + sub.sid_len + message.line_len
         cdef Py_ssize_t size = message.data_len + 2
         cdef bint by_reference = size > BY_REFERENCE_BYTES
@@ -620,7 +626,7 @@ cdef class Connection(Wire):
         return 1
 
     cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
-        """2 ms to catch up, at most 10 ms in one read of the publisher."""
+        """Return the ns that a publisher waits for this connection, and add them to `waited_ns`."""
         if waited_ns[0] >= STALL_TOTAL_NS:
             return 0
         self.stalls += 1
@@ -628,7 +634,7 @@ cdef class Connection(Wire):
         return STALL_NS
 
     cdef int wait_for_recipient(self) except -1:
-        """The last message went where one falls behind."""
+        """Pause reading from this publisher: the recipient of its last message is congested."""
         cdef Endpoint recipient = self.reactor.congested
         cdef int64_t wait_ns
         self.reactor.congested = None
@@ -645,26 +651,26 @@ cdef class Connection(Wire):
     # ---- protocol text
 
     def send_ok(self) -> None:
-        """Queue +OK."""
+        """Queue `+OK`."""
         if self.trace:
             self.trace_operation("->>", b"OK")
         self.append(b"+OK\r\n", 5)
 
     def send_error(self, str text) -> None:
-        """Queue -ERR '<text>'."""
+        """Queue `-ERR '<text>'`."""
         if self.trace:
             self.trace_operation("->>", b"-ERR " + bytes_of(text))
         self.send_protocol(b"-ERR '%b'\r\n" % bytes_of(text))
 
     def close_with_error(self, str text, reason) -> None:
-        """Tell the client why, then close."""
+        """Send `-ERR '<text>'`, then close with `reason`; a closed connection ignores this."""
         if self.reason is None:
             self.send_error(text)
             self.linger()
             self.close(reason)
 
     def slow_consumer(self, str why) -> None:
-        """Count and log that this connection does not keep up."""
+        """Count and log that this connection is a slow consumer; `why` is the exceeded limit."""
         self.reactor.counters.slow_consumers += 1
         if self.account_counters is not None:
             self.account_counters.slow_consumers += 1
@@ -695,7 +701,10 @@ cdef class Connection(Wire):
         return 0
 
     cdef int ping(self, int64_t now_ns) except -1:
-        """Ping unless the client was heard of lately; give up on one that never answers."""
+        """Send PING if the client was silent, or once per hour for the round-trip time.
+
+        After `ping_max` unanswered pings, the connection is closed as stale.
+        """
         cdef int64_t interval = self.settings.ping_interval_ns
         cdef bint measure = self.rtt_start_ns == 0 or now_ns - self.rtt_start_ns > RTT_INTERVAL_NS
         self.debug("Client Ping Timer")
@@ -724,7 +733,7 @@ cdef class Connection(Wire):
         return 0
 
     def drop_subscriptions(self) -> None:
-        """End every subscription of this connection."""
+        """End every subscription of this connection; the SubList lets go of them in later turns."""
         cdef Subscription sub
         cdef dict subscriptions = self.subscriptions
         self.subscriptions = None
@@ -736,7 +745,7 @@ cdef class Connection(Wire):
         self.remove_from(self.sublist, subscriptions)
 
     def remove_from(self, SubList sublist, dict subscriptions) -> None:
-        """Take subscriptions out of a SubList, a slice per turn of the loop."""
+        """Remove subscriptions from a SubList, REMOVED_PER_TURN in each turn of the loop."""
         cdef list batch = []
         while subscriptions and len(batch) < REMOVED_PER_TURN:
             batch.append(subscriptions.popitem()[1])
@@ -747,11 +756,12 @@ cdef class Connection(Wire):
             self.reactor.loop.call_soon(self.remove_from, sublist, subscriptions)
 
     def own_subscriptions(self) -> list:
-        """The subscriptions of this connection, in the order they were made."""
+        """Return the subscriptions of this connection, in the order of their SUBs."""
         return [] if self.subscriptions is None else list(self.subscriptions.values())
 
     @property
     def num_subscriptions(self) -> int:
+        """Subscriptions of this connection."""
         return 0 if self.subscriptions is None else len(self.subscriptions)
 
 
@@ -763,7 +773,7 @@ cdef bytes bytes_of(str text):
     return text.encode("utf-8", "surrogateescape")
 
 
-# What each violation is answered with, why the connection is closed, and what is logged.
+# Violation -> the text of the -ERR (None: none is sent), the closed reason, the logged text.
 VIOLATIONS = {
     UNKNOWN_OPERATION: (
         ErrorText.UNKNOWN_PROTOCOL_OPERATION, ClosedReason.PROTOCOL_VIOLATION,

@@ -1,4 +1,4 @@
-"""Numbers in decimal, of each message: written two digits at a time, and read."""
+"""Reading and writing of decimal numbers, inlined because every message needs both."""
 
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
@@ -16,11 +16,14 @@ cdef extern from *:
 
 cdef enum:
     DECIMAL_BYTES_MAX = 20
-    READ_DIGITS_MAX = 19        # any such number fits
+    READ_DIGITS_MAX = 19        # every number of 19 digits fits into a uint64_t
 
 
 cdef inline char* put_decimal(char* to, uint64_t number) noexcept nogil:
-    """Behind it."""
+    """Write `number` at `to`, two digits at a time; return the address behind the last digit.
+
+    At most DECIMAL_BYTES_MAX bytes are written.
+    """
     cdef char[20] digits
     cdef int at = 20
     while number >= 100:
@@ -38,7 +41,10 @@ cdef inline char* put_decimal(char* to, uint64_t number) noexcept nogil:
 
 
 cdef inline bint read_decimal(const char* text, size_t length, uint64_t* to) noexcept nogil:
-    """Whether these are digits, up to 19, and nothing else."""
+    """Read `length` bytes of text as a number into `to`.
+
+    False: the text is not 1 to READ_DIGITS_MAX digits, and `to` is unchanged.
+    """
     cdef size_t at
     cdef uint64_t value = 0
     if length == 0 or length > READ_DIGITS_MAX:

@@ -1,7 +1,7 @@
-"""A message to all whom a match result lists: every plain subscription, one member of each queue
+"""Delivery of one message to a match result: every plain subscription and one member of each queue
 group.
 
-Inlined where messages enter: a client's connection, the server's own parts.
+Inlined where messages enter the server: in client connections and in the server's own publishers.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -14,7 +14,10 @@ from natsd.core.subscription cimport Message, Sink, Subscription
 cdef inline int deliver_to_one(
     QueueResult* group, Message* message, Reactor reactor, Sink excluded
 ) except -1:
-    """Deliver to a random member of a queue group, or to the next that takes it."""
+    """Deliver to a random member of a queue group; if it refuses, to the next one that accepts.
+
+    A member whose sink is `excluded` is skipped. Returns 1 if a member took the message, else 0.
+    """
     cdef Subscription sub
     cdef uint32_t _i
     cdef uint32_t pick = reactor.random(group.count)
@@ -31,7 +34,10 @@ cdef inline int deliver_to_one(
 cdef inline int64_t distribute(
     MatchResult result, Message* message, Reactor reactor, Sink excluded
 ) except -1:
-    """Deliver to all but `excluded` (None: to all); return how many took it."""
+    """Deliver to every subscription whose sink is not `excluded` (None: to all).
+
+    Returns the number of subscriptions that took the message.
+    """
     cdef Subscription sub
     cdef uint32_t i
     cdef int64_t delivered = 0

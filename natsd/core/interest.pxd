@@ -1,4 +1,4 @@
-"""The trie of interest: who subscribed to what, level by level."""
+"""The subscription trie: one level per subject token (see interest.pyx)."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
@@ -8,48 +8,50 @@ from natsd.core.subject cimport Token, TokenList
 from natsd.core.subscription cimport Subscription
 
 
-cdef struct Members:            # an array of subscriptions; a single one needs no allocation
-    PyObject** items            # capacity 0: the one item itself
+cdef struct Members:            # array of subscriptions; one subscription needs no allocation
+    PyObject** items            # with capacity 0, the single subscription itself
     uint32_t count
     uint32_t capacity
 
-cdef struct Node:               # one token at one place; its subject is the path from the root
+cdef struct Node:               # one token; the path from the root to the node is its subject
     Named token
-    NameTable children          # Node: the literal tokens that follow
-    Node* star                  # `*` follows
-    Node* tail                  # `>` follows
-    Members plain               # borrowed from Interest.subscriptions' references
-    NameTable groups            # QueueGroup, by queue name
-    Node* parent                # NULL: the root
+    NameTable children          # child nodes with literal tokens
+    Node* star                  # child node with the token `*`; NULL: none
+    Node* tail                  # child node with the token `>`; NULL: none
+    Members plain               # plain subscriptions; Interest owns one reference to each
+    NameTable groups            # QueueGroup by queue name
+    Node* parent                # NULL: this is the root
 
 cdef struct QueueGroup:
     Named name
     Members members
     Node* node
 
-cdef struct NodeList:           # room is kept from walk to walk
+cdef struct NodeList:           # array of nodes; its memory is reused by the next walk
     Node** items
     uint32_t count
     uint32_t capacity
 
 
 cdef inline PyObject** members_of(Members* members) noexcept nogil:
+    """Return the array of subscriptions."""
     return members.items if members.capacity else <PyObject**> &members.items
 
 
 cdef class Interest:
     cdef Node* root
     cdef readonly uint32_t count
-    cdef TokenList tokens       # of the subject inserted or matched last
-    cdef NodeList found         # the nodes a walk arrived at
-    cdef NodeList here          # those it stands at while it goes down level by level
-    cdef NodeList below         # and their children that the next token leads to
+    cdef TokenList tokens       # tokens of the subject that was inserted or matched last
+    cdef NodeList found         # result of a walk: the matching nodes
+    cdef NodeList here          # during a walk: the nodes of the current level
+    cdef NodeList below         # during a walk: the nodes of the next level
 
     cdef int insert(self, Subscription sub) except -1
     cdef bint holds(self, Subscription sub) noexcept
     cdef void remove(self, Subscription sub) noexcept
-    # Fill `found` with the nodes that list subscriptions to the subject.
-    # 1: walked; 0: the subject has an empty token, so nobody; -1: out of memory.
+    # Both fill `found` with nodes: `find` with those that match a published subject,
+    # `find_colliding` with those whose subject shares a subject with a pattern. Returns 1: done;
+    # 0: the subject has an empty token and matches nothing; -1: out of memory.
     cdef int find(self, const char* subject, Py_ssize_t length) noexcept nogil
     cdef int find_colliding(self, const char* subject, Py_ssize_t length) noexcept
     cdef int clear(self) except -1

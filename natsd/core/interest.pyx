@@ -1,25 +1,26 @@
-"""The trie of interest: who subscribed to what, level by level. C structs, no Python object a node.
+"""The subscription trie: one level per subject token, made of C structs, without Python objects.
 
     root ──children──▶ [orders]──children──▶ [new]      plain ▶ sub, sub        SUB orders.new
       │                    ├──────star─────▶ [*]        groups ▶ "w": sub, sub  SUB orders.* w
       │                    └──────tail─────▶ [>]        plain ▶ sub             SUB orders.>
       └──tail──▶ [>]  plain ▶ sub                                               SUB >
 
-A level is the `children`, `star` and `tail` of the node above it. A subscription knows its node,
-its group and its index there, and a node its parent, so removal looks nothing up: swap the last one
-in, then prune upwards.
+A level consists of the `children`, `star` and `tail` of the node above it. A subscription stores
+its node, its queue group and its index there, and a node stores its parent. Therefore removal needs
+no lookup: the last subscription of the array takes the free place, then empty nodes are pruned
+upwards.
 
 Invariants
-- Every node but the root lists a subscription or has a child: dead branches are pruned at once.
+- Every node but the root lists a subscription or has a child: empty branches are pruned at once.
 - The trie owns one reference to each subscription it lists; `remove` passes it to the caller.
-- `sub.node` is NULL exactly while no trie lists it.
-- No walk recurses (4,096 bytes make 2,000 levels), calls Python, or lets go of the GIL: one walk at
-  a time of each trie, as a walk uses its lists. Walks find
-  nodes, each at most once; what is done with them is the caller's.
+- `sub.node` is NULL if and only if no trie lists the subscription.
+- No walk recurses (a subject of 4,096 bytes has about 2,000 levels), calls Python or releases the
+  GIL. A trie runs one walk at a time, because all walks share its node lists.
+- A walk only finds nodes, each at most once; the caller decides what to do with them.
 
-Seed: 000 (TrieLevel, TrieNode). Behaviour of reverse matching: every subscription that shares a
-subject with the pattern, which is what nats-server's ReverseMatch documents (its own answers stray
-when wildcards meet wildcards).
+Source: the seed "SubList" (TrieLevel, TrieNode). A reverse match returns every subscription that
+shares a subject with the pattern, as nats-server's `ReverseMatch` documents; nats-server itself
+answers differently in some cases in which wildcards meet wildcards.
 """
 
 cimport cython
@@ -43,6 +44,7 @@ from natsd.core.subject import InvalidSubject
 # Arrays of subscriptions
 
 cdef int members_add(Members* members, Subscription sub) noexcept:
+    """Append a subscription and set its index; -1: out of memory, and nothing changed."""
     cdef PyObject** items
     cdef uint32_t capacity
     if members.count == (members.capacity or 1):
@@ -62,6 +64,7 @@ cdef int members_add(Members* members, Subscription sub) noexcept:
 
 
 cdef void members_shrink(Members* members) noexcept:
+    """Halve the capacity; for one subscription or none, free the array."""
     cdef PyObject** items = members.items
     cdef uint32_t capacity = members.capacity // 2
     if members.count == 1:
@@ -80,6 +83,7 @@ cdef void members_shrink(Members* members) noexcept:
 
 
 cdef void members_remove(Members* members, Subscription sub) noexcept:
+    """Remove a subscription; the last one takes its place."""
     cdef PyObject** items = members_of(members)
     cdef Subscription moved
     assert items[sub.index] == <PyObject*> sub
@@ -100,6 +104,7 @@ cdef void members_free(Members* members) noexcept:
 # Nodes
 
 cdef Node* new_node(Node* parent, Token* token) noexcept:
+    """Return a new node that its parent does not link yet; NULL: out of memory."""
     cdef Node* node = <Node*> malloc(sizeof(Node) + token.length)
     if node == NULL:
         return NULL
@@ -114,6 +119,7 @@ cdef Node* new_node(Node* parent, Token* token) noexcept:
 
 
 cdef inline Node* child_of(Node* node, Token* token) noexcept nogil:
+    """Return the child for a token of a subscription's subject; NULL: there is none."""
     if is_star(token.start, token.length):
         return node.star
     if is_tail(token.start, token.length):
@@ -122,6 +128,7 @@ cdef inline Node* child_of(Node* node, Token* token) noexcept nogil:
 
 
 cdef Node* add_child(Node* parent, Token* token) noexcept:
+    """Return a new child for a token that has none; NULL: out of memory."""
     cdef Node* node = new_node(parent, token)
     if node == NULL:
         return NULL
@@ -136,6 +143,7 @@ cdef Node* add_child(Node* parent, Token* token) noexcept:
 
 
 cdef void free_node(Node* node) noexcept:
+    """Free a node, its queue groups and its arrays, but not its children."""
     cdef uint32_t place
     cdef QueueGroup* group
     for place in range(table_span(&node.groups)):
@@ -150,11 +158,12 @@ cdef void free_node(Node* node) noexcept:
 
 
 cdef inline bint lists_any(Node* node) noexcept nogil:
+    """Return whether a node lists a subscription."""
     return node.plain.count > 0 or node.groups.count > 0
 
 
 cdef void prune(Node* node) noexcept:
-    """Cut off `node` and what above it led only to it."""
+    """Free `node` if it is empty, and each ancestor that becomes empty by that."""
     cdef Node* parent
     while (
         node.parent != NULL and not lists_any(node)
@@ -174,6 +183,7 @@ cdef void prune(Node* node) noexcept:
 # Queue groups
 
 cdef QueueGroup* new_group(Node* node, Subscription sub) noexcept:
+    """Return an empty group with the queue name of `sub`; NULL: out of memory."""
     cdef QueueGroup* group = <QueueGroup*> malloc(sizeof(QueueGroup) + sub.queue_len)
     if group == NULL:
         return NULL
@@ -197,7 +207,7 @@ cdef void free_group(QueueGroup* group) noexcept:
 
 
 cdef QueueGroup* group_for(Node* node, Subscription sub) noexcept:
-    """The group of the subscription's queue at `node`, new if need be; NULL: out of memory."""
+    """Return the queue group of `sub` at `node`, and add it if needed; NULL: out of memory."""
     cdef QueueGroup* group = <QueueGroup*> table_find(
         &node.groups, hash_name(queue_of(sub), sub.queue_len), queue_of(sub), sub.queue_len
     )
@@ -211,12 +221,14 @@ cdef QueueGroup* group_for(Node* node, Subscription sub) noexcept:
 
 
 cdef void drop_empty_group(QueueGroup* group) noexcept:
+    """Remove and free a group that has no member."""
     if group.members.count == 0:
         table_remove(&group.node.groups, &group.name)
         free_group(group)
 
 
 cdef int list_at(Node* node, Subscription sub) noexcept:
+    """List a subscription at the node of its subject; -1: out of memory, and nothing changed."""
     cdef QueueGroup* group = NULL
     if sub.queue_len:
         group = group_for(node, sub)
@@ -233,7 +245,10 @@ cdef int list_at(Node* node, Subscription sub) noexcept:
 
 
 cdef Node* push_children(Node* node, Node* pending) noexcept:
-    """Put the children on the list of nodes to free; it is linked through their `parent`."""
+    """Push the children of `node` onto the list of nodes to free; return its new head.
+
+    The list is linked through the nodes' `parent` fields.
+    """
     cdef uint32_t place
     cdef Node* child
     for place in range(table_span(&node.children)):
@@ -251,8 +266,10 @@ cdef Node* push_children(Node* node, Node* pending) noexcept:
 
 
 cdef void free_tree(Node* root, list orphans) noexcept:
-    """Free all nodes, each as soon as it is seen; the subscriptions go over into `orphans`, which
-    has a place for each."""
+    """Free a trie's nodes and move its references to subscriptions into `orphans`.
+
+    `orphans` must hold one None for each subscription. Nothing here allocates, so it cannot fail.
+    """
     cdef Node* pending = root
     cdef Node* node
     cdef QueueGroup* group
@@ -271,19 +288,23 @@ cdef void free_tree(Node* root, list orphans) noexcept:
 
 
 cdef Py_ssize_t unlist(Members* members, list orphans, Py_ssize_t count) noexcept:
-    """Put the subscriptions behind `count` others; how many there are then."""
+    """Move the subscriptions of `members` into `orphans`, behind the first `count` entries.
+
+    Returns the number of entries that are filled afterwards.
+    """
     cdef uint32_t place
     cdef Subscription sub
     for place in range(members.count):
         sub = <Subscription> members_of(members)[place]
         sub.node = sub.group = NULL
-        Py_DECREF(None)                         # which stood there
-        PyList_SET_ITEM(orphans, count, sub)    # takes over the trie's reference
+        Py_DECREF(None)                         # PyList_SET_ITEM does not release the old entry
+        PyList_SET_ITEM(orphans, count, sub)    # the list takes over the trie's reference
         count += 1
     return count
 
 
 cdef int grow(NodeList* nodes) noexcept nogil:
+    """Double the capacity; -1: out of memory."""
     cdef uint32_t capacity = nodes.capacity * 2 or 16
     cdef Node** items = <Node**> realloc(nodes.items, capacity * sizeof(Node*))
     if items == NULL:
@@ -294,6 +315,7 @@ cdef int grow(NodeList* nodes) noexcept nogil:
 
 
 cdef inline int push(NodeList* nodes, Node* node) noexcept nogil:
+    """Append a node; -1: out of memory."""
     if nodes.count == nodes.capacity and grow(nodes) < 0:
         return -1
     nodes.items[nodes.count] = node
@@ -301,14 +323,17 @@ cdef inline int push(NodeList* nodes, Node* node) noexcept nogil:
     return 0
 
 
-# Walks go down level by level, over all branches at once
+# Walks descend level by level, in all matching branches at once
 
 cdef inline int descend(
     NodeList* here, NodeList* below, NodeList* found, Token* token
 ) noexcept nogil:
-    """From `here` to the nodes `below` that a published token leads to. Where there are several,
-    each step is taken for all of them before the next one, so that the processor waits for their
-    memory once."""
+    """Go from the nodes `here` to the nodes `below` that match one token of a published subject.
+
+    Nodes for `>` match the whole rest and go to `found`. With several nodes, each memory access is
+    prefetched for all of them first, so that the processor waits for memory once. -1: out of
+    memory.
+    """
     cdef uint32_t place
     cdef Node* node
     cdef Node* child
@@ -331,7 +356,7 @@ cdef inline int descend(
 
 
 cdef int descend_colliding(NodeList* here, NodeList* below, NodeList* found, Token* token) noexcept:
-    """The same for a token of a pattern, a literal or `*`."""
+    """Go one level down like `descend`, for one token of a pattern: a literal or `*`."""
     cdef uint32_t place, nth
     cdef Node* node
     cdef Node* child
@@ -353,6 +378,7 @@ cdef int descend_colliding(NodeList* here, NodeList* below, NodeList* found, Tok
 
 @cython.final
 cdef class Interest:
+    """The subscriptions of one SubList, by subject."""
 
     def __cinit__(self):
         self.root = new_root()
@@ -369,7 +395,10 @@ cdef class Interest:
         free(self.below.items)
 
     cdef int insert(self, Subscription sub) except -1:
-        """List `sub`, which no trie lists yet. Leaves its subject in `tokens`."""
+        """List a subscription that no trie lists yet, and leave its subject in `tokens`.
+
+        Raises InvalidSubject, or MemoryError; the trie is then unchanged.
+        """
         cdef Node* node
         cdef Node* child
         cdef uint32_t at
@@ -392,6 +421,7 @@ cdef class Interest:
         return 0
 
     cdef int _split_pattern(self, Subscription sub) except -1:
+        """Split the subscription's subject into `tokens`; raises InvalidSubject."""
         cdef int valid = split_tokens(&self.tokens, sub.text, sub.subject_len)
         cdef Token* token
         cdef uint32_t at
@@ -406,6 +436,7 @@ cdef class Interest:
         return 0
 
     cdef bint holds(self, Subscription sub) noexcept:
+        """Return whether this trie lists the subscription."""
         cdef Node* node = <Node*> sub.node
         while node != NULL:
             if node == self.root:
@@ -414,7 +445,7 @@ cdef class Interest:
         return False
 
     cdef void remove(self, Subscription sub) noexcept:
-        """Unlist `sub`, which this trie holds; its reference is now the caller's."""
+        """Remove a subscription that this trie lists; the caller takes over the reference."""
         cdef Node* node = <Node*> sub.node
         cdef QueueGroup* group = <QueueGroup*> sub.group
         if group != NULL:
@@ -427,6 +458,7 @@ cdef class Interest:
         prune(node)
 
     cdef int find(self, const char* subject, Py_ssize_t length) noexcept nogil:
+        """Fill `found` with the nodes that match a published subject (see interest.pxd)."""
         cdef NodeList* here = &self.here
         cdef NodeList* below = &self.below
         cdef uint32_t at
@@ -440,6 +472,7 @@ cdef class Interest:
         return self._arrive(here)
 
     cdef int find_colliding(self, const char* subject, Py_ssize_t length) noexcept:
+        """Fill `found` with the nodes that share a subject with a pattern (see interest.pxd)."""
         cdef NodeList* here = &self.here
         cdef NodeList* below = &self.below
         cdef uint32_t at, place
@@ -460,6 +493,7 @@ cdef class Interest:
         return self._arrive(here)
 
     cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept nogil:
+        """Split the subject and start at the root; 1: ready; 0: an empty token; -1: no memory."""
         cdef int whole = split_tokens(&self.tokens, subject, length)
         self.found.count = self.here.count = 0
         if whole > 0 and push(&self.here, self.root) < 0:
@@ -467,7 +501,7 @@ cdef class Interest:
         return whole
 
     cdef int _arrive(self, NodeList* here) noexcept nogil:
-        """The walk has used up the subject: who subscribed to exactly what led here?"""
+        """End a walk: add the nodes `here` that list subscriptions to `found`. Return 1 or -1."""
         cdef uint32_t place
         cdef Node* node
         for place in range(here.count):
@@ -477,8 +511,10 @@ cdef class Interest:
         return 1
 
     cdef int _arrive_below(self, Node* top) noexcept:
-        """All descendants, breadth first: `found` is the queue and the result. Some may list
-        nobody."""
+        """Add all descendants of `top` to `found`, breadth first. Return 1 or -1.
+
+        `found` serves as the queue as well. Some of the nodes may list no subscription.
+        """
         cdef uint32_t at = self.found.count
         cdef uint32_t place
         cdef Node* child
@@ -497,9 +533,11 @@ cdef class Interest:
             at += 1
 
     cdef int clear(self) except -1:
-        """Unlist everything; subscriptions are released last, when nothing here can be reached from
-        them."""
-        cdef list orphans = [None] * self.count     # nothing can fail once a node is freed
+        """Remove all subscriptions. Raises MemoryError; the trie is then unchanged.
+
+        The references are released last: destructors may use this trie, which is then empty.
+        """
+        cdef list orphans = [None] * self.count     # allocated first: freeing nodes must not fail
         cdef Node* old = self.root
         cdef Node* root = new_root()
         if root == NULL:
@@ -512,6 +550,7 @@ cdef class Interest:
 
 
 cdef Node* new_root() noexcept:
+    """Return the root of an empty trie; NULL: out of memory."""
     cdef Token none
     none.start = b""
     none.hash = 0

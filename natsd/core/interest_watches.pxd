@@ -1,13 +1,13 @@
-"""See interest_watches.pyx."""
+"""Declarations of interest_watches.pyx."""
 
 from natsd.core.subscription cimport Subscription
 
 
 cdef class InterestWatches:
-    cdef dict callbacks        # subject NUL queue -> list of callables
+    cdef dict callbacks        # `watch_name` (subject, NUL, queue) -> list of callables
 
     cdef int add(self, bytes name, object callback) except -1
-    cdef bint drop(self, bytes name, object callback) except -1    # true: nobody watches any more
+    cdef bint drop(self, bytes name, object callback) except -1    # True: no watch is left
     cdef void changed(self, Subscription sub, bint is_there) noexcept
     cdef void all_gone(self) noexcept
 

@@ -1,4 +1,4 @@
-"""See internal.pyx."""
+"""Declarations of internal.pyx."""
 
 from natsd.core.reactor cimport Reactor
 from natsd.core.subscription cimport Message, Sink, Subscription

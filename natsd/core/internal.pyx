@@ -1,7 +1,8 @@
-"""Messages to the server's own parts: the slow kind, for everything that is not per message.
+"""Sinks of the server's own subscriptions: Python callbacks, for everything but hot paths.
 
-A callback gets owned bytes, outside of the publisher's turn through the parser; what it raises is
-logged and ends nobody's connection (`Reactor.run_task`).
+A callback gets owned bytes. It runs at the end of the reactor's turn, not while the publisher's
+bytes are parsed. If it raises, the exception is logged and no connection is closed
+(`Reactor.run_task`).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -13,9 +14,11 @@ from natsd.core.tracing cimport TracedMessage, deliver_unrecorded
 
 
 cdef class CallbackSink(Sink):
-    """Calls `callback(subject, reply, headers, payload)` at the end of the turn.
+    """Sink that calls `callback(subject, reply, headers, payload)` at the end of the turn.
 
-    With `tells_origin` one argument more: the connection that published, None for the server's own.
+    `reply` is None without a reply subject; `headers` is the whole header block, or empty. With
+    `tells_origin` a fifth argument is the connection that published the message, or None if the
+    server itself did.
     """
 
     def __init__(self, Reactor reactor, callback, *, bint tells_origin=False):
@@ -42,7 +45,11 @@ cdef class CallbackSink(Sink):
         return 1
 
     def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
-        """A service is an import from the system account; with trace-only it is not asked."""
+        """Deliver a traced message; a sink that `tells_origin` records it as a service import.
+
+        Returns whether the message was delivered. With trace-only such a service is not called, and
+        the result is False.
+        """
         if self.tells_origin and not sub.closed:
             traced.trace.service_import(
                 traced.message.subject[:traced.message.subject_len].decode("utf-8", "replace")
@@ -53,9 +60,9 @@ cdef class CallbackSink(Sink):
 
 
 cdef class IgnoringSink(Sink):
-    """Takes messages and does nothing, so that a requestor is not told that nobody listens.
+    """Sink that accepts messages and does nothing, so that a request gets no 503 (no responders).
 
-    It does not take those whose subject begins with one of `refused`.
+    A message whose subject begins with one of the `refused` prefixes is not accepted.
     """
 
     def __init__(self, tuple refused not None):
@@ -73,7 +80,7 @@ cdef class IgnoringSink(Sink):
         return 1
 
     def deliver_traced(self, Subscription sub not None, TracedMessage traced not None) -> bool:
-        """With trace-only nobody would take the message."""
+        """Deliver a traced message unless it is trace-only; return whether it was delivered."""
         if traced.trace.is_only:
             return False
         return deliver_unrecorded(sub, traced)

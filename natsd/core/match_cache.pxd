@@ -1,4 +1,4 @@
-"""The results of recent matches, by published subject."""
+"""The cache of recent match results, by published subject (see match_cache.pyx)."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
@@ -11,23 +11,23 @@ from natsd.core.subscription cimport Subscription
 cdef enum:
     ENTRIES_MAX = 1024
     ENTRIES_SWEPT_TO = 256
-    DOOR_SIZE = 1024
-    DOOR_OPENS = 8              # for one in so many of those who knock a second time
+    DOOR_SIZE = 1024            # buckets of the admission filter
+    DOOR_OPENS = 8              # one in so many repeated subjects is admitted
 
-cdef struct CacheEntry:         # followed in memory by the subject's bytes
+cdef struct CacheEntry:         # the subject's bytes follow the struct in memory
     Named subject
-    PyObject* result            # MatchResult, owned
-    uint32_t place              # in MatchCache.entries
-    bint hit                    # asked for since it came in, or since the last sweep
+    PyObject* result            # MatchResult; the entry owns a reference
+    uint32_t place              # index in MatchCache.entries
+    bint hit                    # looked up since it was added, or since the last sweep
 
 cdef class MatchCache:
-    cdef NameTable by_subject   # CacheEntry
-    cdef CacheEntry** entries
-    cdef uint64_t* signatures   # of entries[i]: the low hash halves of its first two tokens
+    cdef NameTable by_subject   # CacheEntry by subject
+    cdef CacheEntry** entries   # all entries, oldest first except where one was dropped
+    cdef uint64_t* signatures   # [i]: low hash halves of the first two tokens of entries[i]
     cdef uint32_t count
-    cdef uint32_t* door         # hash fragments of subjects turned away
-    cdef uint32_t knocks        # how many knocked, scrambled
-    cdef PyObject* retired      # results to release when the SubList is in order again, linked
+    cdef uint32_t* door         # admission filter: hash fragments of subjects that were refused
+    cdef uint32_t knocks        # state of a pseudo-random sequence, one step per filtered subject
+    cdef PyObject* retired      # linked list of results that `release` lets go of
 
     cdef bint admits(self, uint64_t hash) noexcept
     cdef int put(self, MatchResult result, uint64_t hash) except -1
@@ -46,4 +46,5 @@ cdef class MatchCache:
 
 
 cdef inline MatchResult result_of(CacheEntry* entry):
+    """Return the match result of an entry."""
     return <MatchResult> entry.result

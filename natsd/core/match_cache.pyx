@@ -1,22 +1,23 @@
-"""The results of recent matches, by published subject: at most 1,024, swept to 256.
+"""The cache of recent match results, by published subject: at most 1,024, swept down to 256.
 
-- **In**: below half of the maximum every subject comes in. Above it there is a door, which
-  remembers fragments of the last subjects turned away, one per bucket, and opens for one in eight
-  of those it sees again. So unique reply subjects fill half of the cache once and displace nothing;
-  and where there are ten times more subjects than entries, they do not spend their time throwing
-  each other out.
-- **Out**: a sweep drops entries that nobody asked for again, then any others, down to 256. What
-  stays has to be asked for again before the next sweep.
-- **Join**: an entry's result is replaced by one that also lists the newcomer. An exact subject is
-  looked up; a wildcard goes through all entries by *signature*, 8 bytes each in one array, and only
-  where the first two tokens can match are the subjects compared.
-- **Leave**: the entries concerned are dropped: what remains is asked from the trie, once, if ever.
-- Subjects nobody is interested in are cached like others; a newcomer joins them too.
+- **Admission**: while the cache is less than half full, every subject is admitted. Above that an
+  admission filter (the door) remembers hash fragments of the last refused subjects, one per bucket,
+  and admits one in eight of the subjects that it sees again. So unique reply subjects fill half of
+  the cache once and displace nothing. With ten times more subjects than entries, the subjects do
+  not keep evicting each other.
+- **Eviction**: a sweep drops entries that were not looked up again, then others, down to 256. An
+  entry that stays must be looked up again before the next sweep.
+- **Subscribe**: each affected entry gets a new result that also lists the new subscription. For a
+  literal subject the entry is looked up. For a wildcard all entries are filtered by *signature*, 8
+  bytes each in one array, and the subjects are compared only where the first two tokens can match.
+- **Unsubscribe**: the affected entries are dropped; the next lookup of their subjects walks the
+  trie.
+- Subjects without interest are cached like others, and get new subscriptions like others.
 
-A result that is replaced or dropped ceases to be `live`, and is released only in `release`, which
-the SubList calls last: destructors may call back into it.
+A result that is replaced or dropped is no longer `live`. It is released only in `release`, which
+the SubList calls as the last step, because destructors may call back into the SubList.
 
-Seed: 000 (Cache Strategy).
+Source: the seed "SubList" (Cache Strategy).
 """
 
 cimport cython
@@ -36,12 +37,13 @@ from natsd.core.subscription cimport NATSD_LIVE, Subscription, live
 cdef uint64_t SECOND_HALF = <uint32_t> -1
 cdef uint64_t FIRST_HALF = ~SECOND_HALF
 
-cdef struct Sieve:              # which signatures a wildcard subject can match
+cdef struct Sieve:              # a wildcard can match signatures with `signature & mask == wanted`
     uint64_t mask
     uint64_t wanted
 
 
 cdef uint64_t signature_of(const char* subject, Py_ssize_t length) noexcept nogil:
+    """Return the hashes of the first two tokens, 32 bits each; 0 for a token that is missing."""
     cdef TokenCursor cursor = tokens_of(subject, length)
     cdef uint64_t signature = 0
     if next_token(&cursor):
@@ -52,6 +54,7 @@ cdef uint64_t signature_of(const char* subject, Py_ssize_t length) noexcept nogi
 
 
 cdef Sieve sieve_of(Subscription sub) noexcept:
+    """Return the signature filter of a wildcard subscription."""
     cdef TokenCursor cursor = tokens_of(sub.text, sub.subject_len)
     cdef Sieve sieve = Sieve(0, signature_of(sub.text, sub.subject_len))
     if next_token(&cursor) and not is_wild(&cursor):
@@ -63,10 +66,12 @@ cdef Sieve sieve_of(Subscription sub) noexcept:
 
 
 cdef inline bint is_wild(TokenCursor* cursor) noexcept nogil:
+    """Return whether the current token is `*` or `>`."""
     return is_star(cursor.token, cursor.length) or is_tail(cursor.token, cursor.length)
 
 
 cdef CacheEntry* new_entry(MatchResult result, uint64_t hash) noexcept:
+    """Return a new entry that is in no list yet; NULL: out of memory."""
     cdef CacheEntry* entry = <CacheEntry*> malloc(sizeof(CacheEntry) + result.subject_len)
     if entry == NULL:
         return NULL
@@ -82,6 +87,7 @@ cdef CacheEntry* new_entry(MatchResult result, uint64_t hash) noexcept:
 
 @cython.final
 cdef class MatchCache:
+    """The cached match results of one SubList."""
 
     def __dealloc__(self):
         self.clear()
@@ -91,6 +97,7 @@ cdef class MatchCache:
         free(self.door)
 
     cdef bint admits(self, uint64_t hash) noexcept:
+        """Return whether a subject that is not cached may be added now."""
         cdef uint32_t* bucket
         cdef uint32_t fragment = <uint32_t> (hash >> 32)
         if self.count < ENTRIES_MAX // 2:
@@ -99,12 +106,15 @@ cdef class MatchCache:
         self.knocks = self.knocks * 1664525 + 1013904223
         if bucket[0] == fragment:
             return (self.knocks >> 16) % DOOR_OPENS == 0
-        if self.knocks >> 31:       # or else two that alternate would never get in
+        if self.knocks >> 31:       # else two alternating subjects of a bucket would never get in
             bucket[0] = fragment
         return False
 
     cdef int put(self, MatchResult result, uint64_t hash) except -1:
-        """Take in the result of a subject that is not here. Sweeps when full."""
+        """Add the result of a subject that is not cached, and sweep if the cache is then full.
+
+        Raises MemoryError.
+        """
         cdef CacheEntry* entry
         self._make_room()
         entry = new_entry(result, hash)
@@ -123,7 +133,7 @@ cdef class MatchCache:
         return 0
 
     cdef int _make_room(self) except -1:
-        """An account without traffic keeps no cache."""
+        """Allocate the arrays on first use, so that an account without traffic has none."""
         if self.entries == NULL:
             self.entries = <CacheEntry**> calloc(ENTRIES_MAX + 1, sizeof(CacheEntry*))
         if self.signatures == NULL:
@@ -135,7 +145,7 @@ cdef class MatchCache:
         return 0
 
     cdef void _sweep(self) noexcept:
-        """Down to ENTRIES_SWEPT_TO: what nobody asked for first, oldest first; the latest stays."""
+        """Drop entries down to ENTRIES_SWEPT_TO, unused and old ones first; keep the newest."""
         cdef uint32_t place
         self._drop_oldest(self.count - ENTRIES_SWEPT_TO, False)
         self._drop_oldest(self.count - ENTRIES_SWEPT_TO, True)
@@ -143,6 +153,7 @@ cdef class MatchCache:
             self.entries[place].hit = False
 
     cdef void _drop_oldest(self, uint32_t excess, bint even_hit) noexcept:
+        """Drop the oldest `excess` entries; with `even_hit` False, only those without a hit."""
         cdef uint32_t place
         cdef uint32_t kept = 0
         cdef CacheEntry* entry
@@ -159,6 +170,7 @@ cdef class MatchCache:
         self.count = kept
 
     cdef void _drop(self, CacheEntry* entry) noexcept:
+        """Drop one entry; the last entry takes its place."""
         cdef uint32_t last = self.count - 1
         self.entries[entry.place] = self.entries[last]
         self.entries[entry.place].place = entry.place
@@ -167,19 +179,20 @@ cdef class MatchCache:
         self._retire(entry)
 
     cdef void _retire(self, CacheEntry* entry) noexcept:
-        """Forget an entry that stands in `entries` no longer; its result waits for `release`."""
+        """Free an entry that was taken out of `entries`; its result waits for `release`."""
         self._end(result_of(entry))
         table_remove(&self.by_subject, &entry.subject)
         free_entry(entry)
 
     cdef void _end(self, MatchResult result) noexcept:
+        """Mark a result as no longer live, and keep a reference to it until `release`."""
         result.live = False
         result.next_retired = self.retired
         self.retired = <PyObject*> result
         Py_INCREF(result)
 
     cdef void joined(self, Subscription sub) noexcept:
-        """`sub` is in the trie now: bring the results that must list it up to date."""
+        """Update the results that must list `sub`, after it was added to the trie."""
         cdef CacheEntry* entry
         cdef Sieve sieve
         cdef uint32_t place
@@ -198,7 +211,7 @@ cdef class MatchCache:
                     self._extend(entry, sub)
 
     cdef void left(self, Subscription sub) noexcept:
-        """`sub` leaves the trie: drop the results that list it."""
+        """Drop the results that list `sub`, before it is removed from the trie."""
         cdef CacheEntry* entry
         cdef Sieve sieve
         cdef uint32_t place
@@ -217,10 +230,12 @@ cdef class MatchCache:
                     self._drop(entry)
 
     cdef inline CacheEntry* _entry_of(self, Subscription sub) noexcept:
+        """Return the entry of a literal subscription's subject; NULL: it is not cached."""
         cdef uint64_t hash = hash_name(sub.text, sub.subject_len)
         return <CacheEntry*> table_find(&self.by_subject, hash, sub.text, sub.subject_len)
 
     cdef void _extend(self, CacheEntry* entry, Subscription sub) noexcept:
+        """Replace an entry's result by one that also lists `sub`, or drop the entry."""
         cdef MatchResult old = result_of(entry)
         cdef MatchResult new
         try:
@@ -237,12 +252,15 @@ cdef class MatchCache:
         Py_DECREF(old)
 
     cdef void clear(self) noexcept:
+        """Drop all entries; their results wait for `release`."""
         while self.count:
             self._drop(self.entries[self.count - 1])
 
     cdef void release(self) noexcept:
-        """Let go of what was replaced or dropped. Runs destructors: only as the last step of an
-        operation."""
+        """Release the results that were replaced or dropped.
+
+        This runs destructors, so it must be the last step of an operation.
+        """
         cdef PyObject* first
         while self.retired != NULL:
             first = self.retired
@@ -252,10 +270,12 @@ cdef class MatchCache:
 
 
 cdef inline bint is_matched(CacheEntry* entry, Subscription sub) noexcept:
+    """Return whether the subscription receives the entry's subject."""
     return subject_matches(name_of(&entry.subject), entry.subject.length, sub.text, sub.subject_len)
 
 
 cdef void free_entry(CacheEntry* entry) noexcept:
+    """Free an entry and release its result."""
     Py_DECREF(result_of(entry))
     free(entry)
     NATSD_LIVE(live.cache_entries, -1)

@@ -1,4 +1,4 @@
-"""Who receives what is published to one subject: the answer of a SubList."""
+"""The match result: the subscriptions that receive one published subject (match_result.pyx)."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
@@ -7,40 +7,40 @@ from natsd.core.interest cimport NodeList, QueueGroup
 from natsd.core.subscription cimport Subscription
 
 
-cdef struct SubArray:           # references to subscriptions, followed in memory by their room
-    uint32_t owners             # how many results look at a prefix of it
-    uint32_t used
+cdef struct SubArray:           # header of an array of owned references, which follow it in memory
+    uint32_t owners             # results that use a prefix of the array
+    uint32_t used               # references in the array
     uint32_t capacity
     uint32_t reserved
 
-cdef struct QueueResult:        # one queue group, merged over all nodes
-    PyObject** members          # Subscription; a remote one stands here `weight` times
-    uint32_t count              # at least 1
+cdef struct QueueResult:        # one queue group, merged over all matching nodes
+    PyObject** members          # subscriptions; a remote one is listed `weight` times
+    uint32_t count              # entries in `members`, at least 1
     uint32_t name_len
-    const char* name            # the text of its first member
-    uint64_t hash
+    const char* name            # points into the text of the first member
+    uint64_t hash               # hash of the name
     SubArray* array
 
 cdef class MatchResult:
     cdef char* subject
     cdef Py_ssize_t subject_len
-    cdef readonly bint live     # still what the SubList would answer; only the SubList sets it
-    cdef PyObject** plain_subs  # Subscription
+    cdef readonly bint live     # the SubList would still answer the same; only the SubList sets it
+    cdef PyObject** plain_subs  # plain subscriptions
     cdef uint32_t plain_count
     cdef uint32_t queue_count
     cdef QueueResult* queue_groups
-    # How it is stored.
+    # Storage.
     cdef SubArray* plain_array
     cdef uint32_t subject_capacity
     cdef uint32_t queue_capacity
-    cdef PyObject* next_retired  # MatchCache's
+    cdef PyObject* next_retired  # link in MatchCache.retired
 
-    # For SubList, before anyone else holds the result, and once nobody does.
+    # Only the SubList calls these two, while no other code holds the result.
     cdef int fill(
         self, const char* subject, Py_ssize_t length, NodeList* nodes
     ) except -1
     cdef void empty(self) noexcept
-    # A new result that also lists `sub`; None: too many groups to be worth a copy.
+    # A new result that also lists `sub`; None: there are too many queue groups to copy.
     cdef MatchResult extended(self, Subscription sub)
 
     cdef int _keep_subject(self, const char* subject, Py_ssize_t length) except -1
@@ -61,8 +61,10 @@ cdef enum:
 
 
 cdef inline Subscription plain_at(MatchResult result, uint32_t place):
+    """Return a plain subscription by its index."""
     return <Subscription> result.plain_subs[place]
 
 
 cdef inline Subscription member_at(QueueResult* group, uint32_t place):
+    """Return a member of a queue group by its index."""
     return <Subscription> group.members[place]

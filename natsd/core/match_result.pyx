@@ -1,4 +1,4 @@
-"""Who receives what is published to one subject. Immutable once handed out.
+"""The match result: the subscriptions that receive one published subject. Immutable once returned.
 
     MatchResult                               SubArray (owners: 2, used: 3)
       subject, length, live                   ┌─────┬─────┬─────┬─────┐
@@ -7,13 +7,15 @@
                         name, members, count ──▶ another SubArray
     its successor: plain_count = 3 ───────────▶ the same SubArray
 
-A result owns a share of its arrays and an array owns references to its subscriptions, so whoever
-holds a result can deliver through it whatever happens to the SubList. Arrays only grow: when a
-subscription joins, the successor appends to the array it shares with its predecessor, who goes on
-seeing its own prefix. So 100,000 joins at one hot subject cost 100,000 appends, not 100,000 copies.
+A result owns a share of its arrays, and an array owns references to its subscriptions. Therefore
+the holder of a result can deliver through it, whatever happens to the SubList. Arrays only grow:
+for a new subscription, the new result appends to the array that it shares with the old result, and
+the old result still sees its own prefix only. So 100,000 subscriptions to one busy subject cost
+100,000 appends, not 100,000 copies.
 
-Groups of the same name at several nodes are merged; up to `LINEAR_GROUPS_MAX` are compared one by
-one by hash, more go through an index, so that thousands of queue names do not cost the square.
+Groups of the same name at several nodes are merged. Up to `LINEAR_GROUPS_MAX` groups are compared
+one by one by hash; more groups use an index, so that thousands of queue names do not cost quadratic
+time.
 """
 
 cimport cython
@@ -31,16 +33,18 @@ from natsd.core.subscription cimport NATSD_LIVE, Subscription, live, queue_of
 cdef enum:
     LINEAR_GROUPS_MAX = 16
     ARRAY_CAPACITY_MAX = 1 << 28
-    KEPT_CAPACITY_MAX = 1024    # an emptied result keeps arrays up to this size for its next use
+    KEPT_CAPACITY_MAX = 1024    # an emptied result keeps arrays up to this capacity for reuse
 
 
 # Arrays that several results share
 
 cdef inline PyObject** items_of(SubArray* array) noexcept nogil:
+    """Return the references of an array."""
     return <PyObject**> (array + 1)
 
 
 cdef SubArray* new_array(uint32_t capacity) noexcept:
+    """Return an empty array with one owner; NULL: out of memory."""
     cdef SubArray* array = <SubArray*> malloc(sizeof(SubArray) + capacity * sizeof(PyObject*))
     if array != NULL:
         array[0] = SubArray(owners=1, used=0, capacity=capacity, reserved=0)
@@ -49,6 +53,7 @@ cdef SubArray* new_array(uint32_t capacity) noexcept:
 
 
 cdef inline void append(SubArray* array, Subscription sub) noexcept:
+    """Append a subscription to an array with room, and take a reference to it."""
     assert array.used < array.capacity
     Py_INCREF(sub)
     items_of(array)[array.used] = <PyObject*> sub
@@ -56,8 +61,10 @@ cdef inline void append(SubArray* array, Subscription sub) noexcept:
 
 
 cdef void let_go(SubArray* array) noexcept:
-    """One owner less; the last one releases the subscriptions, whose destructors may do
-    anything."""
+    """Give up one share of an array (NULL: do nothing).
+
+    The last share releases the subscriptions; their destructors may run any code.
+    """
     cdef uint32_t place
     if array == NULL:
         return
@@ -71,8 +78,10 @@ cdef void let_go(SubArray* array) noexcept:
 
 
 cdef SubArray* with_room(SubArray* array, uint32_t used, uint64_t more) noexcept:
-    """An array that starts with the first `used` of `array`, with room for `more`; takes over the
-    caller's share of `array`. NULL: out of memory, and the caller still has it."""
+    """Return an array that starts with the first `used` entries of `array` and has room for `more`.
+
+    Takes over the caller's share of `array`. NULL: out of memory, and the caller keeps its share.
+    """
     cdef SubArray* larger
     cdef uint32_t place
     if used + more > ARRAY_CAPACITY_MAX:
@@ -89,6 +98,7 @@ cdef SubArray* with_room(SubArray* array, uint32_t used, uint64_t more) noexcept
 
 
 cdef void append_members(SubArray* array, Members* members, bint weighted) noexcept:
+    """Append all members to an array with room; `weighted`: each as often as its weight says."""
     cdef PyObject** items = members_of(members)
     cdef Subscription sub
     cdef uint32_t place
@@ -103,6 +113,7 @@ cdef void append_members(SubArray* array, Members* members, bint weighted) noexc
 
 
 cdef uint64_t total_weight(Members* members) noexcept:
+    """Return the sum of the members' weights."""
     cdef PyObject** items = members_of(members)
     cdef uint32_t place
     cdef uint64_t total = 0
@@ -113,6 +124,7 @@ cdef uint64_t total_weight(Members* members) noexcept:
 
 @cython.final
 cdef class MatchResult:
+    """The plain subscriptions and queue groups that receive one published subject."""
 
     def __cinit__(self):
         NATSD_LIVE(live.match_results, 1)
@@ -132,7 +144,10 @@ cdef class MatchResult:
     cdef int fill(
         self, const char* subject, Py_ssize_t length, NodeList* nodes
     ) except -1:
-        """Become what `nodes` list; on failure the result is to be thrown away."""
+        """Fill an empty result with the subscriptions that `nodes` list.
+
+        Raises MemoryError; the result must then be discarded.
+        """
         cdef uint32_t place
         cdef uint64_t plain_total = 0
         cdef uint32_t group_total = 0
@@ -151,7 +166,10 @@ cdef class MatchResult:
         return 0
 
     cdef void empty(self) noexcept:
-        """Forget everything but the room; runs destructors, so only where anything may happen."""
+        """Remove all subscriptions but keep the memory for reuse.
+
+        This runs destructors, which may run any code.
+        """
         cdef uint32_t place
         self.live = False
         self.plain_count = 0
@@ -164,6 +182,7 @@ cdef class MatchResult:
         self.plain_array = emptied(self.plain_array)
 
     cdef int _keep_subject(self, const char* subject, Py_ssize_t length) except -1:
+        """Copy the subject into the result. Raises MemoryError."""
         cdef char* room
         if self.subject == NULL or self.subject_capacity < length:
             room = <char*> realloc(self.subject, length + 1)
@@ -176,10 +195,12 @@ cdef class MatchResult:
         return 0
 
     cdef void _see_plain(self) noexcept:
+        """Set `plain_subs` and `plain_count` to the whole `plain_array`."""
         self.plain_subs = items_of(self.plain_array)
         self.plain_count = self.plain_array.used
 
     cdef int _merge_groups(self, NodeList* nodes, uint32_t group_total) except -1:
+        """Add the queue groups of all nodes, merged by name; `group_total` counts them unmerged."""
         cdef uint32_t* index = NULL
         cdef uint32_t span = 0
         cdef uint32_t at, place
@@ -200,6 +221,7 @@ cdef class MatchResult:
         return 0
 
     cdef int _merge_group(self, QueueGroup* group, uint32_t* index, uint32_t span) except -1:
+        """Add the members of one node's queue group to the result's group of that name."""
         cdef uint64_t weight = total_weight(&group.members)
         cdef QueueResult* into
         cdef SubArray* array
@@ -217,6 +239,11 @@ cdef class MatchResult:
     cdef QueueResult* _group_named(
         self, QueueGroup* group, uint32_t* index, uint32_t span
     ) except NULL:
+        """Return the result's group of the same name, and add it if needed.
+
+        `index` is a hash table of `span` slots with group numbers from 1 (0: free), or NULL for a
+        linear search.
+        """
         cdef const char* name = name_of(&group.name)
         cdef QueueResult* into
         cdef uint32_t place
@@ -237,8 +264,7 @@ cdef class MatchResult:
         return into
 
     cdef QueueResult* _add_group(self, uint64_t hash, uint32_t name_len) except NULL:
-        """A group without members, which the caller gives it; room kept from an earlier use is
-        taken up."""
+        """Add a group without members, which the caller must fill; its old array is reused."""
         cdef QueueResult* group
         if self.queue_count == self.queue_capacity:
             self._reserve_groups(max(2 * self.queue_capacity, 1))
@@ -250,6 +276,7 @@ cdef class MatchResult:
         return group
 
     cdef int _reserve_groups(self, uint32_t capacity) except -1:
+        """Make room for `capacity` queue groups. Raises MemoryError."""
         cdef uint32_t place
         cdef QueueResult* groups = <QueueResult*> realloc(
             self.queue_groups, capacity * sizeof(QueueResult)
@@ -263,6 +290,7 @@ cdef class MatchResult:
         return 0
 
     cdef MatchResult extended(self, Subscription sub):
+        """Return a new result that also lists `sub`; None: there are too many queue groups."""
         cdef MatchResult result
         if sub.queue_len and self.queue_count >= PATCHED_GROUPS_MAX:
             return None
@@ -278,7 +306,7 @@ cdef class MatchResult:
         return result
 
     cdef int _share(self, MatchResult other) except -1:
-        """Start out with everything `other` lists, in the same arrays."""
+        """Make this new result list the subscriptions of `other`, and share its arrays."""
         cdef uint32_t place
         if other.plain_count:
             self.plain_array = other.plain_array
@@ -294,6 +322,7 @@ cdef class MatchResult:
         return 0
 
     cdef int _join_group(self, Subscription sub) except -1:
+        """Add a queue subscription to the group of its name, as often as its weight says."""
         cdef uint64_t hash = hash_name(queue_of(sub), sub.queue_len)
         cdef QueueResult* into = NULL
         cdef uint32_t place
@@ -316,7 +345,7 @@ cdef class MatchResult:
         return 0
 
     def __len__(self):
-        """How many deliveries a message costs: every plain subscription, and one of each group."""
+        """Return the deliveries per message: one per plain subscription, one per queue group."""
         return self.plain_count + self.queue_count
 
     def __repr__(self):
@@ -325,14 +354,17 @@ cdef class MatchResult:
 
     @property
     def subject_text(self) -> str:
+        """The published subject."""
         return wire_text(self.subject, self.subject_len)
 
     @property
     def plain(self) -> tuple:
+        """The plain subscriptions."""
         return tuple([<Subscription> self.plain_subs[place] for place in range(self.plain_count)])
 
     @property
     def queues(self) -> dict:
+        """Queue name to its members; a remote member is listed as often as its weight says."""
         cdef dict queues = {}
         cdef uint32_t at
         cdef QueueResult* group
@@ -345,18 +377,22 @@ cdef class MatchResult:
 
 
 cdef inline bint is_called(QueueResult* group, const char* name, uint32_t length) noexcept:
+    """Return whether a group has that name."""
     return group.name_len == length and natsd_same(group.name, name, length)
 
 
 cdef SubArray* checked(SubArray* array) except NULL:
+    """Return `array`; raises MemoryError if it is NULL."""
     if array == NULL:
         raise MemoryError
     return array
 
 
 cdef SubArray* emptied(SubArray* array) noexcept:
-    """The same array without its subscriptions, when it is ours alone and worth keeping; else
-    NULL."""
+    """Release the subscriptions of an array and return it for reuse.
+
+    NULL: the array is shared or larger than KEPT_CAPACITY_MAX, and the caller's share is gone.
+    """
     cdef uint32_t used
     if array == NULL or array.owners > 1 or array.capacity > KEPT_CAPACITY_MAX:
         let_go(array)
@@ -370,6 +406,7 @@ cdef SubArray* emptied(SubArray* array) noexcept:
 
 
 cdef uint32_t power_of_two(uint32_t least) noexcept:
+    """Return the smallest power of two that is at least `least`."""
     cdef uint32_t power = 1
     while power < least:
         power *= 2

@@ -1,6 +1,6 @@
-"""A set of C structs found by name: open addressing, nothing allocated for none or one.
+"""A hash table of C structs by name: open addressing, no allocation for zero or one item.
 
-An item is any struct that begins with `Named` and carries its name's bytes in its own allocation:
+An item is any struct that begins with `Named` and has its name's bytes in its own allocation:
 
     item    ┌──────────────┬────────┬─────────┬───────────── … ┬────────────┐
             │ hash      u64│ length │ name_at │ its own fields │ name bytes │
@@ -11,10 +11,10 @@ An item is any struct that begins with `Named` and carries its name's bytes in i
             count = 1   mask = 0: `slots` is the item itself
             else        slots ─▶ [hash, item][hash, NULL]…   mask + 1 of them, at most 2/3 taken
 
-Growth moves everything at once: 2 ms at 44,000 names under one parent, 28 ms at 700,000 (Xeon 2
-GHz, November 2026). Probing is linear and removal shifts back, so there are no tombstones and churn
-costs nothing. Hashes are keyed with random bytes drawn at import: outside names cannot be chosen to
-collide.
+Growth moves all slots at once: 2 ms at 44,000 names under one parent, 28 ms at 700,000 (Xeon 2 GHz,
+November 2026). Probing is linear, and removal shifts the following slots back, so there are no
+tombstones, and repeated adding and removing does not slow lookups down. Hashes are keyed with
+random bytes that are drawn at import, so that clients cannot choose names that collide.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -76,7 +76,7 @@ cdef struct HashKey:
     uint64_t first
     uint64_t second
 
-cdef HashKey hash_key       # drawn once per process
+cdef HashKey hash_key       # random, drawn once per process
 
 cdef struct Named:
     uint64_t hash
@@ -85,7 +85,7 @@ cdef struct Named:
 
 cdef struct Slot:
     uint64_t hash
-    Named* item             # NULL: free
+    Named* item             # NULL: the slot is free
 
 cdef struct NameTable:
     Slot* slots
@@ -94,10 +94,12 @@ cdef struct NameTable:
 
 
 cdef inline uint64_t hash_name(const char* name, Py_ssize_t length) noexcept nogil:
+    """Return the keyed hash of a name."""
     return natsd_hash(name, <size_t> length, hash_key.first, hash_key.second)
 
 
 cdef inline const char* name_of(Named* item) noexcept nogil:
+    """Return the address of the name's bytes."""
     return <const char*> item + item.name_at
 
 
@@ -110,6 +112,7 @@ cdef inline bint is_named(
 cdef inline Named* table_find(
     NameTable* table, uint64_t hash, const char* name, uint32_t length
 ) noexcept nogil:
+    """Return the item of that name and hash; NULL: there is none."""
     cdef Slot* slot
     cdef uint64_t place
     if table.mask == 0:
@@ -127,26 +130,28 @@ cdef inline Named* table_find(
 
 
 cdef inline void prefetch_slot(NameTable* table, uint64_t hash) noexcept nogil:
-    """Have the processor fetch where `table_find` will begin."""
+    """Prefetch the slot at which `table_find` will begin."""
     natsd_prefetch(&table.slots[hash & table.mask])
 
 
 cdef inline void prefetch_item(NameTable* table, uint64_t hash) noexcept nogil:
-    """Have the processor fetch what `table_find` will most likely find."""
+    """Prefetch the item that `table_find` will most likely return."""
     if table.mask:
         natsd_prefetch(table.slots[hash & table.mask].item)
 
 
 cdef inline uint32_t table_span(NameTable* table) noexcept nogil:
-    """How many places `table_at` can be asked for; some of them may be empty."""
+    """Return the number of places for `table_at`; some of them may be empty."""
     return table.mask + 1 if table.count else 0
 
 
 cdef inline Named* table_at(NameTable* table, uint32_t place) noexcept nogil:
+    """Return the item at a place below `table_span`; NULL: the place is empty."""
     return <Named*> table.slots if table.mask == 0 else table.slots[place].item
 
 
-# 0, or -1: out of memory, and the table unchanged. The items stay their owner's.
+# `table_add` returns 0, or -1: out of memory, and the table is unchanged. The table does not own
+# its items: `table_remove` and `table_free` leave them to the caller.
 cdef int table_add(NameTable* table, Named* item) noexcept nogil
 cdef void table_remove(NameTable* table, Named* item) noexcept nogil
 cdef void table_free(NameTable* table) noexcept nogil

@@ -1,1 +1,1 @@
-"""C only: nothing here is visible from Python."""
+"""C functions only; nothing in this module is visible from Python."""

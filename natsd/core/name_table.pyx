@@ -6,10 +6,11 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 cdef enum:
-    SLOTS_MIN = 4           # the smallest table with slots: for two items
+    SLOTS_MIN = 4           # slots of the smallest table, which holds two items
 
 
 cdef void draw_hash_key():
+    """Set `hash_key` to random bytes of the system."""
     cdef bytes drawn = os.urandom(16)
     hash_key.first = int.from_bytes(drawn[:8], "little")
     hash_key.second = int.from_bytes(drawn[8:], "little")
@@ -21,6 +22,7 @@ draw_hash_key()
 cdef inline void place_item(
     Slot* slots, uint32_t mask, uint64_t hash, Named* item
 ) noexcept nogil:
+    """Put an item into the first free slot of its probe sequence."""
     cdef uint64_t place = hash & mask
     while slots[place].item != NULL:
         place = (place + 1) & mask
@@ -29,8 +31,11 @@ cdef inline void place_item(
 
 
 cdef int resize(NameTable* table, uint32_t span) noexcept nogil:
-    """Move everything to `span` slots, a power of two. Looks at no item of a large table: a million
-    of them, each a cache miss, took 60 ms."""
+    """Move all items to `span` new slots, a power of two; -1: out of memory, nothing changed.
+
+    The hashes are read from the slots, not from the items of a large table: to read a million items
+    took 60 ms, since each is a cache miss.
+    """
     cdef uint32_t place
     cdef Slot* old = table.slots
     cdef Slot* slots = <Slot*> calloc(span, sizeof(Slot))
@@ -49,6 +54,7 @@ cdef int resize(NameTable* table, uint32_t span) noexcept nogil:
 
 
 cdef int table_add(NameTable* table, Named* item) noexcept nogil:
+    """Add an item whose name is not in the table; -1: out of memory, table unchanged."""
     if table.count == 0 and table.mask == 0:
         table.slots = <Slot*> item
         table.count = 1
@@ -65,8 +71,7 @@ cdef int table_add(NameTable* table, Named* item) noexcept nogil:
 
 
 cdef void close_gap(NameTable* table, uint64_t gap) noexcept nogil:
-    """Shift back what probing had pushed past the freed slot, so that no search stops short of
-    it."""
+    """Shift items back into a freed slot, so that no probe sequence is interrupted by it."""
     cdef Slot* slots = table.slots
     cdef uint64_t mask = table.mask
     cdef uint64_t place = gap
@@ -81,6 +86,7 @@ cdef void close_gap(NameTable* table, uint64_t gap) noexcept nogil:
 
 
 cdef void table_remove(NameTable* table, Named* item) noexcept nogil:
+    """Remove an item that is in the table; the caller still owns it."""
     cdef uint64_t place
     table.count -= 1
     if table.mask == 0:
@@ -93,10 +99,11 @@ cdef void table_remove(NameTable* table, Named* item) noexcept nogil:
     if table.count == 0:
         table_free(table)
     elif table.mask >= SLOTS_MIN and table.count * <uint64_t> 8 < table.mask:
-        resize(table, (table.mask + 1) // 4)    # out of memory: the large one serves as well
+        resize(table, (table.mask + 1) // 4)    # if memory runs out, the large table stays in use
 
 
 cdef void table_free(NameTable* table) noexcept nogil:
+    """Free the slots and empty the table; the items stay with their owner."""
     if table.mask:
         free(table.slots)
     table.slots = NULL

@@ -1,4 +1,4 @@
-"""See outbound.pyx."""
+"""Declarations of outbound.pyx."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -13,42 +13,42 @@ cdef extern from "sys/uio.h" nogil:
 cdef enum:
     CHUNK_CLASSES = 3
     PROMOTIONS_MAX = 128
-    BY_REFERENCE_BYTES = 8 * 1024   # a payload and its CRLF above this are not copied into chunks
+    BY_REFERENCE_BYTES = 8 * 1024   # data and its CRLF above this size are not copied into chunks
 
 
 cdef struct Segment:
     const char* data
     Py_ssize_t size
-    char* chunk                # a chunk whose last bytes these are: free it once they are sent
-    PyObject* owner            # the bytes object that `data` points into
-    bint borrowed              # `data` points into the read buffer: good until the read is over
-    bint counted               # `owner` is in the pool's `pending_bytes`
+    char* chunk                # the chunk to free once these bytes, its last, are sent; or NULL
+    PyObject* owner            # the bytes object that `data` points into; NULL: none
+    bint borrowed              # `data` points into the read buffer: valid until the read ends
+    bint counted               # the pool's `pending_bytes` includes `owner`
 
 
 cdef struct Outbound:
-    char* chunk                # the chunk being filled
-    char* run                  # its bytes from here to `position` are queued in no segment yet
-    char* position
-    char* limit                # fill up to here; the chunk's end, or less to be asked before
-    Segment* segments          # what stands before the run, oldest first
-    int first
-    int count
+    char* chunk                # the chunk being filled; NULL: none
+    char* run                  # the bytes from here to `position` are in no segment yet
+    char* position             # end of the appended bytes
+    char* limit                # end of the writable room: the chunk's end or, for a check, earlier
+    Segment* segments          # the pending bytes before the run, oldest first
+    int first                  # index of the oldest segment
+    int count                  # segments from `first` on
     int capacity
     int fresh                  # segments with `owner` or `borrowed` that are not `counted`
-    int chunk_class            # what size of chunk this connection used last
+    int chunk_class            # size class of the chunk that this connection used last
     int64_t queued             # bytes in segments
 
 
 cdef class ChunkPool:
     cdef char* free_chunks[CHUNK_CLASSES]
     cdef int free_counts[CHUNK_CLASSES]
-    # Payloads copied out of the read buffer in this read, so that all recipients share one copy.
+    # Payloads that were copied out of the read buffer in this read: all recipients share one copy.
     cdef const char* promoted_from[PROMOTIONS_MAX]
     cdef PyObject* promoted[PROMOTIONS_MAX]
     cdef int promoted_count
-    cdef int64_t pending_bytes           # chunks in use, and large payloads that could not be sent
-    cdef int64_t pending_bytes_max
-    cdef dict payloads                   # address of such a payload -> segments that refer to it
+    cdef int64_t pending_bytes           # bytes of chunks in use and of large unsent payloads
+    cdef int64_t pending_bytes_max       # above this, connections are closed as slow consumers
+    cdef dict payloads                   # address of a large unsent payload -> its segments
 
     cdef char* take(self, int chunk_class, Py_ssize_t need) except NULL
     cdef void give(self, char* chunk) noexcept

@@ -1,4 +1,4 @@
-"""What a connection has yet to send: frames packed into pooled chunks, large payloads by reference.
+"""The outbound buffer of a connection: frames in pooled chunks, large payloads by reference.
 
     segments (oldest first)                                    the open run
     +-----------------+------------------+------------------+  +------------------+ - - - - +
@@ -9,17 +9,16 @@
                          borrowed
 
 Promise
-- A frame is appended by the connection itself between `position` and `limit` (one compare, then
-  memcpy); everything else here is the rare part: a chunk is full, a payload is large, the socket
-  took only some.
+- The connection itself appends a frame between `position` and `limit` (one comparison, then
+  memcpy). This module handles the rare cases: a full chunk, a large payload, a partial write.
 - A chunk belongs to one connection from `take` to `give`; idle connections hold none. Chunks of the
-  three sizes are recycled through the pool, up to `FREE_CHUNKS_MAX` of each.
-- Nothing borrowed from the read buffer survives the read: what the socket did not take at once is
-  copied, one copy for all recipients (`promote`).
+  three sizes are recycled through the pool, up to `FREE_CHUNKS_MAX` of each size.
+- No reference into the read buffer outlives the read: bytes that the socket did not take at once
+  are copied, with one copy for all recipients (`promote`).
 - `ChunkPool.pending_bytes` is the memory that the pending bytes of all connections take: the chunks
   in use, and each large payload once, however many connections wait to send it. It changes when a
-  chunk is taken or given back, and when a socket is full; never by message.
-- Bytes leave in the order in which they were appended.
+  chunk is taken or given back and when a socket is full, never per message.
+- Bytes are sent in the order in which they were appended.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -40,21 +39,23 @@ FREE_CHUNKS_MAX = [1024, 64, 32]
 
 
 cdef struct ChunkHeader:
-    char* next                 # in the pool's free list
-    int chunk_class            # CHUNK_CLASSES: made to measure, never pooled
+    char* next                 # next chunk of the pool's free list
+    int chunk_class            # size class; CHUNK_CLASSES: a larger chunk that is never pooled
     int capacity_kib
 
 
 cdef inline ChunkHeader* header_of(char* chunk) noexcept:
+    """Return the header before a chunk's bytes."""
     return <ChunkHeader*>(chunk - CHUNK_HEADER_BYTES)
 
 
 cdef inline Py_ssize_t chunk_bytes(char* chunk) noexcept:
+    """Return the capacity of a chunk in bytes."""
     return <Py_ssize_t>header_of(chunk).capacity_kib * 1024
 
 
 cdef class ChunkPool:
-    """Chunks of three sizes, and the payloads promoted during one read."""
+    """Free chunks of three sizes, the payloads promoted in this read, and the pending bytes."""
 
     def __dealloc__(self):
         cdef int i
@@ -71,7 +72,10 @@ cdef class ChunkPool:
         self.payloads = {}
 
     cdef char* take(self, int chunk_class, Py_ssize_t need) except NULL:
-        """A chunk of that class, or a larger one where `need` bytes would not fit."""
+        """Return a chunk of that size class, or a larger one if `need` bytes would not fit.
+
+        Raises MemoryError.
+        """
         cdef char* chunk
         cdef Py_ssize_t capacity
         while chunk_class < CHUNK_CLASSES and CHUNK_BYTES[chunk_class] < need:
@@ -93,6 +97,7 @@ cdef class ChunkPool:
         return chunk
 
     cdef void give(self, char* chunk) noexcept:
+        """Take back a chunk, for reuse or to free it."""
         cdef int chunk_class = header_of(chunk).chunk_class
         self.pending_bytes -= chunk_bytes(chunk)
         if (
@@ -106,7 +111,7 @@ cdef class ChunkPool:
             free(header_of(chunk))
 
     cdef object promote(self, const char* data, Py_ssize_t size):
-        """An owned copy of borrowed bytes, the same one for all who ask during this read."""
+        """Return a bytes object with a copy of borrowed bytes; the same one for the whole read."""
         cdef int i
         for i in range(self.promoted_count):
             if self.promoted_from[i] == data:
@@ -120,13 +125,13 @@ cdef class ChunkPool:
         return owner
 
     cdef void forget_promoted(self) noexcept:
-        """The read is over: the same address may hold other bytes from now on."""
+        """Forget the copies at the end of a read: the same address may hold other bytes then."""
         while self.promoted_count:
             self.promoted_count -= 1
             Py_DECREF(<object>self.promoted[self.promoted_count])
 
     cdef int count_payload(self, PyObject* owner) except -1:
-        """One more segment that could not be sent refers to the payload."""
+        """Count one more unsent segment that refers to the payload."""
         cdef object address = <size_t>owner
         cdef object segments = self.payloads.get(address, 0)
         self.payloads[address] = segments + 1
@@ -135,7 +140,7 @@ cdef class ChunkPool:
         return 0
 
     cdef int uncount_payload(self, PyObject* owner) except -1:
-        """One segment less refers to it."""
+        """Count one segment less that refers to the payload."""
         cdef object address = <size_t>owner
         cdef object segments = self.payloads[address] - 1
         if segments:
@@ -147,15 +152,17 @@ cdef class ChunkPool:
 
 
 cdef char* chunk_end(char* chunk) noexcept:
+    """Return the address after a chunk's last byte."""
     return chunk + chunk_bytes(chunk)
 
 
 cdef int64_t out_pending(Outbound* out) noexcept:
-    """Bytes not yet handed to the socket."""
+    """Return the bytes that the socket has not taken yet."""
     return out.queued + (out.position - out.run)
 
 
 cdef Segment* add_segment(Outbound* out) except NULL:
+    """Append a segment, whose fields the caller must set. Raises MemoryError."""
     cdef Segment* grown
     if out.first + out.count == out.capacity:
         if out.first > out.capacity // 2:
@@ -174,7 +181,7 @@ cdef Segment* add_segment(Outbound* out) except NULL:
 
 
 cdef int close_run(Outbound* out, char* chunk) except -1:
-    """Make the open run a segment; `chunk` is to be freed with it, unless NULL."""
+    """Turn the open run into a segment; `chunk`, unless NULL, is freed with the segment."""
     cdef Segment* segment
     if out.position == out.run and chunk == NULL:
         return 0
@@ -191,7 +198,7 @@ cdef int close_run(Outbound* out, char* chunk) except -1:
 
 
 cdef int out_roll(Outbound* out, ChunkPool pool, Py_ssize_t need) except -1:
-    """Make room for `need` bytes between `position` and `limit`."""
+    """Make room for `need` bytes between `position` and `limit`, in a new chunk if needed."""
     cdef char* chunk
     if out.chunk != NULL:
         if chunk_end(out.chunk) - out.position >= need:
@@ -211,7 +218,7 @@ cdef int out_roll(Outbound* out, ChunkPool pool, Py_ssize_t need) except -1:
 cdef int out_push(
     Outbound* out, ChunkPool pool, const char* data, Py_ssize_t size, PyObject* owner
 ) except -1:
-    """Append bytes by reference: kept alive by `owner`, or borrowed where that is NULL."""
+    """Append bytes by reference; `owner` keeps them alive, NULL: they are in the read buffer."""
     cdef Segment* segment
     close_run(out, NULL)
     segment = add_segment(out)
@@ -229,7 +236,7 @@ cdef int out_push(
 
 
 cdef int out_gather(Outbound* out, iovec* vector, int most) noexcept:
-    """Describe what is pending, oldest first, in at most `most` vectors; return how many."""
+    """Describe the pending bytes, oldest first, in at most `most` vectors; return their number."""
     cdef int n = min(out.count, most)
     cdef int i
     for i in range(n):
@@ -243,6 +250,7 @@ cdef int out_gather(Outbound* out, iovec* vector, int most) noexcept:
 
 
 cdef void release(Segment* segment, Outbound* out, ChunkPool pool) noexcept:
+    """Release the memory behind a segment that was sent or dropped."""
     if segment.chunk != NULL:
         pool.give(segment.chunk)
     if segment.counted:
@@ -253,7 +261,7 @@ cdef void release(Segment* segment, Outbound* out, ChunkPool pool) noexcept:
 
 
 cdef void out_sent(Outbound* out, ChunkPool pool, Py_ssize_t size) noexcept:
-    """The socket took the first `size` bytes."""
+    """Remove the first `size` pending bytes, which the socket took."""
     cdef Segment* segment
     while out.count:
         segment = &out.segments[out.first]
@@ -279,7 +287,7 @@ cdef void out_sent(Outbound* out, ChunkPool pool, Py_ssize_t size) noexcept:
 
 
 cdef void rest(Outbound* out, ChunkPool pool) noexcept:
-    """Nothing is pending: hold no buffer, and remember what size would have been right."""
+    """Give back the buffer of an idle connection; choose the size class of its next chunk."""
     if out.chunk == NULL:
         return
     if out.position - out.chunk < CHUNK_BYTES[0] and out.chunk_class > 0:
@@ -292,8 +300,10 @@ cdef void rest(Outbound* out, ChunkPool pool) noexcept:
 
 
 cdef int out_keep(Outbound* out, ChunkPool pool) except -1:
-    """The socket is full: own what is borrowed from the read buffer, which is about to be used
-    again, and count the payloads that wait from now on."""
+    """Copy the pending bytes that are still in the read buffer, and count the unsent payloads.
+
+    This is called when the socket is full, before the read buffer is used again.
+    """
     cdef Segment* segment
     cdef int i
     for i in range(out.first + out.count - 1, out.first - 1, -1):
@@ -316,7 +326,7 @@ cdef int out_keep(Outbound* out, ChunkPool pool) except -1:
 
 
 cdef void out_clear(Outbound* out, ChunkPool pool) noexcept:
-    """Forget everything that is pending."""
+    """Drop all pending bytes."""
     cdef int i
     for i in range(out.first, out.first + out.count):
         release(&out.segments[i], out, pool)
@@ -330,7 +340,7 @@ cdef void out_clear(Outbound* out, ChunkPool pool) noexcept:
 
 
 cdef bytes out_take(Outbound* out, ChunkPool pool, Py_ssize_t most):
-    """The first `most` pending bytes (or fewer) as an object of their own, for a transport."""
+    """Remove and return the first `most` pending bytes, or all if there are fewer."""
     cdef Py_ssize_t size = min(<int64_t>most, out_pending(out))
     cdef Py_ssize_t filled = 0
     cdef Py_ssize_t piece

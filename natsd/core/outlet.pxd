@@ -1,4 +1,4 @@
-"""See outlet.pyx."""
+"""Declarations of outlet.pyx."""
 
 from libc.stdint cimport int64_t
 
@@ -11,15 +11,16 @@ from natsd.core.subscription cimport Message
 cdef class Outlet:
     cdef Reactor reactor
     cdef SubList sublist
-    cdef Counters counters
+    cdef Counters counters     # messages and bytes that sinks of any kind took
     cdef bint is_congested     # a recipient of the last send is over 75 % of max_pending
-    cdef char* frame           # line, headers, data and CRLF of what is sent, for all recipients
-    cdef Py_ssize_t frame_bytes
+    cdef char* frame           # buffer for line, headers, data and CRLF of a message
+    cdef Py_ssize_t frame_bytes     # size of `frame`
 
-    # Who receives a subject; never None. May be kept while it is `live`.
+    # Return the recipients of a subject, never None. They may be kept while `live` is true.
     cdef MatchResult resolve(self, const char* subject, Py_ssize_t length)
-    # `subject` is what recipients see; it need not be what `to` was resolved for. `reply_len` 0: no
-    # reply. `headers` is a whole header block, or of length 0. Returns how many took it.
+    # Send a message to the recipients `to` and return the number of those that took it. `subject`
+    # is the subject that recipients see; `to` may have been resolved for another one. `reply_len`
+    # 0: no reply. `headers` is a whole header block, or of length 0.
     cdef int64_t send(
         self, MatchResult to, const char* subject, Py_ssize_t subject_len,
         const char* reply, Py_ssize_t reply_len, const char* headers, Py_ssize_t headers_len,

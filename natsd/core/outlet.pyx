@@ -1,6 +1,6 @@
-"""An outlet: what the server's own parts send into one account, at once, from compiled code.
+"""The outlet: publishes messages of the server's own parts into one account, without queueing.
 
-    what a recipient gets, laid out once for all of them, as in the parser's buffer:
+    the frame without subject and sid, laid out once for all recipients as in the parser's buffer:
 
     line                                                  data
     +------------------+---------------------------------+---------+---------+------+
@@ -9,15 +9,15 @@
     +------------------+---------------------------------+---------+---------+------+
 
 Promise
-- A small message makes no Python object: its frame stands in a buffer that is used again for the
-  next. One that recipients take by reference (BY_REFERENCE_BYTES) is copied into one bytes object
-  that they share.
-- Nobody sends from inside a `Sink.deliver`: what follows from a message is queued, and sent at the
-  end of the turn. A send within a send raises RuntimeError.
-- The totals of the server and of the account count what clients send and receive: what an outlet
-  sends counts there when, and as far as, it is delivered to clients.
-- A recipient that falls behind stops nobody here: it is reported (`is_congested`), and who sends
-  much slows down. What an outlet sends is not dropped for `no_fast_producer_stall`.
+- A small message makes no Python object: its frame is written into a buffer that the next message
+  reuses. A message that recipients take by reference (BY_REFERENCE_BYTES) is copied into one bytes
+  object, which they share.
+- No code sends from inside a `Sink.deliver`: messages that result from a delivery are queued and
+  sent at the end of the turn. A send within a send raises RuntimeError.
+- The totals of the server and of the account count the messages that clients send and receive. A
+  message of an outlet is counted there when, and as often as, it is delivered to clients.
+- A congested recipient does not block the outlet: `is_congested` reports it, so that senders of
+  many messages can slow down. `no_fast_producer_stall` does not drop messages of an outlet.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -36,13 +36,13 @@ from natsd.core.subscription cimport Message
 
 cdef enum:
     FRAME_BYTES_MIN = 512
-    LINE_BYTES_MAX = 2 * DECIMAL_BYTES_MAX + 4     # beside the reply: two numbers, spaces, CRLF
+    LINE_BYTES_MAX = 2 * DECIMAL_BYTES_MAX + 4     # without the reply: two numbers, spaces, CRLF
 
 
 cdef inline char* put_line(
     char* to, const char* reply, Py_ssize_t reply_len, Py_ssize_t headers_len, Py_ssize_t size
 ) noexcept:
-    """Everything of a frame between the sid and the data; behind it."""
+    """Write the part of a frame between sid and data at `to`; return the address behind it."""
     if reply_len:
         memcpy(to, reply, reply_len)
         to[reply_len] = c" "
@@ -60,6 +60,7 @@ cdef inline char* put_line(
 cdef inline void put_body(
     char* to, const char* headers, Py_ssize_t headers_len, const char* data, Py_ssize_t data_len
 ) noexcept:
+    """Write headers, payload and CRLF at `to`."""
     if headers_len:
         memcpy(to, headers, headers_len)
     if data_len:
@@ -69,7 +70,7 @@ cdef inline void put_body(
 
 
 cdef class Outlet:
-    """Sends into one account's SubList; `counters` say what it handed to sinks of any kind."""
+    """Publisher into one account's SubList; `counters` counts deliveries to sinks of any kind."""
 
     def __init__(self, Reactor reactor not None, SubList sublist not None):
         self.reactor = reactor
@@ -80,6 +81,7 @@ cdef class Outlet:
         free(self.frame)
 
     cdef MatchResult resolve(self, const char* subject, Py_ssize_t length):
+        """Return the recipients of a subject (see outlet.pxd)."""
         return self.sublist.lookup(subject, length)
 
     cdef int64_t send(
@@ -111,6 +113,7 @@ cdef class Outlet:
         return self.deliver(to, &message)
 
     cdef int64_t deliver(self, MatchResult to, Message* message) except -1:
+        """Deliver a complete message to `to`; return the number of recipients that took it."""
         cdef Reactor reactor = self.reactor
         cdef int64_t delivered
         reactor.is_sending = True
@@ -125,6 +128,7 @@ cdef class Outlet:
         return delivered
 
     cdef char* room(self, Py_ssize_t need) except NULL:
+        """Return the frame buffer, grown to `need` bytes; raises RuntimeError within a deliver."""
         cdef Py_ssize_t size = FRAME_BYTES_MIN
         cdef char* frame
         if self.reactor.is_sending:
@@ -143,7 +147,10 @@ cdef class Outlet:
         self, bytes subject not None, bytes data not None=b"", bytes reply=None,
         bytes headers not None=b"",
     ) -> int:
-        """Send a message at once; how many took it. `headers` is a whole header block, or empty."""
+        """Send a message at once; return the number of recipients that took it.
+
+        `headers` is a whole header block, or empty. Raises RuntimeError within a deliver.
+        """
         cdef const char* name = PyBytes_AS_STRING(subject)
         cdef Py_ssize_t length = PyBytes_GET_SIZE(subject)
         return self.send(
@@ -155,9 +162,9 @@ cdef class Outlet:
         )
 
     def publish_later(self, bytes subject, bytes data=b"", bytes reply=None, bytes headers=b""):
-        """Send a message at the end of the turn, behind what was queued before."""
+        """Send a message at the end of the turn, after those that were queued before."""
         self.reactor.enqueue(self.publish, (subject, data, reply, headers))
 
     def has_interest(self, bytes subject not None) -> bool:
-        """Would anyone be offered a message on that subject?"""
+        """Return whether a message on that subject would have a recipient."""
         return self.sublist.interested(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))

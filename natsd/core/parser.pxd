@@ -1,4 +1,4 @@
-"""See parser.pyx."""
+"""Declarations of parser.pyx."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
@@ -7,35 +7,35 @@ from natsd.core.subscription cimport Message, Sink
 
 
 cpdef enum Violation:
-    UNKNOWN_OPERATION = 1      # no such operation, or a payload without its CRLF
+    UNKNOWN_OPERATION = 1      # unknown operation, or a payload without its CRLF
     CONTROL_LINE = 2           # a line longer than max_control_line
-    MAX_PAYLOAD = 3
-    BAD_ARGUMENTS = 4          # wrong number of arguments, or a size that is none
+    MAX_PAYLOAD = 3            # headers and payload larger than max_payload
+    BAD_ARGUMENTS = 4          # wrong number of arguments, or an invalid size
     HEADERS_NOT_SUPPORTED = 5  # HPUB without headers negotiated
     CONNECT_REQUIRED = 6       # another operation before the CONNECT that authenticates
 
 
 cdef struct Args:
-    # The arguments of a control line, in place.
+    # Arguments of a control line, which point into the read buffer.
     const char* at[5]
     Py_ssize_t size[5]
     int count
 
 
 cdef class OpHandler(Sink):
-    # Settings the parser reads; the owner of the connection writes them.
+    # Settings of the parser; the owner of the connection writes them.
     cdef int32_t max_control_line_bytes
     cdef int64_t max_payload_bytes        # -1: no limit
-    cdef bint headers                     # HPUB was negotiated
-    cdef bint awaiting_connect            # nothing but CONNECT is welcome
-    # Stop behind the current frame: set by a handler in the middle of a parse, or by a violation.
+    cdef bint headers                     # HPUB is allowed
+    cdef bint awaiting_connect            # only CONNECT is allowed
+    # Stop after the current frame. A handler or a violation sets it during a parse.
     cdef bint suspended
-    cdef int begun                        # the operation whose name was consumed without its line
-    # A payload too large for the read buffer, being collected (see parser.pyx).
-    cdef PyObject* large                  # bytes object of size + 2, or NULL
-    cdef Py_ssize_t large_filled
-    cdef char* large_line                 # its control line, from the subject on
-    cdef Message large_message
+    cdef int begun                        # operation of a consumed name without arguments so far
+    # A payload that is too large for the read buffer and still incomplete (see parser.pyx).
+    cdef PyObject* large                  # bytes object of size + 2 (for CRLF), or NULL: none
+    cdef Py_ssize_t large_filled          # received bytes of it
+    cdef char* large_line                 # copy of its control line, from the subject on
+    cdef Message large_message            # the message whose payload is collected
 
     cdef int on_publish(self, Message* message) except -1
     cdef int on_subscribe(self, Args* args) except -1

@@ -1,34 +1,33 @@
 """The NATS protocol parser: bytes in, one handler call per operation out.
 
 Promise
-- Frames are parsed in place, in the buffer they were read into; nothing is copied and no Python
-  object is made but what a handler makes. The byte behind the buffer must be a readable NUL: it
-  stops the scans.
-- `parse` consumes whole frames and says how many bytes those were. The caller keeps the rest and
-  presents it again with what follows; that rest is bounded by `LARGE_FRAME_BYTES` or twice the
-  longest control line. What has no bound is consumed and remembered here: that a line has `begun`
-  (behind an operation's name may stand any number of blanks, behind PING anything), and a payload
-  too large to be presented again, in one bytes object that recipients share.
-- However a stream is cut into reads, the handler sees the same calls.
-- Garbage is answered by one `on_violation` call, as early as nats-server's byte-wise state machine
-  does: at the first byte that no operation has in that place, with no wait for the end of the line.
+- Frames are parsed in place, in the buffer they were read into. Nothing is copied, and only
+  handlers make Python objects. The byte after the buffer must be a readable NUL, which stops the
+  scans.
+- `parse` consumes whole frames and returns how many bytes they took. The caller keeps the rest and
+  passes it again with the following bytes. The rest is bounded by `LARGE_FRAME_BYTES` or twice the
+  longest control line. Input without a bound is consumed and kept here: `begun` remembers an
+  operation whose name was read (any number of blanks may follow it, and any text may follow PING),
+  and a large payload is collected in one bytes object, which recipients share.
+- The handler sees the same calls, however the stream is split into reads.
+- Invalid input causes one `on_violation` call, as early as nats-server's byte-wise state machine
+  reports it: at the first byte that no operation has in that place, before the end of the line.
   Nothing is parsed after it.
 
-A frame is a control line, and for (H)PUB its payload:
+A frame is a control line, followed by the payload for (H)PUB:
 
     PUB subject [reply] size CRLF  payload CRLF
     ^p          ^args              ^data   ^data + size
 
-The usual spelling of (H)PUB is scanned in one pass (`fast_publish`); every other spelling (tabs,
-several spaces, a bare LF, errors) takes the general way through `split`. Both end in `payload`.
-Operations between servers (RS+, RMSG, LS+, LMSG, ...) will join in `slow_frame`, behind what
-clients send.
+`fast_publish` scans the usual spelling of (H)PUB in one pass. `split` handles every other spelling
+(tabs, several spaces, a bare LF, errors). Both end in `payload`. Operations between servers (RS+,
+RMSG, LS+, LMSG, ...) will be added to `slow_frame`, after the client operations.
 
-Where nats-server's answer depends on how a line is cut into reads (a CR inside of a line, a LF
-right behind the blanks), this parser does not follow: a LF ends a line, one CR before it belongs to
-it, every other CR is an ordinary byte.
+In some cases nats-server's result depends on how a line is split into reads (a CR inside a line, a
+LF right after the blanks). This parser differs there: a LF ends a line, one CR before the LF
+belongs to the line end, and every other CR is an ordinary byte.
 
-Source: the NATS client protocol, nats-server 2.14 reference 3.1.
+Source: the NATS client protocol, as nats-server's `client.parse` (server/parser.go) reads it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -43,7 +42,7 @@ from natsd.core.subscription cimport Message, Sink
 cdef enum:
     MAX_CONTROL_LINE_BYTES = 4096
     MAX_PAYLOAD_BYTES = 1024 * 1024
-    LARGE_FRAME_BYTES = 32 * 1024
+    LARGE_FRAME_BYTES = 32 * 1024   # the payload of a larger, incomplete frame is collected apart
     SIZE_DIGITS_MAX = 9
 
 cdef enum:
@@ -66,10 +65,10 @@ OPERATIONS[INFO] = Operation(b"INFO", 4, False)
 OPERATIONS[OK] = Operation(b"+OK", 3, False)
 OPERATIONS[ERR] = Operation(b"-ERR", 4, True)
 
-# What a frame's function found besides "consumed so many bytes".
+# Results of the frame functions other than the number of consumed bytes.
 cdef enum:
-    NEED_MORE = -2
-    STOP = -3                  # a violation
+    NEED_MORE = -2             # the frame is incomplete
+    STOP = -3                  # a violation was reported
 
 
 cdef inline bint is_blank(char byte) noexcept:
@@ -77,14 +76,14 @@ cdef inline bint is_blank(char byte) noexcept:
 
 
 cdef inline const char* scan_token(const char* p) noexcept:
-    """The first control character or space at or behind `p`."""
+    """Return the first control character or space at or after `p`."""
     while (<unsigned char>p[0]) > 32:
         p += 1
     return p
 
 
 cdef inline const char* scan_size(const char* p, Py_ssize_t* size) noexcept:
-    """Read decimal digits; NULL where there are none or too many."""
+    """Read decimal digits at `p`; return the address behind them, or NULL: none or too many."""
     cdef const char* start = p
     cdef Py_ssize_t value = 0
     while c"0" <= p[0] <= c"9":
@@ -97,7 +96,7 @@ cdef inline const char* scan_size(const char* p, Py_ssize_t* size) noexcept:
 
 
 cdef inline Py_ssize_t parse_size(const char* p, Py_ssize_t n) noexcept:
-    """A whole argument as a size in bytes; -1 if it is none."""
+    """Return a whole argument as a size in bytes; -1: it is not a valid size."""
     cdef Py_ssize_t value = 0
     cdef Py_ssize_t i
     if n == 0 or n > SIZE_DIGITS_MAX:
@@ -110,7 +109,7 @@ cdef inline Py_ssize_t parse_size(const char* p, Py_ssize_t n) noexcept:
 
 
 cdef bint split(const char* p, const char* end, Args* args, int most, char also) noexcept:
-    """Split a control line at blanks and at `also`; False where it has over `most` arguments."""
+    """Split a control line at blanks and at `also`; False: it has more than `most` arguments."""
     cdef const char* start
     args.count = 0
     while True:
@@ -129,7 +128,7 @@ cdef bint split(const char* p, const char* end, Args* args, int most, char also)
 
 
 cdef bint starts(const char* p, Py_ssize_t n, const char* name, Py_ssize_t size) noexcept:
-    """Whether the first min(n, size) bytes are `name`'s, in any case."""
+    """Return whether the first min(n, size) bytes are those of `name`, ignoring case."""
     cdef Py_ssize_t i
     cdef char byte
     for i in range(min(n, size)):
@@ -142,7 +141,7 @@ cdef bint starts(const char* p, Py_ssize_t n, const char* name, Py_ssize_t size)
 
 
 cdef int operation(const char* p, Py_ssize_t n) noexcept:
-    """Which operation begins at `p`; INCOMPLETE while it may still become one."""
+    """Return the operation that begins at `p`, UNKNOWN, or INCOMPLETE: more bytes decide."""
     cdef int op
     for op in range(PUB, ERR + 1):
         if starts(p, n, OPERATIONS[op].name, OPERATIONS[op].size):
@@ -155,7 +154,7 @@ cdef int operation(const char* p, Py_ssize_t n) noexcept:
 
 
 cdef class OpHandler(Sink):
-    """Who a parser feeds: one method per operation, called in the order of the bytes."""
+    """A parser and its handlers: one method per operation, called in the order of the bytes."""
 
     def __cinit__(self):
         self.max_control_line_bytes = MAX_CONTROL_LINE_BYTES
@@ -166,43 +165,51 @@ cdef class OpHandler(Sink):
         self.large_drop()
 
     cdef int on_publish(self, Message* message) except -1:
+        """Handle PUB or HPUB."""
         return 0
 
     cdef int on_subscribe(self, Args* args) except -1:
+        """Handle SUB with the arguments subject, queue (if there are three) and sid."""
         return 0
 
     cdef int on_unsubscribe(self, Args* args) except -1:
+        """Handle UNSUB with the arguments sid and, optionally, the maximum."""
         return 0
 
     cdef int on_ping(self) except -1:
+        """Handle PING."""
         return 0
 
     cdef int on_pong(self) except -1:
+        """Handle PONG."""
         return 0
 
     cdef int on_connect(self, const char* json, Py_ssize_t size) except -1:
+        """Handle CONNECT."""
         return 0
 
     cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
+        """Handle INFO."""
         return 0
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
+        """Handle -ERR."""
         return 0
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
+        """Handle invalid input, of which `size` bytes are at `at`; parsing has ended."""
         return 0
 
     cdef Py_ssize_t parse(self, const char* buffer, Py_ssize_t size) except -1:
         """Handle the whole frames in `buffer`; return how many bytes they took.
 
-        After a violation, and while `suspended`, no further frame is looked at; a violation takes
-        everything.
+        Parsing stops when `suspended` is set. After a violation all bytes count as taken.
         """
         cdef const char* p = buffer
         cdef const char* end = buffer + size
         cdef Py_ssize_t used
         cdef uint32_t word
-        cdef bint is_usual = any_may_begin(self)  # only slow frames change that
+        cdef bint is_usual = any_may_begin(self)  # only `slow_frame` changes the result
         assert end[0] == 0
         while p < end and not self.suspended:
             used = 0
@@ -224,16 +231,16 @@ cdef class OpHandler(Sink):
         return p - buffer
 
     cdef char* large_space(self, Py_ssize_t* size) noexcept:
-        """Where the rest of the large payload belongs; NULL when none is being collected."""
+        """Return the address and `size` of a large payload's missing rest; NULL: there is none."""
         if self.large == NULL:
             return NULL
         size[0] = self.large_message.data_len + 2 - self.large_filled
         return PyBytes_AS_STRING(<object>self.large) + self.large_filled
 
     cdef int large_received(self, Py_ssize_t size) except -1:
-        """`size` bytes were put into `large_space`; hand the message on when it is whole.
+        """Count `size` bytes that were put into `large_space`; handle the message once complete.
 
-        STOP after a violation.
+        Returns STOP after a violation, else 0.
         """
         cdef Message* message = &self.large_message
         self.large_filled += size
@@ -251,6 +258,7 @@ cdef class OpHandler(Sink):
         return 0
 
     cdef void large_drop(self) noexcept:
+        """Release the large payload that is being collected, if any."""
         cdef PyObject* large = self.large
         self.large = NULL
         self.large_filled = 0
@@ -259,7 +267,7 @@ cdef class OpHandler(Sink):
         Py_XDECREF(large)
 
     cdef Py_ssize_t take(self, const char* buffer, Py_ssize_t size) except -1:
-        """Fill a large payload under way from `buffer`, then parse; return the bytes used."""
+        """Complete a large payload from `buffer`, then parse the rest; return the bytes used."""
         cdef Py_ssize_t room = 0
         cdef char* space = self.large_space(&room)
         cdef Py_ssize_t filled = 0
@@ -276,18 +284,19 @@ cdef class OpHandler(Sink):
 
 
 cdef inline bint any_may_begin(OpHandler h) noexcept:
-    """Whether a frame begins here, which may be any."""
+    """Return whether the next byte begins a frame and every operation is allowed."""
     return h.begun == NOTHING and not h.awaiting_connect
 
 
 cdef int violate(OpHandler h, Violation violation, const char* at, Py_ssize_t size) except -1:
+    """Report a violation in the `size` bytes at `at`, and suspend parsing; return STOP."""
     h.suspended = True
     h.on_violation(violation, at, size)
     return STOP
 
 
 cdef inline bint may_be_terminated(Message* message, Py_ssize_t here) noexcept:
-    """Whether CRLF stands behind the payload, as far as the `here` bytes that are there show."""
+    """Return whether CRLF may follow the payload, judged by its first `here` received bytes."""
     cdef Py_ssize_t size = message.data_len
     return (here <= size or message.data[size] == c"\r") and (
         here <= size + 1 or message.data[size + 1] == c"\n"
@@ -297,7 +306,10 @@ cdef inline bint may_be_terminated(Message* message, Py_ssize_t here) noexcept:
 cdef inline Py_ssize_t fast_publish(
     OpHandler h, const char* p, Py_ssize_t name_size, const char* end, bint has_headers
 ) except -1:
-    """(H)PUB in its usual spelling: bytes used, 0 to take the general way, NEED_MORE or STOP."""
+    """Parse (H)PUB in its usual spelling.
+
+    Returns the bytes used, NEED_MORE, STOP, or 0: `slow_frame` must parse it.
+    """
     cdef Message message
     cdef const char* start = p + name_size
     cdef const char* q = scan_token(start)
@@ -319,7 +331,7 @@ cdef inline Py_ssize_t fast_publish(
             message.header_len = message.data_len
             after = scan_size(after + 1, &message.data_len)
             if after == NULL or after[0] != c"\r":
-                return 0  # three numbers, perhaps: the first is then a reply
+                return 0  # perhaps three numbers, of which the first is then a reply subject
     elif after == NULL or after[0] != c"\r":
         message.reply = q
     if message.reply != NULL:
@@ -338,7 +350,7 @@ cdef inline Py_ssize_t fast_publish(
     if after - start > h.max_control_line_bytes or message.header_len > message.data_len:
         return 0
     if has_headers and message.header_len == 0:
-        return 0  # goes out as MSG, with a line of its own
+        return 0  # recipients get it as MSG, with a line that `slow_publish` makes
     message.data = after + 2
     message.line_len = message.data - message.line
     return payload(h, &message, p, end)
@@ -347,11 +359,14 @@ cdef inline Py_ssize_t fast_publish(
 cdef inline Py_ssize_t payload(
     OpHandler h, Message* message, const char* p, const char* end
 ) except -1:
-    """The line of a publish that began at `p` is read: hand the message on once it is whole."""
+    """Handle a publish whose line, from `p` on, is parsed, once the payload is complete.
+
+    Returns the bytes used, NEED_MORE or STOP. The start of a large payload is collected apart.
+    """
     cdef Py_ssize_t frame = message.data - p + message.data_len + 2
     message.owner = NULL
     if message.data_len > h.max_payload_bytes and h.max_payload_bytes >= 0:
-        # With the headers, as far as they are there: they may ask for a trace.
+        # The received part of the headers is passed as well: they may request a trace.
         return violate(h, MAX_PAYLOAD, p, min(message.data + message.header_len, end) - p)
     if not may_be_terminated(message, end - message.data):
         return violate(h, UNKNOWN_OPERATION, p, end - p)
@@ -365,7 +380,7 @@ cdef inline Py_ssize_t payload(
 
 
 cdef int begin_large(OpHandler h, Message* message, const char* end) except -1:
-    """Move a payload that is not all there yet to an object of its own."""
+    """Begin to collect an incomplete large payload: copy its line and its received part."""
     cdef Py_ssize_t here = end - message.data
     assert h.large == NULL and 0 <= here < message.data_len + 2
     large = PyBytes_FromStringAndSize(NULL, message.data_len + 2)
@@ -380,7 +395,7 @@ cdef int begin_large(OpHandler h, Message* message, const char* end) except -1:
     h.large_message.subject = line
     h.large_message.line = line + message.subject_len + 1
     if message.reply != NULL:
-        h.large_message.reply = h.large_message.line  # the line begins with it
+        h.large_message.reply = h.large_message.line  # the line begins with the reply
     h.large_message.data = PyBytes_AS_STRING(large)
     h.large_message.owner = <PyObject*>large
     h.large_line = line
@@ -391,7 +406,7 @@ cdef int begin_large(OpHandler h, Message* message, const char* end) except -1:
 
 
 cdef Py_ssize_t slow_frame(OpHandler h, const char* p, const char* end) except -1:
-    """One frame in any spelling: bytes used, NEED_MORE or STOP."""
+    """Parse one frame in any spelling; return the bytes used, NEED_MORE or STOP."""
     cdef int op = h.begun
     cdef const char* arg = p
     cdef const char* line_end
@@ -411,7 +426,7 @@ cdef Py_ssize_t slow_frame(OpHandler h, const char* p, const char* end) except -
     line_end = <const char*>memchr(arg, c"\n", end - arg)
     arg_end = line_end if line_end != NULL else end
     if op == PING or op == PONG or op == OK:
-        arg = arg_end  # whatever stands there, at any length, means nothing
+        arg = arg_end  # text of any length after these operations is ignored
     elif arg_end > arg and arg_end[-1] == c"\r":
         arg_end -= 1
     if arg_end - arg > h.max_control_line_bytes:
@@ -434,7 +449,7 @@ cdef Py_ssize_t slow_frame(OpHandler h, const char* p, const char* end) except -
 
 
 cdef int line_operation(OpHandler h, int op, const char* arg, const char* arg_end) except -1:
-    """An operation that is one line; STOP after a violation."""
+    """Handle an operation that consists of one line; return STOP after a violation, else 0."""
     cdef Args args
     if op == PING:
         h.on_ping()
@@ -461,7 +476,7 @@ cdef Py_ssize_t slow_publish(
     OpHandler h, const char* p, const char* arg, const char* arg_end, const char* line_end,
     const char* end, bint has_headers,
 ) except -1:
-    """(H)PUB in any spelling."""
+    """Parse (H)PUB in any spelling; return the bytes used, NEED_MORE or STOP."""
     cdef Message message
     cdef Args args
     cdef int sizes = 2 if has_headers else 1
@@ -493,22 +508,22 @@ cdef Py_ssize_t slow_publish(
 
 
 cdef class OpRecorder(OpHandler):
-    """What a parser finds in bytes, as tuples: for tests, fuzzing and tools.
+    """Parser that records operations as tuples, for tests, fuzzing and tools.
 
-        ("PUB", subject, reply, payload, line)    line: what recipients get behind subject and sid
+        ("PUB", subject, reply, payload, line)    line: the text after subject and sid in a MSG
         ("HPUB", subject, reply, header block, payload, line)
         ("SUB", subject, queue, sid)    ("UNSUB", sid)    ("UNSUB", sid, max)
         ("PING",)    ("PONG",)    ("CONNECT", json)    ("INFO", json)    ("-ERR", text)
         ("violation", its name)
 
-    What is absent is None. With `step_by_step`, parsing is suspended behind each operation and
-    then goes on, as it does for a publisher that must wait.
+    An absent element is None. With `step_by_step`, parsing is suspended after each operation and
+    then continues, as it does for a publisher that must wait.
     """
 
     cdef list operations
-    cdef bytes tail                       # read but not parsed yet, as a connection keeps it
+    cdef bytes tail                       # bytes that were fed but not parsed yet
     cdef bint step_by_step
-    cdef readonly bint violated           # nothing is parsed any more
+    cdef readonly bint violated           # a violation was reported: nothing more is parsed
 
     def __init__(
         self, *, int32_t max_control_line=MAX_CONTROL_LINE_BYTES,
@@ -524,7 +539,7 @@ cdef class OpRecorder(OpHandler):
         self.tail = b""
 
     def feed(self, bytes data) -> list:
-        """Parse what was kept, then `data`; return the operations that this completed."""
+        """Parse the kept bytes, then `data`; return the operations that are now complete."""
         cdef bytes buffer = self.tail + data
         cdef const char* p = PyBytes_AS_STRING(buffer)
         cdef Py_ssize_t left = PyBytes_GET_SIZE(buffer)
@@ -543,15 +558,16 @@ cdef class OpRecorder(OpHandler):
 
     @property
     def tail_bytes(self) -> int:
-        """How many bytes are kept, to be parsed again with what follows."""
+        """Bytes that are kept and parsed again with the following ones."""
         return len(self.tail)
 
     @property
     def large_bytes(self) -> int:
-        """How many bytes of a large payload are there already."""
+        """Received bytes of a large payload that is still incomplete."""
         return self.large_filled
 
     cdef int record(self, tuple operation) except -1:
+        """Append an operation; with `step_by_step`, suspend parsing."""
         self.operations.append(operation)
         if self.step_by_step:
             self.suspended = True

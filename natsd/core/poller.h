@@ -1,5 +1,6 @@
-/* The kernel's readiness queue, where there is one that an event loop can watch as a file: epoll on Linux.
- * Elsewhere poller_supported() is 0 and connections use the event loop's transports. */
+/* The kernel's readiness queue, on systems where an event loop can watch it like a file: epoll on
+ * Linux. On other systems poller_supported() is 0, and connections use the event loop's
+ * transports. */
 #ifndef NATSD_POLLER_H
 #define NATSD_POLLER_H
 
@@ -46,7 +47,8 @@ static inline int poller_remove(int poller, int fd) {
     return epoll_ctl(poller, EPOLL_CTL_DEL, fd, &unused);
 }
 
-/* What is ready now; never waits. */
+/* Fill `ready` with at most `most` sockets that are ready now; return their number, or -1. Does not
+ * wait. */
 static inline int poller_ready(int poller, poller_event *ready, int most) {
     struct epoll_event events[POLLER_BATCH];
     int n = epoll_wait(poller, events, most < POLLER_BATCH ? most : POLLER_BATCH, 0);

@@ -1,4 +1,4 @@
-"""The kernel's readiness queue, where it has one that is itself a file: see poller.h."""
+"""Declarations of poller.h: the kernel's readiness queue (epoll), where there is one."""
 
 cdef extern from "poller.h" nogil:
     enum:

@@ -1,10 +1,10 @@
-"""Text of clients as a log line may show it: in quotes, and nothing that a terminal would obey."""
+"""Quoting of client text for log lines, so that it holds no control characters for a terminal."""
 
 import json
 
 
 def quoted(text: str) -> str:
-    """`text` in double quotes; escaped where it holds anything unprintable, as Go's %q does."""
+    """Return `text` in double quotes; unprintable characters are escaped, as Go's %q does."""
     if text.isprintable():
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return json.dumps(text)

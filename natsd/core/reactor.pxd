@@ -1,4 +1,4 @@
-"""See reactor.pyx."""
+"""Declarations of reactor.pyx."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -19,10 +19,10 @@ cdef class Counters:
 cdef class Endpoint(OpHandler):
     cdef Reactor reactor
     cdef int fd                # -1: closed, or served by a transport
-    cdef uint32_t slot         # where it stands in the reactor's table
+    cdef uint32_t slot         # index in the reactor's table `endpoints`
     cdef bint is_registered
-    cdef bint is_dirty         # something is to be flushed at the end of this batch
-    cdef bint is_doomed        # to be torn down at the end of this batch
+    cdef bint is_dirty         # in the reactor's `dirty`: flushed at the end of this batch
+    cdef bint is_doomed        # in the reactor's `doomed`: torn down at the end of this batch
 
     cdef int on_readable(self) except -1
     cdef int on_writable(self) except -1
@@ -30,8 +30,9 @@ cdef class Endpoint(OpHandler):
     cdef int sweep(self, int64_t now_ns) except -1
     cdef int tear_down(self) except -1
     cdef int resume(self) except -1
-    # A message went here, and it falls behind: how long is the publisher, which `waited_ns` in this
-    # read already, to wait? 0: it goes on.
+    # Return how many ns a publisher waits after it sent a message to this endpoint, which is
+    # congested; 0: no wait. `waited_ns` is the time that the publisher has already waited in this
+    # read.
     cdef int64_t stall_for(self, int64_t* waited_ns) except -1
 
 
@@ -45,35 +46,35 @@ cdef class Reactor:
     cdef ChunkPool pool
     cdef char* read_buffer
     cdef Py_ssize_t read_bytes
-    cdef int64_t now_ns        # when the current batch began
-    cdef int64_t idle_ns       # when there was last nothing to do
-    cdef int64_t turn_bytes    # read in this turn
-    cdef int64_t batch_bytes   # put into outbound buffers since the last flush
+    cdef int64_t now_ns        # monotonic time at which the current batch began
+    cdef int64_t idle_ns       # monotonic time at which the reactor last had nothing to do
+    cdef int64_t turn_bytes    # bytes read in this turn
+    cdef int64_t batch_bytes   # bytes put into outbound buffers since the last flush
     cdef bint has_borrowed     # outbound buffers point into the read buffer
-    cdef bint in_batch
-    cdef bint is_sending       # what is being delivered comes from the server itself
-    cdef Endpoint reading      # whose bytes are being parsed; None: nobody's
-    cdef Endpoint congested    # where the message just delivered went, if that one falls behind
+    cdef bint in_batch         # between `begin` and `finish`: work left is done in `finish`
+    cdef bint is_sending       # the message being delivered comes from the server itself
+    cdef Endpoint reading      # endpoint whose bytes are being parsed; None: none
+    cdef Endpoint congested    # congested recipient of the last delivered message; None: none
     cdef uint64_t random_state
 
-    cdef int poll_fd
-    cdef void* ready           # poller_event[POLLER_BATCH]; void: who cimports this needs no header
-    cdef int ready_count
-    cdef int ready_next
-    cdef void** endpoints      # strong references
+    cdef int poll_fd           # the readiness queue; -1: there is none
+    cdef void* ready           # poller_event[POLLER_BATCH]; void*, so that cimports need no header
+    cdef int ready_count       # events in `ready`
+    cdef int ready_next        # next event to serve
+    cdef void** endpoints      # registered endpoints; the table owns a reference to each
     cdef uint32_t endpoint_count
     cdef uint32_t endpoint_capacity
-    cdef list dirty
-    cdef list doomed
-    cdef list stalled
+    cdef list dirty            # endpoints to flush
+    cdef list doomed           # endpoints to tear down
+    cdef list stalled          # (monotonic ns of the end, endpoint) of publishers that wait
     cdef dict lingering        # file descriptor -> timer that closes it
     cdef object stall_timer
-    cdef int64_t stall_timer_ns  # what it is set for
+    cdef int64_t stall_timer_ns  # monotonic time for which `stall_timer` is set
     cdef object sweep_timer
     cdef object tasks          # deque of (callable, arguments) to run at the end of the turn
-    cdef bint tasks_scheduled
-    cdef double sweep_s
-    cdef object log_failure
+    cdef bint tasks_scheduled  # the loop will call `_run_scheduled`
+    cdef double sweep_s        # seconds between two sweeps
+    cdef object log_failure    # called with a text while an exception is handled
     cdef dict watches          # file descriptor -> Watch
 
     cdef int register(self, Endpoint endpoint) except -1

@@ -1,27 +1,28 @@
-"""The reactor: every socket of a server, read and written in turn on one event loop.
+"""The reactor: reads and writes every socket of a server in turns, on one event loop.
 
-Where the kernel has a readiness queue that is itself a file (epoll), plain connections are served
-from it directly: the loop watches that one file, and a turn of ours reads, parses, routes and
-writes for all ready sockets without an object or a call of the event loop per read. A connection
-then costs its own fields and nothing else. Elsewhere, and for TLS, the loop's transports feed the
-same connections (natsd/clients/transport.py).
+If the kernel has a readiness queue that is itself a file (epoll), the reactor serves plain
+connections from it: the event loop watches that one file, and a turn of the reactor reads, parses,
+routes and writes for all ready sockets, without an object or a call of the event loop per read. A
+connection then needs no memory but its own fields. On other systems, and for TLS, the event loop's
+transports pass bytes to the same connections (natsd/clients/transport.py).
 
     loop ── poll_fd readable ──> turn()
                                    ├─ begin
                                    ├─ on_readable / on_writable of each ready endpoint
-                                   │     └─ end_read: flush what is much, or borrowed
+                                   │     └─ end_read: flush if there is much, or borrowed data
                                    └─ finish: flush the dirty, run tasks, tear down the doomed
 
 Promise
-- One read buffer for all connections; what points into it is good until `end_read`.
-- Nothing is freed in the middle of a turn: an endpoint that closes is doomed, and torn down in
+- All connections share one read buffer; references into it are valid until `end_read`.
+- No endpoint is freed in the middle of a turn: an endpoint that closes is doomed, and torn down in
   `finish`.
-- A turn takes no longer than `TURN_NS` (plus one read), then the loop's other tasks have theirs.
-  Ready sockets are served round robin across turns.
-- Little messages that follow each other within `SPIN_NS` are waited for awake; nothing else is.
-- An exception of a handler is logged and ends its own connection only.
-- Deadlines (pings, authentication, blocked writes) are fields of the endpoints, looked at in one
-  sweep.
+- A turn takes no longer than `TURN_NS` (plus one read); then the loop's other tasks run. Ready
+  sockets are served round robin across turns.
+- The reactor waits actively (`spin`) only for small messages that follow each other within
+  `SPIN_NS`.
+- An exception of a handler is logged and closes only the connection of that handler.
+- Deadlines (pings, authentication, blocked writes) are fields of the endpoints; one periodic sweep
+  checks all of them.
 """
 
 import collections
@@ -41,15 +42,15 @@ from natsd.core.poller cimport (
 )
 
 cdef enum:
-    READ_BYTES = 256 * 1024
+    READ_BYTES = 256 * 1024    # minimum size of the read buffer
     TURN_NS = 2_000_000
     SPIN_NS = 30_000
-    SPIN_BYTES = 4096          # read in a turn: more is no conversation
-    FLUSH_BYTES = 128 * 1024   # put aside for others in one read before they are flushed
-    TASKS_NS = 2_000_000       # for queued tasks in one turn
-    TASKS_MAX = 8192           # with more of them waiting, nothing is read
+    SPIN_BYTES = 4096          # if a turn reads more, it does not spin for small messages
+    FLUSH_BYTES = 128 * 1024   # appended in one read: above this, recipients are flushed at its end
+    TASKS_NS = 2_000_000       # time for queued tasks in one turn
+    TASKS_MAX = 8192           # while more tasks are queued, nothing is read
 
-LINGER_S = 0.5
+LINGER_S = 0.5                 # time that a peer has to read the last bytes before the close
 
 
 cdef extern from "<sched.h>" nogil:
@@ -60,6 +61,7 @@ cdef extern from "allocator.h" nogil:
 
 
 cdef int64_t monotonic_ns() noexcept nogil:
+    """Return the monotonic clock in nanoseconds."""
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
@@ -70,53 +72,65 @@ cdef inline poller_event* events_of(Reactor reactor) noexcept nogil:
 
 
 def has_poller() -> bool:
-    """Whether plain sockets can be served without the event loop's transports."""
+    """Return whether plain sockets can be served without the event loop's transports."""
     return bool(poller_supported())
 
 
 def tune_allocator() -> None:
-    """Have the process keep a little of the memory that it frees, and return large buffers."""
+    """Make the C library keep some freed memory and return large buffers (see allocator.h)."""
     natsd_tune_allocator()
 
 
 cdef class Counters:
-    """Messages and bytes (headers and payload) in and out, of a server or an account."""
+    """Totals of a server or an account: messages, bytes of headers and payload, slow connections.
+
+    `in_` counts messages that clients publish, `out_` messages that are delivered to clients.
+    """
 
 
 cdef class Endpoint(OpHandler):
-    """What a reactor serves: a socket with a parser behind it."""
+    """A socket that a reactor serves, with the parser of its bytes."""
 
     def __cinit__(self):
         self.fd = -1
 
     cdef int on_readable(self) except -1:
+        """Read once; the poller reported the socket as readable or hung up."""
         return 0
 
     cdef int on_writable(self) except -1:
+        """Send pending bytes; the poller reported the socket as writable."""
         return 0
 
     cdef int flush(self) except -1:
+        """Send the pending bytes, as far as the socket takes them."""
         return 0
 
     cdef int sweep(self, int64_t now_ns) except -1:
+        """Check the deadlines of this endpoint."""
         return 0
 
     cdef int resume(self) except -1:
-        """A stall is over."""
+        """Continue to read after a stall."""
         return 0
 
     cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
+        """Return how many ns a publisher waits for this congested endpoint (see reactor.pxd)."""
         return 0
 
     cdef int tear_down(self) except -1:
+        """Close the socket and release everything, at the end of a turn."""
         return 0
 
     def fail(self) -> None:
-        """A handler of this endpoint raised: end it."""
+        """Close this endpoint because one of its handlers raised."""
 
 
 cdef class Watch(Endpoint):
-    """A descriptor of the server's own, which stays whoever fails: calls back while readable."""
+    """A file descriptor of the server itself: `callback` is called while it is readable.
+
+    It stays registered if the callback raises.
+    """
 
     def __init__(self, Reactor reactor, int fd, callback):
         self.reactor = reactor
@@ -129,7 +143,10 @@ cdef class Watch(Endpoint):
 
 
 cdef class Reactor:
-    """Serves endpoints on `loop`. `log_failure(text)` is called in an exception handler."""
+    """Serves endpoints on `loop`. `log_failure(text)` is called while an exception is handled.
+
+    Raises OSError if no epoll descriptor can be opened.
+    """
 
     def __cinit__(self):
         self.poll_fd = -1
@@ -174,7 +191,7 @@ cdef class Reactor:
             close(self.poll_fd)
 
     def close(self) -> None:
-        """Stop serving; the endpoints must have been closed before."""
+        """Stop serving; the caller must have closed the endpoints before."""
         self.finish()
         for fd in list(self.watches):
             self.remove_reader(fd)
@@ -194,12 +211,13 @@ cdef class Reactor:
 
     @property
     def pending_bytes(self) -> int:
-        """The memory that the pending bytes of all connections take."""
+        """Bytes of memory that the pending bytes of all connections take."""
         return self.pool.pending_bytes
 
     # ---- endpoints
 
     cdef int register(self, Endpoint endpoint) except -1:
+        """Serve an endpoint from now on; raises OSError if the system cannot watch its socket."""
         cdef void** grown
         if self.endpoint_count == self.endpoint_capacity:
             grown = <void**>realloc(
@@ -220,7 +238,7 @@ cdef class Reactor:
         return 0
 
     cdef int forget(self, Endpoint endpoint) except -1:
-        """Stop watching; its events still waiting in this turn are dropped."""
+        """Stop serving an endpoint; its unserved events of this turn are dropped."""
         cdef int i
         cdef Endpoint last
         if not endpoint.is_registered:
@@ -239,12 +257,13 @@ cdef class Reactor:
         return 0
 
     cdef int want(self, Endpoint endpoint, int what) except -1:
-        """Change what the endpoint is woken for."""
+        """Set the events to watch for: a combination of POLLER_READ and POLLER_WRITE."""
         if endpoint.fd >= 0 and endpoint.is_registered:
             poller_change(self.poll_fd, endpoint.fd, what, <void*>endpoint)
         return 0
 
     cdef int mark_dirty(self, Endpoint endpoint) except -1:
+        """Have the endpoint flushed at the end of the turn, or soon."""
         endpoint.is_dirty = True
         self.dirty.append(endpoint)
         if not self.in_batch:
@@ -252,6 +271,7 @@ cdef class Reactor:
         return 0
 
     cdef int doom(self, Endpoint endpoint) except -1:
+        """Have the endpoint torn down at the end of the turn, or soon."""
         if not endpoint.is_doomed:
             endpoint.is_doomed = True
             self.doomed.append(endpoint)
@@ -260,18 +280,21 @@ cdef class Reactor:
         return 0
 
     cdef int close_later(self, int fd) except -1:
-        """Close a socket when its peer had time to read the last words."""
+        """Close a socket after LINGER_S, so that the peer can read the last bytes."""
         self.lingering[fd] = self.loop.call_later(LINGER_S, self.close_now, fd)
         return 0
 
     def close_now(self, int fd) -> None:
-        """The peer had its time."""
+        """Close a lingering socket at once."""
         self.lingering.pop(fd).cancel()
         close(fd)
 
     def add_reader(self, int fd, callback) -> None:
-        """Call back whenever that descriptor is readable, as the loop's `add_reader` does; but in
-        a turn, so that what follows is sent in the same one, and one that spins sees it."""
+        """Call `callback()` whenever the descriptor is readable, like the loop's `add_reader`.
+
+        With a poller the callback runs within a turn: messages that it causes are sent in the same
+        turn, and a turn that spins notices the descriptor.
+        """
         cdef Watch watch
         if self.poll_fd < 0:
             self.loop.add_reader(fd, callback)
@@ -281,7 +304,7 @@ cdef class Reactor:
         self.watches[fd] = watch
 
     def remove_reader(self, int fd) -> None:
-        """No more."""
+        """Stop the callbacks of `add_reader` for this descriptor."""
         cdef Watch watch = self.watches.pop(fd, None)
         if watch is not None:
             self.forget(watch)
@@ -291,7 +314,7 @@ cdef class Reactor:
     # ---- a turn
 
     def turn(self) -> None:
-        """Serve what is ready, for at most TURN_NS."""
+        """Serve the ready sockets, for at most TURN_NS plus one read."""
         cdef int64_t end_ns
         cdef bint is_lively
         self.begin()
@@ -309,6 +332,7 @@ cdef class Reactor:
             self.begin()
 
     cdef int serve_ready(self, int64_t end_ns) except -1:
+        """Serve ready sockets until none is ready, `end_ns` is over, or too many tasks wait."""
         cdef poller_event* ready = events_of(self)
         while len(self.tasks) < TASKS_MAX:
             if self.ready_next == self.ready_count:
@@ -325,10 +349,10 @@ cdef class Reactor:
         return 0
 
     cdef bint spin(self) noexcept:
-        """Look out for the next little message, where the one before came within SPIN_NS.
+        """Poll for up to SPIN_NS for the next event; return whether there is one.
 
-        Between request and reply pass some 10 us; to sleep and be woken takes longer than that. Who
-        does not answer so fast, or sends much, is not waited for.
+        A reply follows its request after some 10 us, and to sleep and be woken takes longer than
+        that. The GIL is released while polling.
         """
         cdef int64_t end_ns = self.idle_ns + SPIN_NS
         cdef int count = 0
@@ -341,6 +365,7 @@ cdef class Reactor:
         return self.ready_count > 0
 
     cdef int serve(self, void* data, int what) except -1:
+        """Serve the next event: the endpoint `data` (NULL: it is gone) is ready for `what`."""
         cdef Endpoint endpoint
         self.ready_next += 1
         if data == NULL:
@@ -356,20 +381,22 @@ cdef class Reactor:
         return 0
 
     cdef int failed(self, Endpoint endpoint) except -1:
+        """Log the current exception of an endpoint's handler and close the endpoint."""
         self.log_failure("a connection is closed because its handler failed")
         self.reading = None
         endpoint.fail()
-        if self.has_borrowed:  # its read ended early: what it sent others is still in the buffer
+        if self.has_borrowed:  # the read ended early: data for others is still in the read buffer
             self.end_read()
         return 0
 
     cdef int begin(self) except -1:
+        """Begin a batch of work, which `finish` ends."""
         self.in_batch = True
         self.now_ns = monotonic_ns()
         return 0
 
     cdef int end_read(self) except -1:
-        """The bytes of one read are parsed: the read buffer is free again."""
+        """End a read whose bytes are parsed: the read buffer may be overwritten afterwards."""
         self.reading = None
         if self.batch_bytes > FLUSH_BYTES or self.has_borrowed:
             self.flush_dirty()
@@ -378,6 +405,7 @@ cdef class Reactor:
         return 0
 
     cdef int flush_dirty(self) except -1:
+        """Flush all dirty endpoints."""
         cdef Endpoint endpoint
         cdef list dirty = self.dirty
         if dirty:
@@ -392,7 +420,10 @@ cdef class Reactor:
         return 0
 
     cdef int finish(self) except -1:
-        """End of a turn: carry out what handlers left behind, or have what is much done soon."""
+        """End a turn: flush, run queued tasks for at most TASKS_NS, tear down doomed endpoints.
+
+        Tasks that are left run soon, in a later turn.
+        """
         cdef int64_t end_ns = monotonic_ns() + TASKS_NS
         self.in_batch = True
         self.flush_dirty()
@@ -411,6 +442,7 @@ cdef class Reactor:
         return 0
 
     cdef int tear_down_doomed(self) except -1:
+        """Tear down all doomed endpoints; an exception is logged."""
         cdef Endpoint endpoint
         while self.doomed:
             endpoint = self.doomed.pop()
@@ -421,6 +453,7 @@ cdef class Reactor:
         return 0
 
     cdef int run_task(self) except -1:
+        """Run the oldest queued task; an exception is logged."""
         call, arguments = self.tasks.popleft()
         try:
             call(*arguments)
@@ -429,13 +462,14 @@ cdef class Reactor:
         return 0
 
     cdef int schedule(self) except -1:
-        """Have `finish` called soon: something was left outside of a turn."""
+        """Have `finish` called soon, for work that was added outside of a turn."""
         if not self.tasks_scheduled:
             self.tasks_scheduled = True
             self.loop.call_soon(self._run_scheduled)
         return 0
 
     def _run_scheduled(self) -> None:
+        """Do the work that was added outside of a turn."""
         self.tasks_scheduled = False
         self.begin()
         self.finish()
@@ -448,14 +482,16 @@ cdef class Reactor:
         return 0
 
     def soon(self, call, *arguments) -> None:
-        """Call at the end of this turn, behind what was asked for before, or soon. Earlier than
-        the loop would: a turn waits a little for what follows its messages."""
+        """Call `call(*arguments)` at the end of this turn, or soon, after earlier queued calls.
+
+        This is earlier than the loop's `call_soon`, because a turn may spin for the next messages.
+        """
         self.enqueue(call, arguments)
 
     # ---- stalls and deadlines
 
     cdef int stall(self, Endpoint endpoint, int64_t until_ns) except -1:
-        """Resume `endpoint` at `until_ns`, or when a congested connection drains."""
+        """Resume `endpoint` at the monotonic time `until_ns`, or when a congested one drains."""
         self.stalled.append((until_ns, endpoint))
         if self.stall_timer is None or until_ns < self.stall_timer_ns:
             if self.stall_timer is not None:
@@ -467,12 +503,14 @@ cdef class Reactor:
         return 0
 
     def _stall_over(self) -> None:
+        """Resume the endpoints whose wait ends now or within 0.5 ms."""
         self.stall_timer = None
         self.begin()
         self.resume_stalled(self.now_ns + 500_000)
         self.finish()
 
     cdef int resume_stalled(self, int64_t now_ns) except -1:
+        """Resume the stalled endpoints whose wait ends by `now_ns`."""
         cdef Endpoint endpoint
         cdef list stalled = self.stalled
         self.stalled = []
@@ -489,15 +527,17 @@ cdef class Reactor:
         return 0
 
     cdef int drained(self) except -1:
-        """A congested connection has room again: nobody needs to wait."""
+        """Resume all stalled endpoints soon, because a congested connection has room again."""
         if self.stalled:
             self.enqueue(self._resume_all, ())
         return 0
 
     def _resume_all(self) -> None:
+        """Resume all stalled endpoints, even if their wait is not over."""
         self.resume_stalled(1 << 62)
 
     def _sweep(self) -> None:
+        """Check the deadlines of all endpoints, and schedule the next sweep."""
         cdef uint32_t i
         cdef Endpoint endpoint
         self.sweep_timer = self.loop.call_later(self.sweep_s, self._sweep)
@@ -511,7 +551,10 @@ cdef class Reactor:
         self.finish()
 
     cdef uint32_t random(self, uint32_t below) noexcept:
-        """xorshift64*: picks queue group members, needs no secrecy."""
+        """Return a pseudo-random number below `below` (xorshift64*).
+
+        It picks queue group members and need not be secret.
+        """
         cdef uint64_t x = self.random_state
         x ^= x >> 12
         x ^= x << 25

@@ -1,13 +1,14 @@
-"""Why a connection was closed, and what it is told: the texts clients and monitoring match on.
+"""Closed reasons and -ERR texts, which clients and monitoring compare literally.
 
-Source: nats-server 2.14 reference 3.4 and 3.5.
+Source: nats-server's `ClosedState.String` (server/monitor.go), its errors in server/errors.go and
+its -ERR texts in server/client.go.
 """
 
 import enum
 
 
 class ClosedReason(enum.Enum):
-    """Label of a closed connection in `connz`, and in disconnect events."""
+    """Reason why a connection was closed, as `connz` and disconnect events show it."""
 
     CLIENT_CLOSED = "Client Closed"
     AUTHENTICATION_TIMEOUT = "Authentication Timeout"
@@ -30,7 +31,7 @@ class ClosedReason(enum.Enum):
 
 
 class ErrorText:
-    """What stands between the quotes of `-ERR '...'`."""
+    """Texts between the quotes of `-ERR '...'`; `{}` is a subject or queue name."""
 
     UNKNOWN_PROTOCOL_OPERATION = "Unknown Protocol Operation"
     MAXIMUM_CONTROL_LINE = "maximum control line exceeded"

@@ -1,10 +1,13 @@
-"""Subjects that are the server's own: no client publishes to them."""
+"""Reserved subjects and replies, which clients must not publish with.
+
+Source: nats-server's `isReservedReply` and `processInboundClientMsg` (server/client.go).
+"""
 
 from libc.string cimport memcmp
 
 
 cdef inline bint may_be_reserved(const char* subject) noexcept:
-    """Whether a subject begins as the server's own do: a cheap first look."""
+    """Return whether a subject or reply may be reserved, judged by its first two bytes."""
     return subject[0] == c"_" and subject[1] != c"I" or subject[0] == c"$"
 
 
@@ -15,7 +18,7 @@ cdef inline bint begins(
 
 
 cdef inline bint is_reserved_subject(const char* subject, Py_ssize_t length) noexcept:
-    """Gateways' replies and RAFT's subjects."""
+    """Return whether a subject belongs to RAFT (`$NRG.`) or to gateway replies (`_GR_.`)."""
     return (
         begins(subject, length, b"$NRG.", 5)
         or length > 5 and begins(subject, length, b"_GR_.", 5)
@@ -23,7 +26,7 @@ cdef inline bint is_reserved_subject(const char* subject, Py_ssize_t length) noe
 
 
 cdef inline bint is_reserved_reply(const char* reply, Py_ssize_t length) noexcept:
-    """What services, consumers and gateways ask for answers with."""
+    """Return whether a reply is one of consumers, services or gateways."""
     return (
         begins(reply, length, b"$JS.ACK.", 8) or begins(reply, length, b"_R_.", 4)
         or length > 5 and begins(reply, length, b"_GR_.", 5)

@@ -1,7 +1,8 @@
-"""Long work of the loop's thread, in steps: it yields wherever others may have their turn.
+"""Long work on the event loop's thread, split into steps.
 
-A check or a change of a hundred thousand subjects is one function for whoever may hold the loop
-(`at_once`: tools, tests) and for whoever may not (`in_turns`).
+A generator yields after each step. A function over a hundred thousand subjects is written once:
+`at_once` runs it without a pause (tools, tests), `in_turns` lets the loop's other work run between
+steps.
 """
 
 import asyncio
@@ -14,12 +15,13 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 
 AT_ONCE: Final = 200
-"""Subjects looked at in a step: half a millisecond, and five where a table is doubled."""
+"""Items per step: they take half a millisecond, and 5 ms if a hash table is doubled meanwhile."""
 TURN_NS: Final = 1_000_000
+"""Time in ns after which a task lets the loop's other work run."""
 
 
 def at_once(steps: Steps[T]) -> T:
-    """All of it, and what comes of it; what it raises is raised."""
+    """Run all steps without a pause and return their result; their exceptions are raised."""
     while True:
         try:
             next(steps)
@@ -29,7 +31,7 @@ def at_once(steps: Steps[T]) -> T:
 
 
 async def in_turns(steps: Steps[T]) -> T:
-    """The same, and the loop's other work wherever the steps so far took TURN_NS."""
+    """Run all steps and return their result; let the loop's other work run every TURN_NS."""
     began_ns = time.monotonic_ns()
     while True:
         try:
@@ -43,13 +45,13 @@ async def in_turns(steps: Steps[T]) -> T:
 
 
 def slices(items: Sequence[T]) -> Generator[Sequence[T], None, None]:
-    """The items, AT_ONCE at a time."""
+    """Yield the items in slices of AT_ONCE."""
     for start in range(0, len(items), AT_ONCE):
         yield items[start : start + AT_ONCE]
 
 
 def is_each(items: Sequence[T], holds: Callable[[T], bool]) -> Steps[bool]:
-    """Whether it holds for all of them."""
+    """Return, in steps, whether `holds` is true for every item."""
     for some in slices(items):
         if not all(map(holds, some)):
             return False
@@ -58,13 +60,16 @@ def is_each(items: Sequence[T], holds: Callable[[T], bool]) -> Steps[bool]:
 
 
 class Breaks:
-    """Where a loop over very many awaits that need not wait lets others have their turn."""
+    """Pauses of a loop over many awaits that complete at once and so never yield to the event loop.
+
+    The loop calls `take` in each round.
+    """
 
     def __init__(self) -> None:
         self._began_ns = time.monotonic_ns()
 
     async def take(self) -> None:
-        """Let them, if the loop went on for TURN_NS."""
+        """Let the event loop's other work run if TURN_NS have passed since the last pause."""
         if time.monotonic_ns() - self._began_ns >= TURN_NS:
             await asyncio.sleep(0)
             self._began_ns = time.monotonic_ns()

@@ -1,31 +1,32 @@
-"""Subjects as they stand on the wire: bytes with a length, never copied to be looked at."""
+"""Subjects as bytes with a length, as on the wire: they are read without copying."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
 
 cdef struct TokenCursor:
-    const char* rest        # what follows the current token; NULL once the last one was taken
-    const char* end
-    const char* token
-    Py_ssize_t length
+    const char* rest        # text after the current token; NULL: the current token is the last
+    const char* end         # end of the subject
+    const char* token       # the current token
+    Py_ssize_t length       # bytes of the current token
 
 cdef struct Token:
     const char* start
     uint64_t hash
     uint32_t length
 
-cdef struct TokenList:      # reused from subject to subject
+cdef struct TokenList:      # its memory is reused for the next subject
     Token* items
     uint32_t count
     uint32_t capacity
 
 
 cdef inline TokenCursor tokens_of(const char* subject, Py_ssize_t length) noexcept nogil:
+    """Return a cursor before the first token of a subject."""
     return TokenCursor(rest=subject, end=subject + length, token=NULL, length=0)
 
 
 cdef inline bint next_token(TokenCursor* cursor) noexcept nogil:
-    """Step to the next token, which may be empty; false after the last one."""
+    """Step to the next token, which may be empty; False: there is none."""
     cdef const char* at = cursor.rest
     if at == NULL:
         return False
@@ -38,14 +39,16 @@ cdef inline bint next_token(TokenCursor* cursor) noexcept nogil:
 
 
 cdef inline bint is_star(const char* token, Py_ssize_t length) noexcept nogil:
+    """Return whether a token is exactly `*`."""
     return length == 1 and token[0] == c'*'
 
 
 cdef inline bint is_tail(const char* token, Py_ssize_t length) noexcept nogil:
+    """Return whether a token is exactly `>`."""
     return length == 1 and token[0] == c'>'
 
 
-# 1: every token has at least one byte; 0: one is empty; -1: out of memory.
+# `split_tokens` returns 1; 0: a token is empty, or the subject is too long; -1: out of memory.
 cdef int split_tokens(TokenList* tokens, const char* subject, Py_ssize_t length) noexcept nogil
 cdef void free_tokens(TokenList* tokens) noexcept nogil
 
@@ -62,5 +65,5 @@ cdef bint subjects_collide(
     const char* first, Py_ssize_t first_len, const char* second, Py_ssize_t second_len
 ) noexcept nogil
 
-cdef bytes wire_bytes(object text)      # str or bytes, as it stands on the wire
+cdef bytes wire_bytes(object text)
 cdef str wire_text(const char* data, Py_ssize_t length)

@@ -1,12 +1,13 @@
-"""What a subject is, and which subjects meet.
+"""Subjects: validity, tokens, and which subjects match each other.
 
-A subject is one or more non-empty tokens separated by `.`; there is no limit on their number. A
-token that is exactly `*` stands for one token, a last token that is exactly `>` for one or more.
-Inside a longer token both are ordinary characters, and in a *published* subject they are ordinary
-tokens: `PUB foo.*` reaches `foo.*` and `foo.>` because `*` is a token like any other, and never
-`foo.bar`.
+A subject is one or more non-empty tokens separated by `.`; their number is not limited. A token
+that is exactly `*` stands for one token; a last token that is exactly `>` stands for one or more.
+Inside a longer token both are ordinary characters. In a *published* subject they are ordinary
+tokens: `PUB foo.*` reaches `foo.*` and `foo.>`, because `*` is a token like any other there, and
+never reaches `foo.bar`.
 
-Reference: §3.6. Behaviour where it is silent: nats-server's, tried.
+Source: nats-server's `IsValidSubject` and `matchLiteral` (server/sublist.go); where these leave
+something open, the behaviour was tried on nats-server.
 """
 
 from libc.stdint cimport uint32_t
@@ -25,6 +26,7 @@ class InvalidSubject(ValueError):
 
 
 cdef int grow_tokens(TokenList* tokens) noexcept nogil:
+    """Double the capacity; -1: out of memory."""
     cdef uint32_t capacity = tokens.capacity * 2 if tokens.capacity else 16
     cdef Token* items = <Token*> realloc(tokens.items, capacity * sizeof(Token))
     if items == NULL:
@@ -35,6 +37,7 @@ cdef int grow_tokens(TokenList* tokens) noexcept nogil:
 
 
 cdef int split_tokens(TokenList* tokens, const char* subject, Py_ssize_t length) noexcept nogil:
+    """Split a subject into hashed tokens that point into it (results: see subject.pxd)."""
     cdef const char* end = subject + length
     cdef const char* start = subject
     cdef const char* at = subject
@@ -71,7 +74,7 @@ cdef inline bint is_space(char byte) noexcept nogil:
 
 
 cdef bint subject_is_valid(const char* subject, Py_ssize_t length) noexcept nogil:
-    """The subscribe form: wildcards allowed, whitespace not."""
+    """Return whether a subject may be subscribed to: wildcards are allowed, whitespace is not."""
     cdef TokenCursor cursor = tokens_of(subject, length)
     cdef Py_ssize_t at
     for at in range(length):
@@ -86,7 +89,7 @@ cdef bint subject_is_valid(const char* subject, Py_ssize_t length) noexcept nogi
 
 
 cdef bint subject_is_literal(const char* subject, Py_ssize_t length) noexcept nogil:
-    """No token is a wildcard; says nothing about validity."""
+    """Return whether no token is a wildcard; the subject may be invalid."""
     cdef TokenCursor cursor
     if memchr(subject, c'*', length) == NULL and memchr(subject, c'>', length) == NULL:
         return True
@@ -98,7 +101,7 @@ cdef bint subject_is_literal(const char* subject, Py_ssize_t length) noexcept no
 
 
 cdef bint subject_is_valid_literal(const char* subject, Py_ssize_t length) noexcept nogil:
-    """What a pedantic client may publish to: no empty token, no wildcard."""
+    """Return whether a pedantic client may publish to the subject: no empty token, no wildcard."""
     cdef TokenCursor cursor = tokens_of(subject, length)
     while next_token(&cursor):
         if cursor.length == 0:
@@ -109,15 +112,17 @@ cdef bint subject_is_valid_literal(const char* subject, Py_ssize_t length) noexc
 
 
 cdef inline bint same_token(TokenCursor* one, TokenCursor* other) noexcept nogil:
+    """Return whether the current tokens of two cursors are equal."""
     return one.length == other.length and memcmp(one.token, other.token, one.length) == 0
 
 
 cdef inline bint at_end_tail(TokenCursor* cursor) noexcept nogil:
+    """Return whether the current token is a `>` at the end of the subject."""
     return cursor.rest == NULL and is_tail(cursor.token, cursor.length)
 
 
 cdef inline bint rest_is_whole(TokenCursor* cursor) noexcept nogil:
-    """Neither the current token nor one after it is empty."""
+    """Return whether the current token and all later ones are non-empty; move to the end."""
     if cursor.length == 0:
         return False
     while next_token(cursor):
@@ -129,7 +134,7 @@ cdef inline bint rest_is_whole(TokenCursor* cursor) noexcept nogil:
 cdef bint subject_matches(
     const char* literal, Py_ssize_t literal_len, const char* pattern, Py_ssize_t pattern_len
 ) noexcept nogil:
-    """Would a message published to `literal` reach a subscription to `pattern`?"""
+    """Return whether a message published to `literal` reaches a subscription to `pattern`."""
     cdef TokenCursor have = tokens_of(literal, literal_len)
     cdef TokenCursor want = tokens_of(pattern, pattern_len)
     while next_token(&want):
@@ -145,7 +150,7 @@ cdef bint subject_matches(
 cdef bint subject_is_subset(
     const char* subject, Py_ssize_t subject_len, const char* pattern, Py_ssize_t pattern_len
 ) noexcept nogil:
-    """Does everything that `subject`, wildcards and all, can receive also reach `pattern`?"""
+    """Return whether `pattern` matches every subject that `subject`, a pattern itself, matches."""
     cdef TokenCursor have = tokens_of(subject, subject_len)
     cdef TokenCursor want = tokens_of(pattern, pattern_len)
     while next_token(&want):
@@ -163,7 +168,7 @@ cdef bint subject_is_subset(
 cdef bint subjects_collide(
     const char* first, Py_ssize_t first_len, const char* second, Py_ssize_t second_len
 ) noexcept nogil:
-    """Is there a subject that both would receive?"""
+    """Return whether two patterns have a subject in common that both receive."""
     cdef TokenCursor one = tokens_of(first, first_len)
     cdef TokenCursor other = tokens_of(second, second_len)
     cdef bint more, more_other
@@ -185,62 +190,72 @@ cdef bint subjects_collide(
 
 
 cdef bytes wire_bytes(object text):
+    """Return a str or bytes as bytes of the wire: UTF-8, with surrogates for other bytes."""
     if isinstance(text, str):
         return (<str> text).encode("utf-8", "surrogateescape")
     return <bytes?> text
 
 
 cdef str wire_text(const char* data, Py_ssize_t length):
+    """Return bytes of the wire as text; bytes that are not UTF-8 become surrogates."""
     return data[:length].decode("utf-8", "surrogateescape")
 
 
-# The same for Python.
+# The functions for Python: subjects are str or bytes.
 
 def is_valid(subject) -> bool:
+    """Return whether a subject may be subscribed to: wildcards are allowed, whitespace is not."""
     cdef bytes data = wire_bytes(subject)
     return subject_is_valid(data, len(data))
 
 
 def is_literal(subject) -> bool:
+    """Return whether no token is a wildcard; the subject may be invalid."""
     cdef bytes data = wire_bytes(subject)
     return subject_is_literal(data, len(data))
 
 
 def is_valid_literal(subject) -> bool:
+    """Return whether a pedantic client may publish to the subject: no empty token, no wildcard."""
     cdef bytes data = wire_bytes(subject)
     return subject_is_valid_literal(data, len(data))
 
 
 def is_valid_publish(subject) -> bool:
+    """Return whether a subject is valid and has no wildcard and no whitespace."""
     cdef bytes data = wire_bytes(subject)
     return subject_is_valid(data, len(data)) and subject_is_literal(data, len(data))
 
 
 def matches(literal, pattern) -> bool:
+    """Return whether a message published to `literal` reaches a subscription to `pattern`."""
     cdef bytes data = wire_bytes(literal)
     cdef bytes wanted = wire_bytes(pattern)
     return subject_matches(data, len(data), wanted, len(wanted))
 
 
 def is_subset(subject, pattern) -> bool:
+    """Return whether `pattern` matches every subject that `subject`, a pattern itself, matches."""
     cdef bytes data = wire_bytes(subject)
     cdef bytes wanted = wire_bytes(pattern)
     return subject_is_subset(data, len(data), wanted, len(wanted))
 
 
 def collide(first, second) -> bool:
+    """Return whether two patterns are equal or have a subject in common that both receive."""
     cdef bytes one = wire_bytes(first)
     cdef bytes other = wire_bytes(second)
     return one == other or subjects_collide(one, len(one), other, len(other))
 
 
 def token_count(subject) -> int:
+    """Return the number of tokens; 0 for an empty subject."""
     cdef bytes data = wire_bytes(subject)
     return data.count(b".") + 1 if data else 0
 
 
 def token_at(subject, index: int) -> str:
-    """The token at `index`, counted from one; empty where there is none."""
+    """Return the token at `index`, counted from 1; "" if there is no such token."""
     cdef bytes data = wire_bytes(subject)
     cdef TokenCursor cursor = tokens_of(data, len(data))
     cdef Py_ssize_t left = index

@@ -1,13 +1,14 @@
-"""What a subject mapping's destination says, token by token.
+"""Parser of subject mapping destinations: one piece per token.
 
     orders.*.*  ─▶  `by.$2.{{partition(3,1)}}`      text · wildcard · partition
 
-- `$n` and `{{wildcard(n)}}` stand for what the n-th `*` of the source stood for.
-- `{{partition(buckets[,n…])}}` hashes those tokens, or the whole subject.
-- `{{split…}}`, `{{slice…}}`, `{{left…}}`, `{{right…}}` cut a token; `{{random(n)}}` draws.
-- A last `>` takes the rest of the subject over.
+- `$n` and `{{wildcard(n)}}` stand for the token that the n-th `*` of the source matched.
+- `{{partition(buckets[,n…])}}` hashes these tokens, or the whole subject if none is given.
+- `{{split…}}`, `{{slice…}}`, `{{left…}}`, `{{right…}}` cut a token; `{{random(n)}}` is a random
+  number below n.
+- A last `>` stands for the rest of the subject.
 
-Source: nats-server 2.14 reference 5.6; the errors' texts are nats-server's.
+Source: nats-server's `NewSubjectTransform` (server/subject_transform.go), error texts included.
 """
 
 from __future__ import annotations
@@ -27,26 +28,29 @@ Cut = Callable[[str, int], str]
 
 
 class InvalidMapping(ValueError):
-    """Source and destination do not make a mapping; the text is nats-server's."""
+    """Source and destination that make no valid mapping; the text is that of nats-server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The token as it stands."""
+    """A literal token."""
 
     token: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """The subject's token at a place, counted from 0."""
+    """The subject's token at `place`, counted from 0."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One of `buckets`, by the tokens at these places, or by the whole subject."""
+    """A bucket number from 0, a hash of the tokens at `places` modulo `buckets`.
+
+    With `places` empty, the whole subject is hashed.
+    """
 
     buckets: int
     places: tuple[int, ...]
@@ -54,14 +58,14 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A number below `ceiling`, at random."""
+    """A random number from 0 to below `ceiling`."""
 
     ceiling: int
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a function makes of the token at a place."""
+    """The result of `function`, called with the subject's token at `place`."""
 
     place: int
     function: Callable[[str], str]
@@ -71,7 +75,10 @@ Piece = Text | Wildcard | Partition | Draw | Change
 
 
 def parse_mapping(source: str, destination: str) -> list[Piece]:
-    """The destination's tokens, a last `>` among them as Text. Raises InvalidMapping."""
+    """Return the pieces of a destination, one per token; a last `>` is a Text.
+
+    An empty `source` stands for `>`. Raises InvalidMapping.
+    """
     source = source or ">"
     have, want = source.split("."), destination.split(".")
     is_whole = all(all(tokens) and ">" not in tokens[:-1] for tokens in (have, want))
@@ -83,7 +90,10 @@ def parse_mapping(source: str, destination: str) -> list[Piece]:
 
 
 def check_mapping(source: str, destination: str) -> None:
-    """Raises InvalidMapping, for spaces too: they may stand in a function, but not on the wire."""
+    """Check a mapping as configured. Raises InvalidMapping.
+
+    Whitespace is an error too, except inside a function, since a subject cannot hold it.
+    """
     is_past_end = False
     for token in destination.split("."):
         is_function = token.startswith("{{") and token.endswith("}}")
@@ -97,7 +107,11 @@ def check_mapping(source: str, destination: str) -> None:
 
 
 def _piece(token: str, places: list[int], *, is_plain: bool) -> Piece:
-    """`is_plain`: the source has no wildcards, so only what needs none may stand here."""
+    """Return the piece of one destination token.
+
+    `places` are those of the source's `*` tokens. `is_plain`: the source has no wildcards, so the
+    token may not refer to one.
+    """
     if token.startswith("$") and len(token) > 1:
         index = _integer(token[1:])
         return Text(token) if index is None else Wildcard(_place(token, index, places, is_plain))
@@ -115,11 +129,12 @@ def _invalid(reason: str, token: str) -> InvalidMapping:
 
 
 def _integer(text: str) -> int | None:
-    """As Go's Atoi reads it."""
+    """Return the number in a text, read as Go's `strconv.Atoi` does; None: it is not a number."""
     return int(text) if re.fullmatch(r"[+-]?0{0,64}[0-9]{1,18}", text) else None
 
 
 def _place(token: str, index: int, places: list[int], is_plain: bool) -> int:
+    """Return the place in the subject of the source's `index`-th `*`, counted from 1."""
     if is_plain:
         raise _invalid("wildcard index out of range", token)
     if index > len(places):
@@ -129,23 +144,26 @@ def _place(token: str, index: int, places: list[int], is_plain: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A function in a destination: its token, its arguments, where the source's wildcards are."""
+    """A function call in a destination."""
 
     token: str
     arguments: list[str]
-    places: list[int]
-    is_plain: bool
+    places: list[int]  # places of the source's `*` tokens
+    is_plain: bool  # the source has no wildcards
 
     def number(self, text: str) -> int:
+        """Return an argument as a number. Raises InvalidMapping."""
         number = _integer(text.strip(" "))
         if number is None or number > INT32_MAX:
             raise _invalid("function argument is invalid or in the wrong format", self.token)
         return number
 
     def place(self, text: str) -> int:
+        """Return the place in the subject of the `*` that an argument names."""
         return _place(self.token, self.number(text), self.places, self.is_plain)
 
     def expect(self, count: int) -> None:
+        """Check that there are `count` arguments. Raises InvalidMapping."""
         if len(self.arguments) < count or self.arguments == [""]:
             raise _invalid("not enough arguments passed to the function", self.token)
         if len(self.arguments) > count:
@@ -159,7 +177,7 @@ def _wildcard(call: _Call) -> Piece:
 
 def _partition(call: _Call) -> Piece:
     buckets = call.number(call.arguments[0])
-    if call.is_plain:  # places in a subject without wildcards mean nothing: all of it is hashed
+    if call.is_plain:  # without wildcards the other arguments are ignored: the subject is hashed
         return Partition(buckets, ())
     return Partition(buckets, tuple(call.place(text) for text in call.arguments[1:]))
 
@@ -171,6 +189,8 @@ def _random(call: _Call) -> Piece:
 
 
 def _cutter(cut: Cut) -> Callable[[_Call], Piece]:
+    """Return the reader of a function with a wildcard and a size as arguments."""
+
     def read(call: _Call) -> Piece:
         call.expect(2)
         place = call.place(call.arguments[0])
@@ -180,7 +200,7 @@ def _cutter(cut: Cut) -> Callable[[_Call], Piece]:
 
 
 def _cut(cut: Cut, size: int, token: str) -> str:
-    """A token too short to be cut at that size stays whole."""
+    """Return `cut(token, size)`, or the whole token if it is too short to be cut."""
     return cut(token, size) if 0 < size < len(token) else token
 
 

@@ -1,4 +1,4 @@
-"""A subject becomes another one, as a source pattern and a destination say."""
+"""Declarations of subject_transform.pyx."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -6,18 +6,18 @@ from natsd.core.subject cimport TokenList
 
 
 cdef enum PieceKind:
-    LITERAL = 0                 # the text as it is
-    WILDCARD                    # the token at a place
-    REST                        # from a place on
-    PARTITION
-    COMPUTED                    # what a Python callable makes of the token at a place
+    LITERAL = 0                 # a fixed text
+    WILDCARD                    # the subject's token at a place
+    REST                        # the subject from a place on
+    PARTITION                   # a bucket number: a hash of tokens, or of the whole subject
+    COMPUTED                    # the result of a Python callable, called with a token
 
-cdef struct Piece:              # a token of the destination
+cdef struct Piece:              # one token of the destination
     PieceKind kind
-    const char* text            # LITERAL
+    const char* text            # of LITERAL; points into SubjectTransform.kept
     Py_ssize_t text_len
-    uint32_t buckets            # PARTITION
-    uint32_t* places            # in the subject
+    uint32_t buckets            # of PARTITION
+    uint32_t* places            # indexes of tokens in the subject, from 0
     uint32_t place_count
 
 
@@ -27,15 +27,15 @@ cdef class SubjectTransform:
     cdef bint is_identity
     cdef Piece* pieces
     cdef uint32_t piece_count
-    cdef list computed          # by piece: a callable, or None
-    cdef list kept              # what the pieces' texts point into
-    cdef TokenList tokens
-    cdef char* buffer           # the last answer
-    cdef Py_ssize_t length
-    cdef Py_ssize_t room
+    cdef list computed          # for each piece a callable, or None
+    cdef list kept              # keeps the bytes alive that the pieces' texts point into
+    cdef TokenList tokens       # tokens of the last subject
+    cdef char* buffer           # the last result
+    cdef Py_ssize_t length      # bytes in `buffer`
+    cdef Py_ssize_t room        # capacity of `buffer`
 
-    # What the subject becomes; `out` is good until the next call. False: the source does not match,
-    # and nothing is changed.
+    # Set `out` to the transformed subject, which is valid until the next call. False: the source
+    # does not match, and `out` is unchanged.
     cdef bint apply(
         self, const char* subject, Py_ssize_t length, const char** out, Py_ssize_t* out_len
     ) except -1

@@ -1,14 +1,15 @@
-"""SubjectTransform: what a published subject is mapped to.
+"""The SubjectTransform, which maps a published subject to another one.
 
-    source        orders.*.>            the subject has to match
+    source        orders.*.>            pattern that the subject must match
     destination   by.$1.fix.>           text │ wildcard │ text │ the rest
 
 Promise
-- A subject that does not match stays as it is; so does everything with `>` to `>`.
-- Texts, wildcards, the rest and partitions make no Python object; what cuts tokens does.
-- The answer is good until the next one.
+- A subject that the source does not match is not changed; `>` to `>` changes nothing either.
+- Texts, wildcards, the rest and partitions make no Python object; functions that cut tokens do.
+- A result is valid until the next call.
 
-Source: nats-server 2.14 reference 5.6; the destination's language is read by subject_mapping.py.
+Source: nats-server's `NewSubjectTransform` (server/subject_transform.go). subject_mapping.py parses
+the destination.
 """
 
 import secrets
@@ -30,6 +31,7 @@ cdef enum:
 
 
 cdef inline uint32_t fnv1a(uint32_t hash, const char* text, Py_ssize_t length) noexcept nogil:
+    """Return the FNV-1a hash of a text, continued from `hash`."""
     cdef Py_ssize_t at
     for at in range(length):
         hash = (hash ^ <unsigned char> text[at]) * <uint32_t> FNV_PRIME
@@ -37,8 +39,10 @@ cdef inline uint32_t fnv1a(uint32_t hash, const char* text, Py_ssize_t length) n
 
 
 cdef class SubjectTransform:
+    """A mapping of subjects that match `source` to `destination`."""
+
     def __init__(self, str source not None, str destination not None):
-        """Of a source, "" for all subjects, and a destination. Raises InvalidMapping."""
+        """Parse the mapping; an empty `source` matches all subjects. Raises InvalidMapping."""
         cdef uint32_t at, tail_at
         pieces = parse_mapping(source, destination)
         self.source = wire_bytes(source or ">")
@@ -63,6 +67,7 @@ cdef class SubjectTransform:
         free_tokens(&self.tokens)
 
     cdef int set_piece(self, uint32_t at, given, uint32_t tail_at) except -1:
+        """Store a piece of subject_mapping.py; `tail_at` is the place of the source's `>`."""
         cdef Piece* piece = &self.pieces[at]
         cdef bytes text
         call = None
@@ -94,6 +99,7 @@ cdef class SubjectTransform:
         return 0
 
     cdef int set_places(self, Piece* piece, places) except -1:
+        """Copy the places into a piece. Raises MemoryError."""
         cdef uint32_t at
         piece.places = <uint32_t*> calloc(max(len(places), 1), sizeof(uint32_t))
         if piece.places == NULL:
@@ -106,6 +112,7 @@ cdef class SubjectTransform:
     cdef bint apply(
         self, const char* subject, Py_ssize_t length, const char** out, Py_ssize_t* out_len
     ) except -1:
+        """Transform a subject (see subject_transform.pxd); False: the source does not match it."""
         cdef uint32_t at
         if self.is_identity:
             out[0] = subject
@@ -127,6 +134,7 @@ cdef class SubjectTransform:
         return True
 
     cdef int append(self, const char* text, Py_ssize_t length) except -1:
+        """Append text to the result."""
         cdef char* buffer
         if self.room - self.length < length:
             buffer = <char*> realloc(self.buffer, 2 * (self.length + length))
@@ -141,6 +149,7 @@ cdef class SubjectTransform:
     cdef int append_piece(
         self, uint32_t at, const char* subject, Py_ssize_t length
     ) except -1:
+        """Append what a piece of the destination stands for, with the current subject."""
         cdef Piece* piece = &self.pieces[at]
         cdef bytes made
         cdef str token = ""
@@ -171,6 +180,7 @@ cdef class SubjectTransform:
     cdef int append_partition(
         self, Piece* piece, const char* subject, Py_ssize_t length
     ) except -1:
+        """Append the bucket number of the current subject, in decimal."""
         cdef uint32_t hash = <uint32_t> FNV_OFFSET
         cdef uint32_t at
         cdef bytes number
@@ -186,7 +196,7 @@ cdef class SubjectTransform:
         return self.append(number, len(number))
 
     def map(self, subject) -> str | None:
-        """What a subject becomes; None: the source does not match it."""
+        """Return the transformed subject; None: the source does not match it."""
         cdef bytes name = wire_bytes(subject)
         cdef const char* out = NULL
         cdef Py_ssize_t length = 0
@@ -196,5 +206,5 @@ cdef class SubjectTransform:
 
 
 def draw_below(ceiling):
-    """Draws a number below `ceiling`, as text."""
+    """Return a function that returns a random number below `ceiling` as text."""
     return lambda _: str(secrets.randbelow(ceiling)) if ceiling > 0 else "0"

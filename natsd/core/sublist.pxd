@@ -1,4 +1,4 @@
-"""Who receives a published message: subscriptions in, match results out."""
+"""Declarations of sublist.pyx."""
 
 from libc.stdint cimport uint64_t
 
@@ -17,13 +17,13 @@ cdef class SubList:
     cdef readonly uint64_t num_removes
     cdef readonly uint64_t num_matches
     cdef readonly uint64_t num_cache_hits
-    cdef MatchResult scratch    # the last result that did not come into the cache, for reuse
-    cdef InterestWatches watches    # None: nobody watches
+    cdef MatchResult scratch    # the last result that was not cached, for reuse; or None
+    cdef InterestWatches watches    # None: there are no watches
 
-    # The answer for a published subject; never None. Hold on to it, or deliver and let go.
+    # The result for a published subject, never None. The caller may keep it: it does not change.
     cdef MatchResult lookup(self, const char* subject, Py_ssize_t length)
-    cdef bint insert_sub(self, Subscription sub) except -1    # false: was here already
-    cdef bint remove_sub(self, Subscription sub) except -1    # false: is not here
+    cdef bint insert_sub(self, Subscription sub) except -1    # False: it was listed already
+    cdef bint remove_sub(self, Subscription sub) except -1    # False: it is not listed here
     cdef bint interested(self, const char* subject, Py_ssize_t length) except -1
 
     cdef MatchResult _match(self, const char* subject, Py_ssize_t length, uint64_t hash)

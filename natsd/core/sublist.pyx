@@ -1,24 +1,24 @@
-"""SubList: who receives a published message. The one door to the three parts behind it.
+"""The SubList: the subscriptions of an account, and the recipients of a published message.
 
     insert, remove ──▶ Interest    the trie: every subscription, by subject      interest.pyx
           │ joined, left
           ▼
     lookup ◀─────────▶ MatchCache  results of recent subjects, at most 1,024     match_cache.pyx
-          └──────────▶ MatchResult what a lookup answers: immutable              match_result.pyx
+          └──────────▶ MatchResult the immutable result of a lookup              match_result.pyx
 
 Promises
-- One writer; readers in other threads never crash. Everything here holds the GIL from its first
-  step to its last, and destructors (which may run any code, and hand the GIL on) run only before a
+- There is one writer; readers in other threads never crash. Every operation holds the GIL from its
+  first step to its last. Destructors (which may run any code and release the GIL) run only before a
   walk or after the last step.
-- A result that is held never changes. `result.live` turns false when the SubList would answer
-  otherwise, so a publisher may keep its last result and compare `live` and the subject's bytes
-  instead of asking again. Results that did not come into the cache are never live.
-- An uncached lookup allocates nothing: it refills the previous uncached result, unless someone
-  still holds it.
-- Subscriptions are held by reference from insert to remove. A subscription is in one SubList at a
-  time.
+- A result that a caller holds never changes. `result.live` becomes False when the SubList would
+  answer differently. Therefore a publisher may keep its last result and compare `live` and the
+  subject's bytes instead of a new lookup. Results that were not cached are never live.
+- An uncached lookup allocates nothing: it refills the previous uncached result, unless a caller
+  still holds that one.
+- The SubList holds a reference to each subscription from insert to remove. A subscription is in at
+  most one SubList.
 
-Seed: 000. Reference: §3.6, §12.
+Source: the seed "SubList"; nats-server's `Sublist` (server/sublist.go).
 """
 
 cimport cython
@@ -34,23 +34,24 @@ from natsd.core.name_table cimport hash_name, table_at, table_find, table_span
 from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport WEIGHT_MAX
 
-from natsd.core.subject import InvalidSubject  # no-cython-lint: offered here too
+from natsd.core.subject import InvalidSubject  # no-cython-lint: re-exported
 from natsd.core.sublist_stats import SubListStats
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
 cdef enum:
-    BATCH_PATCHED_MAX = 1024    # a larger batch of removals drops the whole cache instead
+    BATCH_PATCHED_MAX = 1024    # a larger batch of removals clears the whole cache instead
 
 
 class AlreadyListed(ValueError):
-    """A subscription of another SubList was inserted."""
+    """The inserted subscription is listed in another SubList."""
 
 
 @cython.final
 @cython.no_gc
 cdef class SubList:
+    """The subscriptions of one account. With `cache` False, match results are not cached."""
 
     def __cinit__(self, *, bint cache=True):
         self.interest = Interest()
@@ -60,6 +61,7 @@ cdef class SubList:
     # For the connections
 
     cdef MatchResult lookup(self, const char* subject, Py_ssize_t length):
+        """Return the match result of a published subject; raises MemoryError."""
         cdef uint64_t hash
         cdef CacheEntry* entry
         self.num_matches += 1
@@ -72,6 +74,7 @@ cdef class SubList:
         return self._match(subject, length, hash)
 
     cdef MatchResult _match(self, const char* subject, Py_ssize_t length, uint64_t hash):
+        """Return the result of a walk, and cache it if the cache admits the subject."""
         cdef MatchResult result = self._take_scratch()
         cdef int whole = self.interest.find(subject, length)
         if whole < 0:
@@ -88,8 +91,10 @@ cdef class SubList:
         return result
 
     cdef MatchResult _take_scratch(self):
-        """An empty result that nobody else knows. May run destructors, which may look up in their
-        turn."""
+        """Return an empty result that no other code holds.
+
+        This may run destructors, which may do lookups themselves.
+        """
         cdef MatchResult result = self.scratch
         self.scratch = None
         if result is None or Py_REFCNT(<PyObject*> result) > 1:
@@ -98,6 +103,7 @@ cdef class SubList:
         return result
 
     cdef bint insert_sub(self, Subscription sub) except -1:
+        """List a subscription (see `insert`)."""
         if sub.node != NULL:
             if not self.interest.holds(sub):
                 raise AlreadyListed(f"{sub!r} is in another SubList")
@@ -111,6 +117,7 @@ cdef class SubList:
         return True
 
     cdef bint remove_sub(self, Subscription sub) except -1:
+        """Remove a subscription (see `remove`)."""
         cdef InterestWatches watches = self.watches
         cdef bint was_last
         if not self.interest.holds(sub):
@@ -124,18 +131,19 @@ cdef class SubList:
         return True
 
     cdef void _unlist(self, Subscription sub, bint patch_cache) noexcept:
+        """Remove a listed subscription from the trie and, with `patch_cache`, from the cache."""
         if patch_cache:
             self.cache.left(sub)
         self.interest.remove(sub)
         self.num_removes += 1
-        Py_DECREF(sub)      # the caller holds it: no destructor runs here
+        Py_DECREF(sub)      # the caller holds a reference too, so no destructor runs here
 
     cdef void _settle(self) noexcept:
-        """The last step of a change: let go of what it made obsolete."""
+        """Release the results that a change made obsolete; the last step of a change."""
         self.cache.release()
 
     cdef int _forget_scratch(self) except -1:
-        """What left the SubList is not kept alive by a result that nobody looks at."""
+        """Empty the scratch result, so that it does not keep removed subscriptions alive."""
         cdef MatchResult idle
         if self.scratch is not None and fanout_of(self.scratch):
             idle = self._take_scratch()
@@ -143,6 +151,7 @@ cdef class SubList:
         return 0
 
     cdef bint interested(self, const char* subject, Py_ssize_t length) except -1:
+        """Return whether a published subject has a subscription; raises MemoryError."""
         cdef CacheEntry* entry = <CacheEntry*> table_find(
             &self.cache.by_subject, hash_name(subject, length), subject, <uint32_t> length
         )
@@ -155,16 +164,23 @@ cdef class SubList:
     # For Python
 
     def insert(self, Subscription sub not None) -> bool:
-        """List `sub`; false when it was listed already."""
+        """List a subscription; return False if it was listed already.
+
+        Raises InvalidSubject for its subject, AlreadyListed if another SubList lists it, or
+        MemoryError.
+        """
         return self.insert_sub(sub)
 
     def remove(self, Subscription sub not None) -> bool:
-        """Take `sub` out; false when it is not in this SubList."""
+        """Remove a subscription; return False if this SubList does not list it."""
         return self.remove_sub(sub)
 
     def remove_batch(self, subs) -> int:
-        """Take out everything of `subs` that is here, as for a closing connection; how many that
-        were."""
+        """Remove those of `subs` that this SubList lists; return their number.
+
+        This is for a connection that closes. Raises TypeError if one is not a Subscription; nothing
+        is removed then.
+        """
         cdef list batch = list(subs)
         cdef bint patch_cache = len(batch) <= BATCH_PATCHED_MAX
         cdef Subscription sub
@@ -189,19 +205,22 @@ cdef class SubList:
         return removed
 
     def update_weight(self, Subscription sub not None, int weight) -> None:
-        """A remote queue group has more or fewer members now."""
+        """Set how often a remote queue subscription counts in its group: 0 to WEIGHT_MAX."""
         sub.weight = max(0, min(weight, WEIGHT_MAX))
         if self.interest.holds(sub):
             self.cache.left(sub)
             self._settle()
 
     def match(self, subject) -> MatchResult:
+        """Return the subscriptions that receive a message published to `subject` (str or bytes)."""
         cdef bytes data = wire_bytes(subject)
         return self.lookup(data, len(data))
 
     def match_all(self, list subjects) -> int:
-        """Match each of `subjects` (bytes) in one compiled loop, as connections do; the sum of
-        their fan-outs."""
+        """Match all `subjects` (bytes) in a compiled loop, as connections do; return the fan-out.
+
+        The fan-out is the sum of deliveries: one per plain subscription, one per queue group.
+        """
         cdef uint64_t total = 0
         cdef bytes subject
         for subject in subjects:
@@ -209,12 +228,15 @@ cdef class SubList:
         return total
 
     def has_interest(self, subject) -> bool:
+        """Return whether a message published to `subject` has a recipient."""
         cdef bytes data = wire_bytes(subject)
         return self.interested(data, len(data))
 
     def num_interest(self, subject) -> tuple:
-        """How many plain and how many queue subscriptions; a remote one counts once, whatever its
-        weight."""
+        """Return the numbers of plain and of queue subscriptions that match `subject`.
+
+        A remote queue subscription counts once, whatever its weight.
+        """
         cdef bytes data = wire_bytes(subject)
         cdef uint32_t at, place
         cdef Node* node
@@ -233,8 +255,7 @@ cdef class SubList:
         return plain, queue
 
     def reverse_match(self, pattern) -> MatchResult:
-        """Every subscription that could receive a message that `pattern`, wildcards and all,
-        would."""
+        """Return every subscription that has a subject in common with `pattern`."""
         cdef bytes data = wire_bytes(pattern)
         cdef MatchResult result = MatchResult.__new__(MatchResult)
         if self.interest.find_colliding(data, len(data)) < 0:
@@ -243,8 +264,10 @@ cdef class SubList:
         return result
 
     def subscriptions(self, Py_ssize_t first=0, Py_ssize_t most=-1) -> list:
-        """All of them, or `most` behind the `first` ones, in no order, but in the same one as long
-        as none comes or goes. Those that are passed over are not looked at."""
+        """Return `most` subscriptions after skipping `first`; `most` below 0: all.
+
+        The order is arbitrary, but stays the same as long as no subscription is added or removed.
+        """
         cdef list subs = []
         cdef Walk walk = Walk(steps=NULL, depth=0, capacity=0)
         cdef Node* node = self.interest.root
@@ -259,9 +282,12 @@ cdef class SubList:
         return subs
 
     def watch(self, subject, callback, *, queue=None) -> bool:
-        """Have `callback(bool)` called when the first subscription to exactly this subject (in that
-        queue group, or in none) comes and when the last one goes; whether there is one now. It must
-        neither raise nor change the SubList."""
+        """Call `callback(True)` after the first subscription came, with False after the last left.
+
+        Only subscriptions to exactly this subject count: plain ones, or those of the queue group
+        `queue`. Returns whether there is one now. The callback must neither raise nor change the
+        SubList.
+        """
         cdef bytes name = wire_bytes(subject)
         if self.watches is None:
             self.watches = InterestWatches()
@@ -271,14 +297,14 @@ cdef class SubList:
         return any(sub.subject_bytes == name for sub in members)
 
     def unwatch(self, subject, callback, *, queue=None) -> None:
-        """Undo one `watch`, if there was one."""
+        """Undo one `watch` with the same arguments, if there is one."""
         if self.watches is not None and self.watches.drop(
             watch_name(wire_bytes(subject), wire_bytes(queue or b"")), callback
         ):
             self.watches = None
 
     def clear(self) -> None:
-        """Let go of every subscription."""
+        """Remove every subscription."""
         self.num_removes += self.interest.count
         self.cache.clear()
         self.interest.clear()
@@ -295,13 +321,16 @@ cdef class SubList:
 
     @property
     def count(self) -> int:
+        """Listed subscriptions."""
         return self.interest.count
 
     @property
     def num_cache(self) -> int:
+        """Cached match results."""
         return self.cache.count
 
     def stats(self):
+        """Return the statistics as SubListStats."""
         cdef uint32_t place
         cdef uint32_t fanout
         cdef uint32_t max_fanout = 0
@@ -323,11 +352,15 @@ cdef class SubList:
 
 
 cdef inline uint32_t fanout_of(MatchResult result):
+    """Return the deliveries per message: one per plain subscription, one per queue group."""
     return result.plain_count + result.queue_count
 
 
 cdef Py_ssize_t append_node(list subs, Node* node, Py_ssize_t first, Py_ssize_t most) except -1:
-    """List what `node` lists; how many are still to be passed over behind it."""
+    """Append the subscriptions of a node, until `subs` has `most`; skip the `first` ones.
+
+    Returns how many must still be skipped at later nodes.
+    """
     cdef uint32_t place
     cdef QueueGroup* group
     first = append_members(subs, &node.plain, first, most)
@@ -341,6 +374,7 @@ cdef Py_ssize_t append_node(list subs, Node* node, Py_ssize_t first, Py_ssize_t 
 cdef Py_ssize_t append_members(
     list subs, Members* members, Py_ssize_t first, Py_ssize_t most
 ) except -1:
+    """Append the subscriptions of an array like `append_node`."""
     cdef Py_ssize_t place
     for place in range(first, members.count):
         if len(subs) == most:
@@ -351,16 +385,16 @@ cdef Py_ssize_t append_members(
 
 cdef struct Step:
     Node* node
-    uint32_t entered        # of its children's places, then its star and its tail
+    uint32_t entered        # next child: a place in `children`, then star, then tail
 
-cdef struct Walk:           # from the root down to where it is
+cdef struct Walk:           # stack of the nodes from the root down to the current one
     Step* steps
     uint32_t depth
     uint32_t capacity
 
 
 cdef Node* next_node(Walk* walk, Node* node) except? NULL:
-    """The node behind this one, children first; NULL: it was the last one."""
+    """Return the node after `node`, depth first; NULL: `node` was the last one."""
     cdef Step* step
     cdef Node* child
     enter(walk, node)
@@ -376,6 +410,7 @@ cdef Node* next_node(Walk* walk, Node* node) except? NULL:
 
 
 cdef int enter(Walk* walk, Node* node) except -1:
+    """Push a node onto the stack; raises MemoryError."""
     cdef Step* steps
     cdef uint32_t capacity = walk.capacity * 2 or 16
     if walk.depth == walk.capacity:
@@ -390,6 +425,7 @@ cdef int enter(Walk* walk, Node* node) except -1:
 
 
 cdef inline Node* child_at(Node* node, uint32_t place) noexcept:
+    """Return the child at a place: literal children, then star, then tail; NULL: none there."""
     cdef uint32_t span = table_span(&node.children)
     if place < span:
         return <Node*> table_at(&node.children, place)

@@ -1,4 +1,4 @@
-"""What a SubList has done so far: the figures of `/subsz`, which also add up over accounts."""
+"""Statistics of a SubList, as `/subsz` shows them; those of several accounts can be added."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SubListStats:
-    """Fan-out counts a queue group once, and is that of the results in the cache."""
+    """Counters since the start, and the fan-out of the cached results.
+
+    The fan-out of a result is its number of plain subscriptions and queue groups.
+    """
 
     num_subscriptions: int = 0
     num_cache: int = 0
@@ -20,10 +23,12 @@ class SubListStats:
 
     @property
     def cache_hit_rate(self) -> float:
+        """Cache hits per lookup, from 0 to 1; 0 without lookups."""
         return self.num_cache_hits / self.num_matches if self.num_matches else 0.0
 
     @property
     def avg_fanout(self) -> float:
+        """Mean fan-out of the cached results; 0 without any."""
         return self.total_fanout / self.num_cache if self.num_cache else 0.0
 
     def __add__(self, other: SubListStats) -> SubListStats:
@@ -39,7 +44,7 @@ class SubListStats:
         )
 
     def to_json(self) -> dict[str, int | float]:
-        """With nats-server's field names."""
+        """Return the statistics with the field names of nats-server's `/subsz`."""
         return {
             "num_subscriptions": self.num_subscriptions,
             "num_cache": self.num_cache,

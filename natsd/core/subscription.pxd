@@ -1,4 +1,4 @@
-"""What a message is on its way, who may receive it, and the interest that ties the two together."""
+"""Declarations of subscription.pyx: messages, sinks and subscriptions."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -31,16 +31,16 @@ cdef struct LiveCounts:
 cdef LiveCounts live
 
 
-cdef struct Message:
+cdef struct Message:           # a message on its way from a publisher to sinks; it owns nothing
     const char* subject
     Py_ssize_t subject_len
     const char* reply          # NULL: no reply subject
     Py_ssize_t reply_len
     const char* line           # "[reply ][header size ]size CRLF", as in (H)PUB and (H)MSG
     Py_ssize_t line_len
-    const char* data           # header block, then payload; CRLF always stands behind it in memory
-    Py_ssize_t header_len      # 0: no headers
-    Py_ssize_t data_len        # headers and payload, without the CRLF
+    const char* data           # header block, then payload; CRLF always follows it in memory
+    Py_ssize_t header_len      # bytes of the header block; 0: no headers
+    Py_ssize_t data_len        # bytes of headers and payload, without the CRLF
     PyObject* owner            # bytes object that owns `data`; NULL: valid until deliver returns
 
 
@@ -48,7 +48,7 @@ cdef class Sink:
     cdef int deliver(self, Subscription sub, Message* message) except -1
 
 
-cdef Sink nowhere              # what a detached subscription delivers to: never None, takes nothing
+cdef Sink nowhere              # sink of a detached subscription; it accepts no message
 
 
 cdef class Subscription:
@@ -56,36 +56,38 @@ cdef class Subscription:
     cdef uint32_t subject_len
     cdef uint32_t queue_len    # 0: plain subscription
     cdef uint32_t sid_len
-    cdef readonly int32_t weight        # how often a remote queue subscription stands in its group
-    cdef readonly bint closed           # no longer wanted by its owner: deliver must skip it
-    cdef readonly int64_t delivered
-    cdef readonly int64_t max_delivered  # auto-unsubscribe after that many; 0: never
+    cdef readonly int32_t weight        # how often a remote queue subscription is in its group
+    cdef readonly bint closed           # the owner ended it: deliver must skip it
+    cdef readonly int64_t delivered     # messages delivered so far
+    cdef readonly int64_t max_delivered  # auto-unsubscribe after so many messages; 0: never
     cdef readonly Sink sink
-    # The SubList's own: where this subscription stands.
-    cdef void* node            # its trie node; NULL: not inserted anywhere
-    cdef void* group           # its queue group at that node; NULL: plain
-    cdef uint32_t index        # its place in the node's or the group's array
+    # Only the SubList uses these: the position of this subscription.
+    cdef void* node            # trie node; NULL: no SubList lists this subscription
+    cdef void* group           # queue group at that node; NULL: plain subscription
+    cdef uint32_t index        # index in the array of the node or group
 
 
 cdef enum:
-    WEIGHT_MAX = 65536         # no server stands more often than this in one group
+    WEIGHT_MAX = 65536         # upper limit of `Subscription.weight`
 
 
 cdef inline const char* queue_of(Subscription sub) noexcept:
+    """Return the queue name; it is empty for a plain subscription."""
     return sub.text + sub.subject_len + 1
 
 
 cdef inline const char* sid_of(Subscription sub) noexcept:
+    """Return the subscription id."""
     return sub.text + sub.subject_len + sub.queue_len + 2
 
 
 cdef inline void detach(Subscription sub) noexcept:
-    """Its owner wants nothing more. Breaks the cycle sink -> subscription -> sink."""
+    """End a subscription for its owner. This breaks the cycle sink -> subscription -> sink."""
     sub.closed = True
     sub.sink = nowhere
 
 
-# From C: `queue` NULL for a plain subscription; the bytes are copied.
+# Constructor for C: `queue_len` 0 for a plain subscription; the bytes are copied.
 cdef Subscription new_subscription(
     const char* subject, Py_ssize_t subject_len,
     const char* queue, Py_ssize_t queue_len,

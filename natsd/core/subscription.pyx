@@ -1,10 +1,11 @@
-"""Subscriptions and sinks.
+"""Subscriptions, and the sinks to which their messages are delivered.
 
-A Subscription is 96 bytes plus one allocation for its texts. It takes no part in garbage collection
-(`no_gc`): a million of them would be walked at every full collection, and it holds only its sink.
-The one cycle it can close is sink -> subscription -> sink, and who made it breaks it: the sink's
-owner calls `detach` when the subscription ends, which it must do anyway so that results already
-handed out skip it. `sink` is never None, so a deliver through a stale result is harmless.
+A Subscription takes 96 bytes plus one allocation for its texts. It does not take part in garbage
+collection (`no_gc`): a full collection would visit a million of them, and the only object that a
+Subscription holds is its sink. The only cycle that it can close is sink -> subscription -> sink.
+The owner of the sink breaks that cycle: it calls `detach` when the subscription ends, which it must
+do anyway so that match results that are still held skip the subscription. `sink` is never None, so
+that a deliver through a stale result is harmless.
 """
 
 cimport cython
@@ -16,9 +17,13 @@ from natsd.core.subject cimport wire_bytes, wire_text
 
 
 cdef class Sink:
-    """Takes messages at C level; this one takes them nowhere."""
+    """A recipient of messages at C level. This base class accepts no message."""
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
+        """Deliver a message to `sub`; return 1 if the sink took it, else 0.
+
+        Unless `message.owner` is set, the message is valid only until this returns.
+        """
         return 0
 
 
@@ -26,6 +31,7 @@ nowhere = Sink()
 
 
 cdef char* append_text(char* at, const char* data, Py_ssize_t length) noexcept:
+    """Write a text and a NUL at `at`; return the address behind them."""
     if length:
         memcpy(at, data, length)
     at[length] = 0
@@ -55,7 +61,10 @@ cdef int set_texts(
 
 @cython.no_gc
 cdef class Subscription:
-    """One client's wish for what is published to a subject, alone or in a queue group."""
+    """One client's subscription to a subject, plain or in a queue group.
+
+    Raises ValueError for an empty queue name, or for texts of more than 2 GiB.
+    """
 
     def __cinit__(self):
         NATSD_LIVE(live.subscriptions, 1)
@@ -89,30 +98,36 @@ cdef class Subscription:
 
     @property
     def subject(self) -> str:
+        """Subject as text."""
         return wire_text(self.text, self.subject_len)
 
     @property
     def subject_bytes(self) -> bytes:
+        """Subject as on the wire."""
         return self.text[:self.subject_len]
 
     @property
     def queue(self):
+        """Queue name as text; None: a plain subscription."""
         return wire_text(queue_of(self), self.queue_len) if self.queue_len else None
 
     @property
     def queue_bytes(self):
+        """Queue name as on the wire; None: a plain subscription."""
         return queue_of(self)[:self.queue_len] if self.queue_len else None
 
     @property
     def sid(self) -> str:
+        """Subscription id, which the client chose, as text."""
         return wire_text(sid_of(self), self.sid_len)
 
     @property
     def sid_bytes(self) -> bytes:
+        """Subscription id as on the wire."""
         return sid_of(self)[:self.sid_len]
 
     def detach(self) -> None:
-        """End it for its owner: closed, and holding its sink no longer."""
+        """End the subscription for its owner: set `closed` and release the sink."""
         detach(self)
 
 
@@ -130,7 +145,7 @@ cdef Subscription new_subscription(
 
 
 def live_counts() -> dict:
-    """How many of our own objects exist, in a debug build; empty in a release build."""
+    """Return the number of live natsd objects by kind; empty in a release build."""
     if not NATSD_COUNTS_LIVE:
         return {}
     return dict(live)

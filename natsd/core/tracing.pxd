@@ -1,4 +1,4 @@
-"""See tracing.pyx."""
+"""Declarations of tracing.pyx, and the inlined check for trace headers."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memchr
@@ -61,24 +61,24 @@ cdef extern from *:
     }
     #endif
     """
-    # Whether a line behind the version line begins with `Nats-Trace-Dest:` and has a value.
+    # True if a line after the version line begins with `Nats-Trace-Dest:` and has a value.
     bint natsd_asks(const char* block, Py_ssize_t length) noexcept nogil
-    bint rarely "unlikely"(bint) noexcept nogil     # the compiler keeps what follows out of the way
+    bint rarely "unlikely"(bint) noexcept nogil     # branch hint: the condition is mostly False
 
 cdef enum:
-    VERSION_LINE_BYTES = 10     # "NATS/1.0\r\n": every header block that asks for a trace begins so
+    VERSION_LINE_BYTES = 10     # "NATS/1.0\r\n", which begins every block that requests a trace
     PARENT_BYTES = 12           # "traceparent:"
-    ASKING_BLOCK_BYTES = 27     # of the shortest block that asks, with "traceparent:"
-    WALKED_BYTES_MAX = 2048
+    ASKING_BLOCK_BYTES = 27     # size of the shortest block that requests a trace (`traceparent`)
+    WALKED_BYTES_MAX = 2048     # larger blocks are not searched for "traceparent:" by `has_parent`
 
 
-cdef class TracedMessage:       # of which somebody keeps a record of where it goes
-    cdef const Message* message     # good until its delivery ends
-    cdef readonly object trace      # MessageTrace in natsd/accounts/message_trace.py
+cdef class TracedMessage:       # a message whose deliveries are recorded
+    cdef const Message* message     # valid until its delivery ends
+    cdef readonly object trace      # MessageTrace (natsd/accounts/message_trace.py)
 
 
 cdef inline bint is_parent_line(const char* line) noexcept nogil:
-    """Whether a line of enough bytes begins with `traceparent:`, in any case."""
+    """Return whether a line of at least PARENT_BYTES begins with `traceparent:`, in any case."""
     cdef const char* name = b"traceparent"
     cdef int at
     for at in range(PARENT_BYTES - 1):
@@ -88,8 +88,10 @@ cdef inline bint is_parent_line(const char* line) noexcept nogil:
 
 
 cdef inline bint has_parent(const char* block, Py_ssize_t length) noexcept nogil:
-    """Whether a line of the header block begins with `traceparent:`; a very long block may have
-    such a line."""
+    """Return whether a line of the header block begins with `traceparent:`.
+
+    For a block of more than WALKED_BYTES_MAX the result is True without a search.
+    """
     cdef const char* end = block + length
     cdef const char* line = block + VERSION_LINE_BYTES
     if length > WALKED_BYTES_MAX:
@@ -107,9 +109,12 @@ cdef inline bint has_parent(const char* block, Py_ssize_t length) noexcept nogil
 cdef inline bint may_be_traced(
     const char* block, Py_ssize_t length, bint parents_count
 ) noexcept nogil:
-    """Whether a header block may ask for a trace: with `Nats-Trace-Dest`, or where
-    `parents_count` with `traceparent`. It looks at the beginnings of lines only; what they say is
-    read where this is true. It takes linear time, whatever the block holds."""
+    """Return whether a header block may request a trace.
+
+    It may with a `Nats-Trace-Dest` header or, if `parents_count`, with a `traceparent` header. Only
+    the beginnings of lines are checked, in linear time for any block; if the result is True, the
+    caller reads the values.
+    """
     if length < ASKING_BLOCK_BYTES or block[VERSION_LINE_BYTES - 1] != c"\n":
         return False
     if rarely(natsd_asks(block, length)):
@@ -117,21 +122,23 @@ cdef inline bint may_be_traced(
     return rarely(parents_count) and has_parent(block, length)
 
 
-# Deliver to all as `distribute` does, or say what would be done, and have each step recorded.
-# `publisher` takes nothing of its own (None: it does).
+# Deliver to all as `distribute` does, or with trace-only determine who would get the message, and
+# record each step. `publisher` gets no message of its own (None: it does). Returns the number of
+# recipients that took, or would take, the message.
 cdef int64_t distribute_traced(
     MatchResult result, TracedMessage traced, Reactor reactor, Sink publisher
 ) except -1
 
-# What a sink does that has nothing to record: the message is delivered, or with trace-only counts
-# as if it had been.
+# Deliver to a sink that records nothing; with trace-only, do not deliver. Returns whether the
+# message was, or would be, taken.
 cdef bint deliver_unrecorded(Subscription sub, TracedMessage traced) except -1
 
-# The message with another header block; what it stands in while somebody holds that.
+# Set `changed` to the message with another header block. Returns the objects that own its bytes:
+# the caller must hold them as long as it uses `changed`.
 cdef tuple with_headers(const Message* message, bytes headers, Message* changed)
 
 
 cdef inline Py_ssize_t line_length(const char* at, Py_ssize_t size) noexcept nogil:
-    """Of the control line that begins there, its end included."""
+    """Return the length of the control line at `at`, its line end included."""
     cdef const char* end = <const char*> memchr(at, c"\n", size)
     return size if end == NULL else end + 1 - at

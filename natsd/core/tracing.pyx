@@ -1,4 +1,4 @@
-"""Message tracing, where messages pass: is a trace asked for, and where did the message go?
+"""Message tracing on the message path: detect requested traces, and record deliveries.
 
     HPUB ─ may_be_traced? ─ no ──▶ distribute                    every other message
                           └ yes ─▶ begin_trace ─▶ distribute_traced ─▶ trace.send()
@@ -6,15 +6,17 @@
                                                      └▶ sink.deliver_traced(sub, traced)
 
 Promise
-- A message without headers pays one branch. One with headers pays a look at the beginnings of its
-  header lines; nothing else is read unless one of them is a header of traces.
-- Tracing has no place in `Message` or `Sink.deliver`: it is the slow path, in Python objects.
+- A message without headers pays one branch. A message with headers pays a check of the beginnings
+  of its header lines; nothing else is read unless one of them is a trace header.
+- `Message` and `Sink.deliver` know nothing of tracing: a traced message takes a slow path with
+  Python objects.
 - With trace-only no sink's `deliver` is called.
 
-A sink that has something to record defines `deliver_traced(sub, traced) -> bool`: it delivers, or
-with `traced.trace.is_only` says what it would do; True: the message was, or would be, taken.
+A sink that records its deliveries defines `deliver_traced(sub, traced) -> bool`. It delivers the
+message, or with `traced.trace.is_only` determines what it would do, and returns whether the message
+was, or would be, taken.
 
-Source: nats-server 2.14 reference 3.7; ADR-41.
+Source: ADR-41; nats-server's server/msgtrace.go.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -29,7 +31,7 @@ from natsd.core.subject cimport wire_bytes
 from natsd.core.subscription cimport Message, Sink, Subscription
 
 cdef enum:
-    HEADERS_SHOWN_MAX = 1024
+    HEADERS_SHOWN_MAX = 1024    # headers in a trace; of later ones only the trace headers are added
 
 cdef tuple TRACE_HEADERS = (
     b"Nats-Trace-Dest", b"Nats-Trace-Only", b"Nats-Trace-Origin-Account", b"traceparent",
@@ -43,16 +45,21 @@ NOT_STALLED = "Not delivered because fast producer not stalled and consumer is s
 
 
 cdef class TracedMessage:
-    """See tracing.pxd."""
+    """A message whose deliveries are recorded in `trace`."""
 
 
 cdef bint deliver_unrecorded(Subscription sub, TracedMessage traced) except -1:
+    """Deliver to a sink that records nothing (see tracing.pxd)."""
     if traced.trace.is_only:
         return not sub.closed
     return sub.sink.deliver(sub, <Message*> traced.message)
 
 
 cdef bint deliver_traced(Subscription sub, TracedMessage traced, Sink publisher) except -1:
+    """Deliver to one subscription and record it; return whether it took the message.
+
+    With trace-only nothing is delivered, and the result is whether it would take the message.
+    """
     cdef object deliver
     if sub.sink is publisher:
         traced.trace.egress(publisher, sub, NO_ECHO)
@@ -83,6 +90,7 @@ cdef int64_t distribute_traced(
 
 
 cdef tuple with_headers(const Message* message, bytes headers, Message* changed):
+    """Set `changed` to the message with other headers (see tracing.pxd)."""
     cdef Py_ssize_t header_len = PyBytes_GET_SIZE(headers)
     cdef bytes data = headers + message.data[message.header_len:message.data_len] + b"\r\n"
     cdef bytes line = b"%d %d\r\n" % (header_len, PyBytes_GET_SIZE(data) - 2)
@@ -101,11 +109,11 @@ cdef tuple with_headers(const Message* message, bytes headers, Message* changed)
 
 
 def trace_headers(block) -> list:
-    """The names and values of a header block as a trace shows them, in their order.
+    """Return the (name, value) pairs of a header block as a trace shows them, in order.
 
-    A name ends at the first colon, wherever that is; a value ends at CRLF, without the blanks
-    around it. What has no name or no value is left out. Of a block with very many headers, the
-    rest is searched for those that a trace asks with, the first of each.
+    A name ends at the first colon, even if that is on a later line. A value ends at CRLF, without
+    the blanks around it. A header without a name or a value is left out. After HEADERS_SHOWN_MAX
+    headers, only the first of each trace header that is still missing is added.
     """
     cdef bytes data = wire_bytes(block)
     cdef const char* at = data
@@ -137,7 +145,7 @@ def trace_headers(block) -> list:
 
 
 cdef inline const char* line_end(const char* at, const char* end) noexcept:
-    """Where its CRLF begins; NULL: nowhere."""
+    """Return the address of the next CRLF; NULL: there is none."""
     while at < end:
         at = <const char*> memchr(at, c"\r", end - at)
         if at == NULL or at + 1 >= end:
@@ -152,6 +160,7 @@ cdef int note_header(
     list found, set missing, const char* name, const char* name_end, const char* value,
     const char* value_end,
 ) except -1:
+    """Append a header to `found`, unless it has no value or there are too many headers."""
     cdef bytes key
     while value_end > value and (value_end[-1] == c" " or value_end[-1] == c"\t"):
         value_end -= 1
@@ -171,12 +180,12 @@ cdef int note_header(
 
 
 def is_reserved(subject) -> bool:
-    """Whether the server alone publishes to that subject."""
+    """Return whether clients must not publish to that subject."""
     cdef bytes text = wire_bytes(subject)
     return is_reserved_subject(text, len(text))
 
 
 def is_asked(block, *, parents=False) -> bool:
-    """`may_be_traced`, for tests."""
+    """Return the result of `may_be_traced`, for tests."""
     cdef bytes data = wire_bytes(block)
     return may_be_traced(data, len(data), parents)

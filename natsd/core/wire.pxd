@@ -1,4 +1,4 @@
-"""See wire.pyx."""
+"""Declarations of wire.pyx."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -20,23 +20,23 @@ cdef class Settings:
 
 cdef class Wire(Endpoint):
     cdef Settings settings
-    cdef object transport                # where the event loop serves the socket, else None
-    cdef readonly object reason          # why it was closed; None while it is open
+    cdef object transport                # transport if the event loop serves the socket, else None
+    cdef readonly object reason          # ClosedReason; None: the connection is open
 
-    cdef bint is_blocked                 # the socket takes no more for now
+    cdef bint is_blocked                 # the socket is full
     cdef bint is_congested               # over 75 % of max_pending: publishers wait
-    cdef bint is_stalled                 # as a publisher: reading is paused
-    cdef bint lingers                    # close gently: the last words are on their way
-    cdef bint is_ending                  # the peer sends no more, and gets what is pending
+    cdef bint is_stalled                 # reading is paused
+    cdef bint lingers                    # the close waits until the peer could read the last bytes
+    cdef bint is_ending                  # the peer sent FIN; only pending bytes are still sent
 
-    cdef char* tail                      # bytes read but not parsed yet
+    cdef char* tail                      # bytes that were read but not parsed yet
     cdef Py_ssize_t tail_bytes
-    cdef Outbound out
+    cdef Outbound out                    # pending bytes
 
-    # Times of the monotonic clock; 0: never.
-    cdef readonly int64_t last_activity_ns
-    cdef int64_t blocked_ns              # since when the socket has taken nothing
-    cdef int64_t stall_ns                # spent waiting for recipients since the last read
+    # Nanoseconds of the monotonic clock; 0: never.
+    cdef readonly int64_t last_activity_ns   # time of the last read
+    cdef int64_t blocked_ns              # time since which the socket has taken nothing
+    cdef int64_t stall_ns                # duration: waits for recipients since the last read
 
     cdef char* space(self, Py_ssize_t* room) noexcept
     cdef int received(self, Py_ssize_t n) except -1

@@ -1,23 +1,24 @@
-"""The wire of a connection: bytes from the socket to the parser, and pending bytes to the socket.
+"""The I/O of a connection: bytes from the socket to the parser, and pending bytes to the socket.
 
     plain socket, served by the poller:   recv -> read buffer -> take       out -> send, sendmsg
     transport (TLS, or no poller):        read_space, bytes_read -> take    out -> transport.write
 
 Promise
-- Reading and writing never wait and never raise for what a peer does; errors end in `close` with a
+- Reading and writing never wait, and never raise because of a peer: an error ends in `close` with a
   reason.
-- What one read leaves unparsed (a partial frame, or the rest behind a stall) moves to the
-  connection, and stands in front of the next read's bytes.
-- Pending bytes are bounded by `max_pending`: above 75 % of it publishers are told to wait
-  (`Reactor.congested`); beyond it, or when the socket takes nothing for `write_deadline`, the
+- Bytes that one read leaves unparsed (a partial frame, or the rest after a stall) move to the
+  connection and are put before the bytes of the next read.
+- Pending bytes are bounded by `max_pending`. Above 75 % of it publishers wait
+  (`Reactor.congested`). Beyond it, or when the socket takes nothing for `write_deadline`, the
   connection is closed as a slow consumer.
-- So is the memory that the pending bytes of all connections take, by `max_pending_total`: beyond
-  it, those with most pending bytes are closed, until an eighth of it is free.
-- After `close` nothing more is parsed or appended; teardown follows at the end of the reactor's
-  turn, and sends what is pending if the socket takes it.
-- An idle wire holds no buffer.
+- The memory that the pending bytes of all connections take is bounded by `max_pending_total`.
+  Beyond it, the connections with the most pending bytes are closed until an eighth of it is free.
+- After `close` nothing more is parsed or appended. The teardown at the end of the reactor's turn
+  sends the pending bytes as far as the socket takes them.
+- An idle connection holds no buffer.
 
-Source: nats-server 2.14 reference 3.6.
+Source: nats-server's `queueOutbound`, `flushOutbound` and `stalledWait` (server/client.go);
+`max_pending_total` is natsd's own.
 """
 
 from cpython.buffer cimport PyBUF_WRITE
@@ -49,10 +50,10 @@ cdef extern from "<sys/socket.h>" nogil:
     int MSG_DONTWAIT
 
 cdef enum:
-    FLUSH_BYTES = 256 * 1024        # pending for one connection before it is flushed in mid-read
-    VECTORS = 64
-    TRANSPORT_BYTES = 64 * 1024     # handed to a transport at a time
-    DISCARD_ROUNDS = 64
+    FLUSH_BYTES = 256 * 1024        # with more pending bytes, a connection is flushed in mid-read
+    VECTORS = 64                    # buffers per sendmsg
+    TRANSPORT_BYTES = 64 * 1024     # bytes passed to a transport at a time
+    DISCARD_ROUNDS = 64             # reads of 4 KiB that discard unread input before a close
 
 SLOW_CONSUMER = (
     ClosedReason.SLOW_CONSUMER_PENDING_BYTES, ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE,
@@ -64,7 +65,7 @@ cdef class Settings:
 
 
 cdef class Wire(Endpoint):
-    """The two directions of one socket; what the bytes mean is the subclass's."""
+    """Reading and sending on one socket; the subclass interprets the bytes."""
 
     def __dealloc__(self):
         free(self.tail)
@@ -80,7 +81,10 @@ cdef class Wire(Endpoint):
     # ---- reading
 
     cdef char* space(self, Py_ssize_t* room) noexcept:
-        """Where the next bytes belong: a large payload under way, or behind the tail."""
+        """Return the place for the next bytes and its size `room`.
+
+        It is in an incomplete large payload, or in the read buffer after the unparsed tail.
+        """
         cdef char* at = self.large_space(room)
         if at != NULL:
             return at
@@ -90,6 +94,7 @@ cdef class Wire(Endpoint):
         return self.reactor.read_buffer + self.tail_bytes
 
     cdef int on_readable(self) except -1:
+        """Read from the socket once and parse the bytes, unless reading is paused."""
         cdef Py_ssize_t room = 0
         cdef char* at
         cdef ssize_t n
@@ -106,7 +111,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int received(self, Py_ssize_t n) except -1:
-        """`n` bytes stand in `space`."""
+        """Parse `n` bytes that were read into `space`."""
         self.last_activity_ns = self.reactor.now_ns
         self.reactor.turn_bytes += n
         self.stall_ns = 0
@@ -117,7 +122,7 @@ cdef class Wire(Endpoint):
         return self.read_over()
 
     cdef int process(self, const char* buffer, Py_ssize_t size) except -1:
-        """Parse what stands in the read buffer, and keep what is left."""
+        """Parse the first `size` bytes of the read buffer, and keep the unparsed rest."""
         cdef Py_ssize_t used
         self.reactor.read_buffer[size] = 0  # the parser's sentinel
         free(self.tail)
@@ -129,6 +134,7 @@ cdef class Wire(Endpoint):
         return self.read_over()
 
     cdef int keep_tail(self, const char* rest, Py_ssize_t size) except -1:
+        """Copy unparsed bytes out of the read buffer. Raises MemoryError."""
         self.tail = <char*>malloc(size)
         if self.tail == NULL:
             raise MemoryError
@@ -137,10 +143,11 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int read_over(self) except -1:
-        """All of this read is parsed or kept."""
+        """End a read, after all its bytes were parsed or kept."""
         return self.reactor.end_read()
 
     cdef int pause_reading(self) except -1:
+        """Stop parsing and reading until `resume`."""
         self.is_stalled = True
         self.suspended = True
         if self.transport is not None:
@@ -150,7 +157,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int resume(self) except -1:
-        """A stall is over: parse what was left, then read on."""
+        """End a stall: parse the unparsed bytes, then continue to read."""
         cdef Py_ssize_t size = self.tail_bytes
         if self.reason is not None:
             return 0
@@ -165,6 +172,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int continue_reading(self) except -1:
+        """Watch the socket for readable data again."""
         if self.transport is not None:
             self.transport.resume_reading()
         else:
@@ -174,11 +182,11 @@ cdef class Wire(Endpoint):
     # ---- appending
 
     cdef int append(self, const char* data, Py_ssize_t size) except -1:
-        """Put protocol text into the outbound buffer."""
+        """Append protocol text to the outbound buffer; a closed connection ignores it."""
         if self.out.limit - self.out.position < size:
             if not self.make_room(size, size):
                 return 0
-            self.reactor.congested = None  # no publisher is to wait for this
+            self.reactor.congested = None  # publishers do not wait because of protocol text
         memcpy(self.out.position, data, size)
         self.out.position += size
         if not self.is_dirty:
@@ -186,11 +194,14 @@ cdef class Wire(Endpoint):
         return 0
 
     def send_protocol(self, bytes data) -> None:
-        """Queue protocol text: INFO, -ERR, a status."""
+        """Queue protocol text, such as INFO, -ERR or a 503."""
         self.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1:
-        """Room for `need` bytes of a frame of `total`; False if nothing (more) is taken."""
+        """Make room for `need` bytes of a frame of `total` bytes; False: the frame is refused.
+
+        This may flush, mark the connection as congested, or close it as a slow consumer.
+        """
         cdef int64_t pending = out_pending(&self.out)
         cdef int64_t most = self.settings.max_pending
         cdef ChunkPool pool = self.reactor.pool
@@ -221,7 +232,7 @@ cdef class Wire(Endpoint):
     # ---- sending
 
     cdef int flush(self) except -1:
-        """Send what is pending, as far as the socket takes it."""
+        """Send the pending bytes, as far as the socket takes them."""
         if self.is_blocked:
             self.keep_pending()
         elif self.fd >= 0:
@@ -231,6 +242,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int send_pending(self) except -1:
+        """Send to the socket until nothing is pending or the socket is full."""
         cdef iovec[VECTORS] vector
         cdef msghdr message
         cdef Py_ssize_t size
@@ -262,7 +274,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int block(self) except -1:
-        """The socket is full: wait until it takes more, and own what is pending."""
+        """Wait until the full socket takes more, and keep the pending bytes."""
         self.blocked_ns = self.reactor.now_ns
         if not self.is_blocked:
             self.is_blocked = True
@@ -270,7 +282,7 @@ cdef class Wire(Endpoint):
         return self.keep_pending()
 
     cdef int keep_pending(self) except -1:
-        """What is pending waits for the socket: own it, within what all connections may hold."""
+        """Copy pending bytes out of the read buffer; close the slowest connections if needed."""
         cdef ChunkPool pool = self.reactor.pool
         if self.out.fresh:
             out_keep(&self.out, pool)
@@ -279,6 +291,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int on_writable(self) except -1:
+        """Send pending bytes; when none is left, close an ending connection."""
         if self.is_blocked:
             self.send_pending()
             if out_pending(&self.out) == 0 and self.reason is None:
@@ -291,7 +304,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int unblock(self) except -1:
-        """Room was made: publishers that wait for this connection may go on."""
+        """Let publishers continue if the connection is no longer congested."""
         if self.is_congested and out_pending(&self.out) <= self.settings.max_pending // 4 * 3:
             self.is_congested = False
             self.reactor.drained()
@@ -300,7 +313,7 @@ cdef class Wire(Endpoint):
     # ---- closing
 
     def close(self, reason) -> None:
-        """End the connection at the end of this turn."""
+        """Close the connection at the end of this turn; the first `reason` is kept."""
         if self.reason is None:
             self.reason = reason
             self.suspended = True
@@ -308,21 +321,21 @@ cdef class Wire(Endpoint):
             self.reactor.doom(self)
 
     def fail(self) -> None:
-        """A handler of this connection raised."""
+        """Close the connection because one of its handlers raised."""
         self.close(ClosedReason.PROTOCOL_VIOLATION)
 
     def linger(self) -> None:
-        """When closing, give the peer time to read the last words."""
+        """Let the close wait (at most `reactor.LINGER_S`) so that the peer reads the last bytes."""
         self.lingers = True
 
     def slow_consumer(self, str why) -> None:
-        """The connection is closed because it does not keep up."""
+        """Handle that the connection is closed as a slow consumer; `why` is the exceeded limit."""
 
     def ended(self) -> None:
-        """The peer sends no more: it wants nothing but what is pending."""
+        """Handle that the peer sent FIN while bytes are still pending for it."""
 
     cdef int peer_ended(self) except -1:
-        """The peer sent FIN: close when it has all that is pending, or takes no more of it."""
+        """Handle a FIN: close once the pending bytes are sent, or the write deadline is over."""
         self.flush()
         if not self.is_blocked or self.reason is not None:
             self.close(ClosedReason.CLIENT_CLOSED)
@@ -335,12 +348,14 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int close_slow(self, object reason, str why) except -1:
+        """Drop the pending bytes and close as a slow consumer; `why` is the exceeded limit."""
         self.slow_consumer(why)
         out_clear(&self.out, self.reactor.pool)
         self.close(reason)
         return 0
 
     cdef int tear_down(self) except -1:
+        """Send pending bytes if the socket takes them, close it, and release all buffers."""
         if self.fd >= 0:
             self.send_pending()
         self.reactor.forget(self)
@@ -356,7 +371,10 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int close_socket(self) except -1:
-        """Close, but not so that the kernel drops an -ERR under way because of unread input."""
+        """Close the socket; a connection that lingers discards its input first.
+
+        With unread input the kernel would reset the connection, and an -ERR could get lost.
+        """
         cdef char[4096] discarded
         cdef ssize_t n = 1
         cdef int rounds = DISCARD_ROUNDS
@@ -376,7 +394,7 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int close_transport(self) except -1:
-        """Hand over what is pending; who does not keep up gets no more."""
+        """Pass the pending bytes to the transport and close it; abort it for a slow consumer."""
         transport = self.transport
         self.transport = None
         if self.reason in SLOW_CONSUMER:
@@ -390,13 +408,16 @@ cdef class Wire(Endpoint):
     # ---- for a transport
 
     def read_space(self, Py_ssize_t hint):
-        """Where the transport may put bytes; `bytes_read` must follow before another read."""
+        """Return writable memory for bytes of the transport.
+
+        `bytes_read` must follow before another read, since all connections share the memory.
+        """
         cdef Py_ssize_t room = 0
         cdef char* at = self.space(&room)
         return PyMemoryView_FromMemory(at, room, PyBUF_WRITE)
 
     def bytes_read(self, Py_ssize_t n) -> None:
-        """The transport put `n` bytes into `read_space`."""
+        """Parse `n` bytes that the transport put into `read_space`."""
         self.reactor.begin()
         try:
             self.received(n)
@@ -405,12 +426,12 @@ cdef class Wire(Endpoint):
         self.reactor.finish()
 
     def writing_paused(self) -> None:
-        """The transport's buffer is not empty."""
+        """Stop sending, because the transport's buffer is not empty."""
         self.is_blocked = True
         self.blocked_ns = monotonic_ns()
 
     def writing_resumed(self) -> None:
-        """The transport's buffer is empty again."""
+        """Continue sending, because the transport's buffer is empty again."""
         self.reactor.begin()
         self.is_blocked = False
         self.send_to_transport()
@@ -418,21 +439,21 @@ cdef class Wire(Endpoint):
         self.reactor.finish()
 
     cdef int send_to_transport(self) except -1:
-        """Hand over what is pending; the transport says when it is written (`writing_resumed`)."""
+        """Pass pending bytes to the transport until it pauses writing."""
         while out_pending(&self.out) and not self.is_blocked:
             self.transport.write(out_take(&self.out, self.reactor.pool, TRANSPORT_BYTES))
         return self.keep_pending()
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes waiting for the socket."""
+        """Bytes that wait for the socket."""
         if self.transport is not None:
             return out_pending(&self.out) + self.transport.get_write_buffer_size()
         return out_pending(&self.out)
 
 
 cdef int close_slowest(Reactor reactor) except -1:
-    """Close the connections with most pending bytes, until an eighth of the bound is free."""
+    """Close the connections with the most pending bytes, until an eighth of the bound is free."""
     cdef ChunkPool pool = reactor.pool
     cdef int64_t most = pool.pending_bytes_max
     cdef Wire wire

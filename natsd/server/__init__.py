@@ -1,4 +1,4 @@
-"""The composition root: builds the parts of a server, starts and stops them."""
+"""The composition root: builds, starts and stops the parts of a server."""
 
 from natsd.server.server import Server
 

@@ -1,4 +1,4 @@
-"""The lines a server writes when it starts and stops: nats-server's texts and their order.
+"""The log lines of a server's start and stop, with nats-server's texts in nats-server's order.
 
 Test harnesses and supervisors wait for `Listening for client connections on` and `Server is ready`.
 """
@@ -21,18 +21,26 @@ _RULE = "-------------------------------------------"
 
 
 class Named(Protocol):
-    """What the first lines tell of a server."""
+    """The part of a server that the first log lines show."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Server id: a public nkey."""
+        ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Server name."""
+        ...
+
     @property
-    def options(self) -> Options: ...
+    def options(self) -> Options:
+        """Settings of the server."""
+        ...
 
 
 def log_starting(server: Named) -> None:
-    """Who starts, and what is unwise about its settings."""
+    """Log versions, name and id of a server that starts, and warnings about its settings."""
     options = server.options
     _logger.info("Starting natsd")
     _logger.info("  Version:  %s (NATS %s)", VERSION, NATS_VERSION)
@@ -51,7 +59,7 @@ def log_starting(server: Named) -> None:
 
 
 def log_jetstream(options: JetStreamOptions) -> None:
-    """With which settings JetStream starts."""
+    """Log the settings with which JetStream starts."""
     if options.store_dir == default_store_dir():
         _logger.warning("Temporary storage directory used, data could be lost on system reboot")
     _logger.info(f"{' JETSTREAM ':-^{len(_RULE)}}")
@@ -73,7 +81,7 @@ def log_jetstream(options: JetStreamOptions) -> None:
 
 
 def friendly_bytes(count: int) -> str:
-    """A size as nats-server writes it: `17.65 GB`, in steps of 1024."""
+    """Return a number of bytes as nats-server writes it: `17.65 GB`, in powers of 1024."""
     unit, amount = 0, float(count)
     while amount >= 1024 and unit < len(_UNITS) - 1:
         unit, amount = unit + 1, amount / 1024
@@ -81,20 +89,20 @@ def friendly_bytes(count: int) -> str:
 
 
 def log_listening(host: str, port: int) -> None:
-    """Clients can connect."""
+    """Log the address on which clients can connect."""
     _logger.info("Listening for client connections on %s", host_port(host, port))
 
 
 def log_ready() -> None:
-    """The last line of a start."""
+    """Log the last line of a start."""
     _logger.info("Server is ready")
 
 
 def log_stopping() -> None:
-    """The first line of an end."""
+    """Log the first line of a stop."""
     _logger.info("Initiating Shutdown...")
 
 
 def log_stopped() -> None:
-    """The last line of all."""
+    """Log the last line of a stop."""
     _logger.info("Server Exiting..")

@@ -1,11 +1,12 @@
-"""The files a server leaves for those who watch it: its pid, and the ports it listens on.
+"""The pid file and the ports file, which a server writes for supervisors.
 
 - The pid file holds the decimal pid and nothing else.
-- The ports file is `<program>_<pid>.ports` in the given directory, JSON as nats-server's:
-  `{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.1:8222"]}`. It appears whole.
-- Both go when the server stops. A pid file that by then names another process is left alone.
-- Neither is written through a link or into a file of another user: see own_files.py.
-- What cannot be written is a `FileError` of one line, and the server does not start.
+- The ports file is `<program>_<pid>.ports` in the configured directory, with JSON like
+  nats-server's: `{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.1:8222"]}`. It is
+  written atomically.
+- Both are removed when the server stops. A pid file that by then holds another pid is kept.
+- Neither is written through a link or into a file of another user (see own_files.py).
+- If a file cannot be written, the server does not start: `FileError`, one line.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ class FileError(Exception):
 
 
 def write_pid_file(path: Path) -> None:
-    """Say who we are."""
+    """Write this process's pid into the file. Raises FileError."""
     try:
         write_own(path, str(os.getpid()).encode(), PID_FILE_MODE)
     except OSError as error:
@@ -36,19 +37,19 @@ def write_pid_file(path: Path) -> None:
 
 
 def remove_pid_file(path: Path) -> None:
-    """Take the file away if it is still ours."""
+    """Remove the pid file if it still holds this process's pid."""
     with contextlib.suppress(OSError):
         if path.read_text(encoding="ascii") == str(os.getpid()):
             path.unlink()
 
 
 def ports_file(directory: Path, program: str | None = None) -> Path:
-    """Where the ports file of this process stands."""
+    """Return the path of this process's ports file."""
     return directory / f"{program or _program()}_{os.getpid()}.ports"
 
 
 def write_ports_file(path: Path, ports: Mapping[str, list[str]]) -> None:
-    """Say where we listen: kind to URLs, e.g. from `reachable_urls`."""
+    """Write the ports file; `ports` maps "nats" or "monitoring" to URLs. Raises FileError."""
     unfinished = path.with_suffix(".tmp")
     try:
         write_own(unfinished, json.dumps(ports, separators=(",", ":")).encode(), PORTS_FILE_MODE)
@@ -58,13 +59,16 @@ def write_ports_file(path: Path, ports: Mapping[str, list[str]]) -> None:
 
 
 def remove_ports_file(path: Path) -> None:
-    """Take the file away."""
+    """Remove the ports file, if it exists."""
     with contextlib.suppress(OSError):
         path.unlink()
 
 
 def reachable_urls(scheme: str, host: str, port: int) -> list[str]:
-    """The URLs under which host and port can be reached; all of this machine's for 0.0.0.0."""
+    """Return the URLs at which a listening host and port can be reached.
+
+    For 0.0.0.0 these are all IPv4 addresses of this machine, for "" or `::` the IPv6 ones too.
+    """
     if host not in UNSPECIFIED:
         return [f"{scheme}://{host_port(host, port)}"]
     from natsd.server.interfaces import local_addresses
@@ -77,7 +81,7 @@ def reachable_urls(scheme: str, host: str, port: int) -> list[str]:
 
 
 def _program() -> str:
-    """What was started; `python -m natsd` is natsd too."""
+    """Return the name of the started program; for `python -m natsd` it is `natsd`."""
     name = Path(sys.argv[0]).name
     return "natsd" if name == "__main__.py" else name
 

@@ -1,6 +1,6 @@
-"""Who a server is: a public NKEY of the server kind, `N` and 55 more characters.
+"""Server ids: public nkeys of the server kind, `N` and 55 more characters.
 
-Source: nats-io/nkeys: base32 of a prefix byte, 32 bytes and a CRC-16/XMODEM, little endian.
+Source: nats-io/nkeys: base32 of a prefix byte, 32 bytes and a little-endian CRC-16/XMODEM.
 """
 
 import base64
@@ -12,7 +12,7 @@ _SERVER_PREFIX: Final = 13 << 3
 
 
 def new_server_id() -> str:
-    """A random server id."""
+    """Return a random server id."""
     body = bytes([_SERVER_PREFIX]) + secrets.token_bytes(32)
     checksum = binascii.crc_hqx(body, 0).to_bytes(2, "little")
     return base64.b32encode(body + checksum).decode().rstrip("=")

@@ -1,6 +1,7 @@
-"""The INFO line: what the server says of itself, with what it says to one client only.
+"""The INFO line, with fields of the server and fields for one client.
 
-Source: nats-server 2.14 reference 3.2 (fields in that order; a space stands before the CRLF).
+Source: nats-server's `Info` (server/server.go) and `generateClientInfoJSON` (server/client.go): the
+fields are in that order, and a space precedes the CRLF.
 """
 
 import json
@@ -11,7 +12,7 @@ from natsd.version import API_LEVEL, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VER
 
 
 class InfoLine:
-    """Renders INFO; what is the same for all clients is rendered once."""
+    """Renders INFO lines; the fields that all clients share are rendered once."""
 
     def __init__(self, options: Options, server_id: str, name: str, port: int) -> None:
         host, advertised_port = _advertised(options, port)
@@ -41,11 +42,11 @@ class InfoLine:
         self._connected: dict[str, str] = {}
 
     def render(self, cid: int, ip: str) -> bytes:
-        """The line that greets a client."""
+        """Return the first INFO line of a connection."""
         return self._line(cid, ip, "")
 
     def render_connected(self, cid: int, ip: str, account: str, is_system: bool) -> bytes:
-        """The line that tells a client which account it is in."""
+        """Return the INFO line that tells a connected client its account."""
         more = self._connected.get(account)
         if more is None:
             fields = {"connect_info": True, "remote_account": account}
@@ -54,7 +55,7 @@ class InfoLine:
         return self._line(cid, ip, more)
 
     def render_lame_duck(self, cid: int, ip: str) -> bytes:
-        """The line that asks a client to connect to another server."""
+        """Return the INFO line that tells a client to connect to another server."""
         return self._line(cid, ip, ',"ldm":true')
 
     def _line(self, cid: int, ip: str, more: str) -> bytes:
@@ -67,7 +68,7 @@ def _compact(fields: dict[str, object]) -> str:
 
 
 def _advertised(options: Options, port: int) -> tuple[str, int]:
-    """Host and port that clients are told; `client_advertise` may lack the port."""
+    """Return the host and port that INFO shows; `client_advertise` may lack the port."""
     advertise = options.client_advertise
     if not advertise:
         return options.host, port

@@ -1,6 +1,6 @@
-"""The addresses of this machine, for those who ask under which a server on 0.0.0.0 can be reached.
+"""The addresses of this machine, at which a server on 0.0.0.0 can be reached.
 
-The standard library does not list them, so this asks libc's `getifaddrs`.
+The standard library does not list them; this module calls libc's `getifaddrs`.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class _InterfaceAddress(ctypes.Structure):
-    """`struct ifaddrs`, as far as we read it."""
+    """The first fields of `struct ifaddrs`; the others are not read."""
 
 
 _InterfaceAddress._fields_ = [
@@ -20,13 +20,13 @@ _InterfaceAddress._fields_ = [
     ("address", ctypes.c_void_p),
 ]
 
-# Where the bytes of the address stand in a `struct sockaddr_in` and `sockaddr_in6`.
+# Offset and size of the address in `struct sockaddr_in` and `sockaddr_in6`.
 _ADDRESS_AT: Final = {socket.AF_INET: (4, 4), socket.AF_INET6: (8, 16)}
 _HAS_LENGTH_BYTE: Final = sys.platform == "darwin" or "bsd" in sys.platform
 
 
 def local_addresses() -> list[str]:
-    """IPv4 and IPv6 addresses of all interfaces; the loopback's if the system is silent."""
+    """Return the IPv4 and IPv6 addresses of all interfaces; 127.0.0.1 if the system call fails."""
     libc = ctypes.CDLL(None)
     first = ctypes.POINTER(_InterfaceAddress)()
     if libc.getifaddrs(ctypes.byref(first)) != 0:
@@ -47,7 +47,7 @@ def _collect(entry: "ctypes._Pointer[_InterfaceAddress]") -> list[str]:
 
 
 def _text(sockaddr: int | None) -> str:
-    """The address in a sockaddr; empty when it is of no family that we listen on."""
+    """Return the address in a sockaddr as text; empty if it is neither IPv4 nor IPv6."""
     if not sockaddr:
         return ""
     head = ctypes.string_at(sockaddr, 2)

@@ -1,10 +1,11 @@
-"""JetStream as a part of the server: where its files are, when it starts and ends, what is logged.
+"""JetStream as a part of the server: its directory, start, stop and log lines.
 
-- Nothing of `natsd.jetstream`, nor what only this file needs, is imported unless it is enabled.
-- Whatever keeps it from starting is a `JetStreamError` of one line; nothing of it is left then.
-- Without a `store_dir` it works in a temporary directory of its own, which goes when it ends.
+- `natsd.jetstream`, and modules that only this file needs, are imported only if JetStream is
+  enabled.
+- An error at the start is a `JetStreamError` of one line; the start is then undone.
+- Without a `store_dir` JetStream uses a new temporary directory, which is removed at the stop.
 
-Source: nats-server's log lines and the reasons it gives, in its words.
+Source: the log lines and error texts are those of nats-server's server/jetstream.go.
 """
 
 import asyncio
@@ -36,14 +37,14 @@ _ENGINE: Final = "natsd.jetstream.jetstream"
 
 
 class JetStreamError(Exception):
-    """JetStream cannot be started; the text is one line for the user."""
+    """JetStream cannot start; the text is one line for the user."""
 
     def __init__(self, reason: object) -> None:
         super().__init__(f"Can't start JetStream: {reason}")
 
 
 class JetStreamPart:
-    """One server's JetStream: there between `start` and `stop`, if it is enabled at all."""
+    """One server's JetStream; `engine` is None unless it is enabled and between start and stop."""
 
     def __init__(self, options: Options, server_name: str, server_id: str) -> None:
         self._options = options
@@ -54,12 +55,15 @@ class JetStreamPart:
         self.engine: JetStream | None = None
 
     async def load(self) -> None:
-        """Import what serves JetStream: on a slow machine, the longest part of a start."""
+        """Import JetStream's modules in a thread; on a slow machine the longest part of a start."""
         if self._options.jetstream.enabled:
             await asyncio.to_thread(importlib.import_module, _ENGINE)
 
     async def start(self, reactor: Reactor, accounts: Sequence[Account]) -> None:
-        """Recover all that is stored and serve the accounts, once loaded; raises JetStreamError."""
+        """Recover all stored streams and serve the accounts; does nothing unless enabled.
+
+        `load` must have returned before. Raises JetStreamError.
+        """
         if not self._options.jetstream.enabled:
             return
         self._stopping = None
@@ -101,9 +105,9 @@ class JetStreamPart:
             raise JetStreamError(error.description) from error
 
     async def stop(self) -> None:
-        """Close everything; what was acknowledged is on disk either way.
+        """Stop JetStream and close its files; acknowledged messages are on disk in any case.
 
-        It is closed once, whoever asks, and to the end, even if whoever asked is cancelled.
+        Calls share one stop. If a caller is cancelled, the stop still continues to its end.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(), name="natsd-jetstream-stop")
@@ -122,7 +126,10 @@ class JetStreamPart:
         _logger.info("JetStream Shutdown")
 
     def _prepare(self) -> JetStreamOptions:
-        """The settings with everything chosen, and the directory there."""
+        """Create the store directory and return the settings with all defaults resolved.
+
+        Blocks on the disk. Raises JetStreamError or OSError.
+        """
         options = self._options.jetstream
         store_dir = self._options.store_dir or options.store_dir
         if store_dir == default_store_dir():
@@ -138,6 +145,7 @@ class JetStreamPart:
         return resolved(options)
 
     async def _give_up(self) -> None:
+        """Drop the engine and remove the temporary directory, if there is one."""
         self.engine = None
         if self._temporary is not None:
             import shutil
@@ -147,7 +155,10 @@ class JetStreamPart:
 
 
 def own_directory(directory: Path) -> None:
-    """Make the directory that nobody chose, or see that it is our own; raises JetStreamError."""
+    """Create the default directory, or check that only this user can write to it.
+
+    Raises JetStreamError.
+    """
     try:
         make_private(directory)
     except OSError as error:
@@ -157,7 +168,7 @@ def own_directory(directory: Path) -> None:
 
 
 def make_writable(directory: Path) -> None:
-    """Make the directory and see that files can be made in it; raises JetStreamError."""
+    """Create the directory if needed and check that it is writable. Raises JetStreamError."""
     import tempfile
 
     try:
@@ -175,7 +186,7 @@ def make_writable(directory: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """One line: the system's words behind the file's name, or the store's own."""
+    """Return an error as one line: file name and system error, or the text of the exception."""
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return where + lower_first(error.strerror)

@@ -1,13 +1,14 @@
-"""Lame duck mode: a server that is about to stop sends its clients away, a few at a time.
+"""Lame duck mode: a server that is about to stop disconnects its clients, a few at a time.
 
     stop listening ─ end JetStream ─ INFO ldm ─ grace period ─ close client after client ─ stop
 
-- Clients that understand it are told at once (`ldm` in INFO) and may connect elsewhere on their
-  own; the grace period keeps them from meeting at a server that is about to be a lame duck too.
-- The other connections are closed one by one, spread over the duration without the grace period,
-  but with at most a second in between.
+- Clients that support it are told at once (`ldm` in INFO) and may connect to another server
+  themselves. The grace period keeps them from choosing a server that is about to enter lame duck
+  mode too.
+- The remaining connections are closed one by one, spread over the duration minus the grace period,
+  but with pauses of at most a second.
 
-Source: nats-server 2.14 reference 9.3.
+Source: nats-server's `lameDuckMode` (server/server.go).
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from natsd.core.reasons import ClosedReason
 _logger = logging.getLogger("natsd.server")
 
 SPREAD_S_MIN: Final = 1.0
+"""Seconds over which the closing of all clients is spread, at least."""
 PAUSE_S_MIN: Final = 0.001
 PAUSE_S_MAX: Final = 1.0
 _JITTER_STEPS: Final = 1000
@@ -31,14 +33,17 @@ _JITTER_STEPS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How clients are closed: so many at a time, with a pause behind them."""
+    """The pace at which clients are closed: `batch` clients at a time, then a pause."""
 
     batch: int
     pause_s: float
 
     @classmethod
     def of(cls, clients: int, spread_s: float) -> "Spread":
-        """Over `spread_s` seconds, as far as the pauses allow."""
+        """Return the pace that closes `clients` in `spread_s` seconds, within the pauses' limits.
+
+        The limits are PAUSE_S_MIN and PAUSE_S_MAX.
+        """
         pause_s = spread_s / max(clients, 1)
         batch = 1
         if pause_s < PAUSE_S_MIN:
@@ -47,14 +52,20 @@ class Spread:
         return cls(batch, min(pause_s, PAUSE_S_MAX))
 
     def next_pause_s(self) -> float:
-        """From half of the pause to all of it: servers that began together do not stay in step."""
+        """Return a random pause between half of `pause_s` and `pause_s`, in seconds.
+
+        So servers that began together do not close their clients at the same moments.
+        """
         return self.pause_s * (1 + secrets.randbelow(_JITTER_STEPS) / _JITTER_STEPS) / 2
 
 
 async def move_clients(
     options: Options, clients: Mapping[int, Client], end_jetstream: Callable[[], Awaitable[None]]
 ) -> None:
-    """Send the clients of a server away that no longer listens; returns when none is left."""
+    """Stop JetStream, announce lame duck mode, and close all clients, as the settings say.
+
+    The server must not listen any more. Returns when every client was closed.
+    """
     await end_jetstream()
     if not clients:
         return

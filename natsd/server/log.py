@@ -1,15 +1,16 @@
-"""The daemon's log: nats-server's lines on the standard logging module.
+"""The daemon's log: nats-server's line format on the standard logging module.
 
     [4711] 2026/01/02 15:04:05.000000 [INF] Server is ready
 
-- Everything in natsd logs to the logger "natsd" or below. A program that embeds a server decides
-  itself what becomes of that; only the daemon calls `open_log`.
-- Texts come from outside too: names of clients, subjects, paths. Whatever they contain, a message
-  is one line, without control characters; what an exception adds follows on lines that are
-  indented, so that none looks like a message.
+- All of natsd logs to the logger "natsd" or below. A program that embeds a server configures that
+  logger itself; only the daemon calls `open_log`.
+- Log texts may contain input from outside: client names, subjects, paths. In every case a message
+  is one line without control characters. The traceback of an exception follows on indented lines,
+  so that none of them looks like a message.
 - `-D` and `-V` are independent: tracing without debugging shows TRC and no DBG.
-- A log file is appended to, one write per line. Past its size limit it becomes
-  `<file>.2026.01.02.15.04.05.000000000`, and the oldest such files go when there are too many.
+- A log file is appended to, with one write per line. Above its size limit it is renamed to
+  `<file>.2026.01.02.15.04.05.000000000`, and the oldest renamed files are deleted if there are too
+  many.
 - A log that cannot be written never stops the server: the line is lost, as in nats-server.
 """
 
@@ -34,7 +35,7 @@ root_logger = logging.getLogger("natsd")
 
 
 class Line(logging.Formatter):
-    """`[pid] date time [LVL] text`, in colour or not, with or without the time."""
+    """Formatter of `[pid] date time [LVL] text`, with or without colour and time."""
 
     def __init__(self, *, logtime: bool, utc: bool, color: bool) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class Line(logging.Formatter):
         }
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end; what an exception adds follows on further lines."""
+        """Return the line without a line end; a traceback follows on indented lines."""
         line = self._prefix
         if self._logtime:
             moment = datetime.fromtimestamp(record.created, self._zone)
@@ -61,7 +62,7 @@ class Line(logging.Formatter):
 
 
 def on_one_line(text: str) -> str:
-    """The text with control characters, line separators and the like as escapes: `\\n`, `\\x1b`."""
+    r"""Return a text with unprintable characters except spaces as escapes, such as `\n`, `\x1b`."""
     if text.isprintable():
         return text
     return "".join(
@@ -75,7 +76,7 @@ def _escaped(character: str) -> str:
 
 
 class LevelChoice(logging.Filter):
-    """Lets DBG and TRC through only where each was asked for."""
+    """Filter that passes DBG and TRC records only if that level was switched on."""
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -86,12 +87,15 @@ class LevelChoice(logging.Filter):
         }
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record's level is wanted."""
+        """Return whether the record is logged."""
         return record.levelno not in self._hidden
 
 
 class LogFile(logging.Handler):
-    """Appends lines to a file, renames it when it is full, opens it anew when told to."""
+    """Handler that appends lines to a file, rotates a full file, and can reopen it.
+
+    `files_max` counts the current file too; 0: no file is deleted.
+    """
 
     def __init__(self, path: Path, size_limit_bytes: int, files_max: int) -> None:
         super().__init__()
@@ -104,7 +108,7 @@ class LogFile(logging.Handler):
         self.reopen()
 
     def reopen(self) -> None:
-        """Open the path again, after somebody renamed the file; raises OSError."""
+        """Open the path again, for use after the file was renamed. Raises OSError."""
         fd = open_own(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, LOG_FILE_MODE)
         self.acquire()
         self._fd, old_fd = fd, self._fd
@@ -115,14 +119,14 @@ class LogFile(logging.Handler):
             os.close(old_fd)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line; called with the handler's lock held."""
+        """Write the record as a line; logging calls this with the handler's lock held."""
         self._write(self.format(record))
         if self.is_full:
             self._rotate()
 
     @property
     def is_full(self) -> bool:
-        """The next line makes this a backup."""
+        """Whether the file is over its size limit, so that the next line rotates it."""
         return 0 < self._rotate_at_bytes < self._size_bytes
 
     def close(self) -> None:
@@ -143,7 +147,10 @@ class LogFile(logging.Handler):
             return  # a full disk must not stop the server
 
     def _rotate(self) -> None:
-        """Set the full file aside, go on in a new one, and say so in it."""
+        """Rename the full file, open a new one, and log that there.
+
+        If the renaming fails, the next attempt is made at twice the size.
+        """
         backup = backup_name(self._path, datetime.now())  # noqa: DTZ005  the name shows local time
         try:
             self._path.rename(backup)
@@ -161,6 +168,7 @@ class LogFile(logging.Handler):
             self._purge()
 
     def _purge(self) -> None:
+        """Delete the oldest rotated files beyond `files_max`."""
         for backup in backups_of(self._path)[: -(self._files_max - 1) or None]:
             try:
                 backup.unlink()
@@ -174,12 +182,16 @@ class LogFile(logging.Handler):
             self._say(logging.INFO, f'Purged log file "{backup.name}"')
 
     def _say(self, level: int, text: str) -> None:
+        """Write a line of the log itself, without the logger."""
         record = root_logger.makeRecord(root_logger.name, level, __file__, 0, text, (), None)
         self._write(self.format(record))
 
 
 def open_log(options: Options) -> logging.Handler:
-    """Send what natsd logs where the options say; raises OSError when the file cannot be opened."""
+    """Configure the logger "natsd" for the options; return its handler.
+
+    Raises OSError if the log file cannot be opened.
+    """
     handler: logging.Handler
     if options.log_file:
         handler = LogFile(options.log_file, options.log_size_limit, options.logfile_max_num)
@@ -197,13 +209,13 @@ def open_log(options: Options) -> logging.Handler:
 
 
 def close_log(handler: logging.Handler) -> None:
-    """Undo `open_log`."""
+    """Remove and close the handler that `open_log` returned."""
     root_logger.removeHandler(handler)
     handler.close()
 
 
 def reopen_log(handler: logging.Handler) -> None:
-    """Open the log file anew, for those who rename it and then send SIGUSR1."""
+    """Open the log file again, after a tool renamed it and sent SIGUSR1; log the result."""
     if not isinstance(handler, LogFile):
         root_logger.info("File log re-open ignored, not a file logger")
         return
@@ -222,7 +234,7 @@ def _lowest_level(options: Options) -> int:
 
 
 def _is_terminal(fd: int) -> bool:
-    """A character device, as nats-server looks at it."""
+    """Return whether a descriptor is a character device, which is nats-server's test too."""
     try:
         return stat.S_ISCHR(os.fstat(fd).st_mode)
     except OSError:

@@ -1,11 +1,11 @@
-"""Files and directories that nobody else may choose for the server, which may run as root.
+"""Protection of the server's files from other users, since the server may run as root.
 
-- A file is opened for writing only where it is a file of the server's own user (or of root): not
-  through a symbolic link, a hard link or a file that another user has put at its place. A symbolic
-  link of the own user or of root is followed: `-l /dev/stdout` is one.
-- A directory that others could have made, or may write to, is refused where it is the server's own
-  choice, and named in a warning where the user chose it.
-- What is refused is an `OSError` with a reason that fits behind the path.
+- A file is opened for writing only if it belongs to the server's user or to root. A symbolic link,
+  a hard link or a file that another user put in its place is refused. A symbolic link of the
+  server's user or of root is followed: `-l /dev/stdout` is one.
+- A directory that another user could have created or may write to is refused if it is the server's
+  default, and causes a warning if the user configured it.
+- A refusal is an `OSError` with a reason that reads well after the path.
 """
 
 import errno
@@ -20,9 +20,9 @@ _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def open_own(path: Path, flags: int, mode: int) -> int:
-    """Open a file to write to; returns the descriptor. Raises OSError.
+    """Open a file for writing and return its descriptor. Raises OSError.
 
-    `flags` must not hold O_TRUNC: the file is truncated, if at all, once it is known whose it is.
+    `flags` must not contain O_TRUNC: the file must not be truncated before its owner is checked.
     """
     assert not flags & os.O_TRUNC
     flags |= os.O_CLOEXEC
@@ -43,7 +43,7 @@ def open_own(path: Path, flags: int, mode: int) -> int:
 
 
 def write_own(path: Path, content: bytes, mode: int) -> None:
-    """Write a small file whole, in place of what it held. Raises OSError."""
+    """Replace the content of a small file. Raises OSError."""
     fd = open_own(path, os.O_WRONLY | os.O_CREAT, mode)
     try:
         os.ftruncate(fd, 0)
@@ -53,7 +53,10 @@ def write_own(path: Path, content: bytes, mode: int) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that only this user may enter, or see that it is one. Raises OSError."""
+    """Create a directory that only this user may enter, or check an existing one.
+
+    Raises OSError if other users can write to the existing directory or could have created it.
+    """
     try:
         directory.mkdir(PRIVATE_MODE, parents=True)
     except FileExistsError:
@@ -63,19 +66,22 @@ def make_private(directory: Path) -> None:
 
 
 def refuse_foreign_link(path: Path) -> None:
-    """See that the path is not a symbolic link of another user. Raises OSError."""
+    """Raise OSError if the path is a symbolic link of another user."""
     if path.is_symlink() and not _is_own(os.lstat(path)):
         raise _refusal(path, "is a symbolic link of another user")
 
 
 def shared_reason(directory: Path) -> str:
-    """Who else could put files into an existing directory; empty: nobody. Raises OSError."""
+    """Return why other users could put files into a directory; empty: they cannot.
+
+    Raises OSError if the directory does not exist.
+    """
     return _shared(directory.stat())
 
 
 def _check_file(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        return  # a terminal, a pipe: nothing there is overwritten
+        return  # a write to a terminal or pipe overwrites no data
     if not _is_own(status):
         raise _refusal(path, "belongs to another user")
     if status.st_nlink > 1:

@@ -1,8 +1,8 @@
-"""What tells others that a server is there: log lines, pid file, monitoring, ports file.
+"""The outside signs of a running server: log lines, monitoring, pid file, ports file.
 
-Lines come in nats-server's order; the files once the ports are ours, so that a second server that
-finds them taken does not overwrite the first one's. What fails on the way raises `FileError` or
-`ListenError`; `close` undoes as much as was done.
+The log lines have nats-server's order. The files are written after the ports are bound, so that a
+second server whose ports are in use does not overwrite the first server's files. Errors raise
+`FileError` or `ListenError`; `close` undoes the completed steps.
 """
 
 from natsd import monitor
@@ -19,7 +19,7 @@ from natsd.server.files import (
 
 
 class Presence:
-    """One server's traces outside, from its start to its end."""
+    """The log lines, files and monitoring of one server, from its start to its stop."""
 
     def __init__(self, server: ObservedServer) -> None:
         self._server = server
@@ -27,20 +27,26 @@ class Presence:
 
     @property
     def http_port(self) -> int:
-        """Where monitoring listens; 0 when it does not."""
+        """Port of the monitoring endpoints; 0: they are off."""
         return self._monitor.port if self._monitor else 0
 
     def announce(self) -> None:
-        """Before the server listens."""
+        """Log the first lines; called before the server listens."""
         banner.log_starting(self._server)
 
     def open(self) -> None:
-        """Once the server listens, and clients wait for nothing but what is recovered."""
+        """Start monitoring; called when the server listens, before JetStream recovers.
+
+        Raises ListenError.
+        """
         if self._server.options.http_port:
             self._monitor = monitor.start(self._server)
 
     def complete(self) -> None:
-        """Once clients can connect."""
+        """Write the files and log the last lines; called when clients can connect.
+
+        Raises FileError.
+        """
         server, options = self._server, self._server.options
         if options.pid_file:
             write_pid_file(options.pid_file)
@@ -50,7 +56,7 @@ class Presence:
         banner.log_ready()
 
     async def close(self) -> None:
-        """When the server stops, or could not start."""
+        """Stop monitoring and remove the files; called when the server stops or could not start."""
         options = self._server.options
         if self._monitor:
             await self._monitor.stop()

@@ -1,4 +1,4 @@
-"""The server: builds the parts, starts them in order, stops them in reverse.
+"""The server: builds its parts, starts them in order, stops them in reverse order.
 
     async with Server(port=-1) as server:            # on the running loop
         await nats.connect(server.client_url)
@@ -7,11 +7,13 @@
         ...
 
 - Any number of servers may run in one process, on one loop or on several.
-- A server that stopped, failed to start or was cancelled on the way leaves nothing behind: no
-  socket, file, task or thread. It may be started again: afresh, and port -1 is picked anew.
-- JetStream has recovered before the first client connects. At the end it closes before they do, so
-  that what they wait for is answered.
-- Everything but `client_url` and what monitoring reads is used on the server's own loop.
+- A server that stopped, failed to start or was cancelled during its start leaves nothing behind: no
+  socket, file, task or thread. It may be started again, with new counters; for port -1 the system
+  picks a new port.
+- JetStream has recovered before the first client connects. At the stop JetStream closes before the
+  clients do, so that their pending requests are answered.
+- Everything except `client_url` and the attributes that monitoring reads must be used on the
+  server's own loop.
 """
 
 import asyncio
@@ -54,18 +56,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("natsd.server")
 
 FIRST_CLIENT_ID: Final = 5
-"""nats-server's own internal clients take the ids before."""
+"""nats-server's internal clients have the lower ids."""
 BACKLOG: Final = 4096
+"""Connections that the kernel queues until they are accepted."""
 SWEEP_MIN_S: Final = 0.005
 SWEEP_MAX_S: Final = 0.25
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
 class Server:
-    """A NATS server. Settings are those of `Options`, by keyword; a wrong one is an OptionsError.
+    """A NATS server. Keywords are the settings of `Options`; an invalid one raises OptionsError.
 
-    Starting raises ListenError when a port, FileError when a pid or ports file cannot be had, and
-    JetStreamError when its store cannot.
+    With `thread` True the server runs on its own thread and loop. The start raises ListenError if a
+    port is not available, FileError if the pid or ports file cannot be written, and JetStreamError
+    if JetStream cannot start.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class Server:
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
+        """Reset the start time, the counters and the ring of closed clients."""
         self.start_time = datetime.now(UTC)
         self.total_connections = 0
         self.closed_clients: deque[ClosedClient] = deque(maxlen=self.options.max_closed_clients)
@@ -102,14 +107,17 @@ class Server:
     # ---- life
 
     async def start(self) -> None:
-        """Listen and serve; returns when connections are accepted."""
+        """Start the server; return when connections are accepted.
+
+        Raises ListenError, FileError or JetStreamError; RuntimeError if the server is running.
+        """
         if self._own_thread is not None:
             await self._own_thread.start()
         else:
             await self.start_here()
 
     async def stop(self) -> None:
-        """Close all connections and stop; once stopped, does nothing."""
+        """Close all connections and stop; does nothing if the server has stopped."""
         if self._own_thread is not None:
             self._own_thread.ask_to_stop()
             await self.wait_closed()
@@ -117,7 +125,7 @@ class Server:
             await self.stop_here()
 
     async def wait_closed(self) -> None:
-        """Wait until the server has stopped; a server that was never started has."""
+        """Wait until the server has stopped; return at once if it was never started."""
         if self._own_thread is not None and not self._own_thread.is_current():
             await self._own_thread.wait_ended()
         elif self._stopped is not None:
@@ -126,8 +134,9 @@ class Server:
     async def start_here(self) -> None:
         """Start on the running loop.
 
-        Who connects while JetStream is loaded and recovers waits in the backlog and is not refused.
-        Monitoring answers once it is loaded: who has seen it answer is not kept waiting by that.
+        Clients that connect while JetStream is imported and recovers wait in the backlog and are
+        not refused. Monitoring starts after the import, so that once it answers, the import blocks
+        no later request.
         """
         if self._stopped is not None and not self._stopped.is_set():
             raise RuntimeError("the server is running")
@@ -154,7 +163,7 @@ class Server:
             self._started.set()
 
     async def _undo_start(self) -> None:
-        """Nothing of a start that failed or was cancelled stays."""
+        """Undo a start that failed or was cancelled."""
         await self._presence.close()
         assert self._started is not None
         assert self._stopped is not None
@@ -168,6 +177,7 @@ class Server:
         self._stopped.set()
 
     def _listen(self) -> socket.socket:
+        """Return the listening socket for clients. Raises ListenError."""
         host, port = self.options.host, self.options.port
         try:
             return listen(host, port, backlog=BACKLOG)
@@ -176,7 +186,7 @@ class Server:
             raise ListenError(f'Error listening on port: {where}, "{error}"') from None
 
     def _build(self) -> None:
-        """What clients and JetStream stand on."""
+        """Create the reactor and the accounts."""
         options = self.options
         self.reactor = Reactor(
             asyncio.get_running_loop(),
@@ -195,6 +205,7 @@ class Server:
             )
 
     def _serve_clients(self, listener: socket.socket) -> None:
+        """Begin to accept clients."""
         loop = asyncio.get_running_loop()
         self.client_port = bound_port(listener)
         self._info = InfoLine(self.options, self.id, self.name, self.client_port)
@@ -205,9 +216,9 @@ class Server:
         self._is_serving = True
 
     async def stop_here(self) -> None:
-        """Stop on the loop it was started on; who cancels this stops waiting, not the stopping.
+        """Stop on the loop of the start, after a start in progress has ended.
 
-        A start under way is waited for.
+        Calls share one stop. If a caller is cancelled, the stop still continues to its end.
         """
         if self._started is not None:
             await self._started.wait()
@@ -222,9 +233,9 @@ class Server:
             await asyncio.shield(self._stopping)
 
     def enter_lame_duck(self) -> None:
-        """Take no more clients, send those away that are there, then stop; see lame_duck.py.
+        """Accept no more clients, close the existing ones slowly, then stop (see lame_duck.py).
 
-        Does nothing if the server does not listen. Used on the server's own loop.
+        Does nothing if the server does not listen. Must be called on the server's own loop.
         """
         if self._acceptor is not None:
             logger.info("Entering lame duck mode, stop accepting new clients")
@@ -233,7 +244,7 @@ class Server:
 
     @property
     def is_lame_duck(self) -> bool:
-        """Whether the server sends its clients away."""
+        """Whether the server is in lame duck mode."""
         return self._lame_duck is not None
 
     async def _move_clients(self) -> None:
@@ -246,7 +257,7 @@ class Server:
             self._acceptor = None
 
     async def _finish_stopping(self) -> None:
-        """Runs after what was queued before the stop, so that it is still sent."""
+        """Stop all parts. A task runs this, so that messages queued before the stop are sent."""
         await self._services.close()
         await self._jetstream.stop()
         self._close_connections()
@@ -292,11 +303,11 @@ class Server:
         assert self._own_thread is not None
         self._own_thread.stop_and_wait()
 
-    # ---- what others ask
+    # ---- for clients, monitoring and embedding programs
 
     @property
     def client_url(self) -> str:
-        """Where a client on this machine connects to."""
+        """URL for a client on this machine."""
         host = "127.0.0.1" if self.client_host in _ANY_ADDRESS else self.client_host
         return (
             f"nats://[{host}]:{self.client_port}"
@@ -306,7 +317,7 @@ class Server:
 
     @property
     def http_port(self) -> int:
-        """Where monitoring listens; 0 when it does not."""
+        """Port of the monitoring endpoints; 0: they are off."""
         return self._presence.http_port
 
     @property
@@ -316,31 +327,31 @@ class Server:
 
     @property
     def jetstream(self) -> "JetStream | None":
-        """Streams and consumers, while they are served."""
+        """The JetStream engine; None: JetStream is disabled or not running."""
         return self._jetstream.engine
 
     @property
     def counters(self) -> Counters:
-        """Totals over all connections since start."""
+        """Totals over all connections since the start."""
         return self.reactor.counters
 
     @property
     def system_account(self) -> Account:
-        """The account of the server's own subjects."""
+        """The system account, `$SYS`."""
         return self.accounts[SYSTEM_ACCOUNT]
 
     def info(self, cid: int, ip: str, account: Account | None = None) -> bytes:
-        """The INFO line for a client; once it has connected, with the account it is in."""
+        """Return the INFO line for a client; with `account`, the later line that names it."""
         if account is None:
             return self._info.render(cid, ip)
         return self._info.render_connected(cid, ip, account.name, account is self.system_account)
 
     def lame_duck_info(self, cid: int, ip: str) -> bytes:
-        """The INFO line that asks a client to connect to another server."""
+        """Return the INFO line that tells a client to connect to another server."""
         return self._info.render_lame_duck(cid, ip)
 
     def authenticate(self, connect: ConnectOptions) -> bool:
-        """Whether these credentials let a client in."""
+        """Return whether the credentials of a CONNECT are accepted."""
         options = self.options
         if options.token:
             return _equal(connect.auth_token, options.token)
@@ -350,19 +361,22 @@ class Server:
         return True
 
     def account_of(self, connect: ConnectOptions) -> Account:
-        """The account a client belongs to."""
+        """Return the account that a client belongs to; so far always `$G`."""
         return self.accounts[GLOBAL_ACCOUNT]
 
     def client_closed(self, client: Client) -> None:
-        """A client is being torn down: remember it for monitoring."""
+        """Remember a client that is being torn down, for monitoring."""
         self.closed_clients.append(ClosedClient.of(client))
 
     def now_ns(self) -> int:
-        """The wall clock."""
+        """Return the wall clock in Unix nanoseconds."""
         return time.time_ns()
 
     def describe(self) -> dict[str, object]:
-        """Which server says something, and when: the start of what it publishes of itself."""
+        """Return the server's fields in a message that it publishes about itself.
+
+        They include a sequence number, which each call increments, and the current time.
+        """
         self._last_event += 1
         fields: dict[str, object] = {"name": self.name, "host": self.options.host, "id": self.id}
         if self.options.jetstream.enabled and self.options.jetstream.domain:
@@ -375,13 +389,14 @@ class Server:
     # ---- connections
 
     def _accepted(self, descriptor: int, ip: str, port: int) -> None:
+        """Serve an accepted connection. Raises OSError if the system cannot watch its socket."""
         self._last_cid += 1
         self.total_connections += 1
         if self._transports is None:
             client = Client(self, self._last_cid, descriptor, ip, port)
             try:
                 client.welcome()
-            except OSError:  # the system watches no more sockets
+            except OSError:  # epoll cannot watch another socket
                 client.close(ClosedReason.READ_ERROR)
                 raise
         else:
@@ -390,7 +405,7 @@ class Server:
             )
 
     def _refused(self, descriptor: int, ip: str, port: int) -> None:
-        """There is no descriptor for this client."""
+        """Send INFO and -ERR to a connection that is refused for lack of descriptors."""
         self._last_cid += 1
         reason = f"-ERR '{ErrorText.MAXIMUM_CONNECTIONS}'\r\n"
         refuse(descriptor, self.info(self._last_cid, ip) + reason.encode())
@@ -402,12 +417,12 @@ class Server:
 
 
 def _equal(given: str, expected: str) -> bool:
-    """Compare secrets in constant time."""
+    """Return whether two secrets are equal, in constant time."""
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def connection_settings(options: Options) -> Settings:
-    """The limits that compiled connections read."""
+    """Return the limits that the compiled connections use."""
     settings = Settings()
     settings.max_control_line = options.max_control_line
     settings.max_payload = options.max_payload
@@ -422,6 +437,6 @@ def connection_settings(options: Options) -> Settings:
 
 
 def sweep_seconds(options: Options) -> float:
-    """How often deadlines are looked at: a tenth of the shortest of them."""
+    """Return the seconds between two sweeps: a tenth of the shortest deadline, within limits."""
     shortest = min(options.ping_interval, options.write_deadline, options.auth_timeout)
     return min(SWEEP_MAX_S, max(SWEEP_MIN_S, shortest.total_seconds() / 10))

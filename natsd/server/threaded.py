@@ -1,9 +1,8 @@
-"""A server on a loop and a thread of its own, for programs without a loop, or with a busy one.
+"""A server on its own thread and event loop, for programs without a loop or with a busy one.
 
-- Starting returns, or raises, when the server has started or failed; nothing of a failed or
-  cancelled start stays.
-- It may be asked to stop from any thread, also from its own, and any number of times.
-- The thread is a daemon: a program that forgets to stop its server ends nevertheless.
+- A start returns when the server has started, or raises. A failed or cancelled start is undone.
+- Any thread may ask the server to stop, including the server's own, any number of times.
+- The thread is a daemon thread: a program that does not stop its server ends all the same.
 """
 
 import asyncio
@@ -15,14 +14,19 @@ from typing import Protocol
 
 
 class Startable(Protocol):
-    """What is run: started and stopped on the thread's loop."""
+    """A server that an OwnThread starts and stops on its loop."""
 
-    async def start_here(self) -> None: ...
-    async def stop_here(self) -> None: ...
+    async def start_here(self) -> None:
+        """Start on the running loop."""
+        ...
+
+    async def stop_here(self) -> None:
+        """Stop on the loop of the start."""
+        ...
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is installed; None: asyncio's own."""
+    """Return uvloop's loop factory if uvloop is installed; None: asyncio's default."""
     try:
         import uvloop
     except ImportError:
@@ -31,7 +35,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class OwnThread:
-    """Runs a server in a daemon thread, for asynchronous and for synchronous callers."""
+    """A daemon thread that runs a server, for asynchronous and for synchronous callers."""
 
     def __init__(self, server: Startable) -> None:
         self._server = server
@@ -41,7 +45,7 @@ class OwnThread:
         self._ended: Future[None] | None = None
 
     async def start(self) -> None:
-        """Start, and wait until connections are accepted; raises what starting raised."""
+        """Start, and wait until connections are accepted; raises the exception of the start."""
         started = self._begin()
         try:
             await asyncio.wrap_future(started)
@@ -51,7 +55,7 @@ class OwnThread:
             raise
 
     def start_and_wait(self) -> None:
-        """The same for a synchronous program."""
+        """Start like `start`, but block the calling thread until connections are accepted."""
         started = self._begin()
         try:
             started.result()
@@ -61,24 +65,24 @@ class OwnThread:
             raise
 
     def ask_to_stop(self) -> None:
-        """Have the server stopped soon; once stopped, does nothing."""
+        """Ask the server to stop and return at once; does nothing if it has stopped."""
         if self._loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: it has stopped
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def stop_and_wait(self) -> None:
-        """Stop, and wait until nothing is left."""
+        """Stop, and block the calling thread until the server's thread has ended."""
         self.ask_to_stop()
         self._join()
 
     async def wait_ended(self) -> None:
-        """Wait until nothing is left."""
+        """Wait until the server's thread has ended."""
         if self._ended is not None:
             await asyncio.wrap_future(self._ended)
             self._join()
 
     def is_current(self) -> bool:
-        """Whether the caller runs in this very thread."""
+        """Return whether the caller runs in the server's thread."""
         return self._thread is threading.current_thread()
 
     def _begin(self) -> Future[None]:
@@ -119,7 +123,7 @@ class OwnThread:
 
 
 def _promise() -> Future[None]:
-    """A future that who waits for it cannot cancel."""
+    """Return a future that its waiters cannot cancel."""
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
     return future
