@@ -191,11 +191,8 @@ cdef class ConsumerEngine(Intake):
         self.wake()
 
     cdef ReaderFilters heard(self):
-        """Return the filters to register with the core.
-
-        With a start list or a key and no filter, these are filters that match everything: a reader
-        without filters is not told of removals.
-        """
+        """Return the filters to register with the core. With a start list or a key and no filter,
+        they match everything: a reader without filters is not told of removals."""
         if self.settings.filters or not (self.backlog.start_count or self.keyed is not None):
             return self.wanted
         return at_once(self.core.list_filters(("*", "*.>")))
@@ -301,10 +298,7 @@ cdef class ConsumerEngine(Intake):
         return self.wake()
 
     cdef int recount(self) except -1:
-        """Search again behind the last delivered message.
-
-        Removals in the log may have been rolled back.
-        """
+        """Search again behind the last delivery: removals may have been rolled back."""
         self.backlog.look_again(max(self.backlog.first, self.tracker.delivered_stream + 1))
         return self.wake()
 
@@ -437,10 +431,7 @@ cdef class ConsumerEngine(Intake):
         return 0
 
     cdef int keep_time(self, int64_t now_ns) except -1:
-        """Ask to be woken at the earliest of all deadlines.
-
-        An earlier deadline that is set already does no harm.
-        """
+        """Ask to be woken at the earliest deadline, or before that."""
         cdef int64_t[6] due
         cdef int64_t earliest = 0
         cdef int at
