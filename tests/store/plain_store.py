@@ -1,7 +1,7 @@
-"""What a store should do, said with a dictionary: the model that both kinds are compared with.
+"""A model of a store, made of a dictionary, that both kinds of store are compared with.
 
-Nothing here is fast, sliced or durable. Limits and discard policies are those of nats-server's
-memory store; a message counts with its record's length.
+The model is neither fast, sliced nor durable. Limits and discard policies are those of
+nats-server's memory store (`memStore`). A message counts with its record's length in bytes.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,11 @@ from natsd.store.store import Discard, Limits
 
 @dataclass(frozen=True)
 class Plain:
+    """A stored message, with times in nanoseconds.
+
+    `expires_ns` is 0 if the message has no TTL of its own, and -1 if it never expires.
+    """
+
     sequence: int
     subject: str
     headers: bytes | None
@@ -29,12 +34,15 @@ class Plain:
 
     @property
     def size(self) -> int:
+        """Length of the message's record in bytes."""
         expiry = 8 if self.expires_ns else 0
         return 40 + len(self.subject) + len(self.headers or b"") + len(self.data) + expiry
 
 
 @dataclass
 class PlainStore:
+    """The model; its methods do and return the same as those of LogStore."""
+
     limits: Limits
     messages: dict[int, Plain] = field(default_factory=dict)
     last: int = 0
@@ -49,7 +57,7 @@ class PlainStore:
         made.last, made.last_time_ns = self.last, self.last_time_ns
         return made
 
-    # Looking
+    # Reading
 
     @property
     def first(self) -> int:
@@ -97,7 +105,7 @@ class PlainStore:
             times.append(oldest + self.limits.max_age_ns)
         return min(times, default=None)
 
-    # Changing
+    # Writing
 
     def append(
         self,

@@ -1,6 +1,6 @@
-"""The kinds of store that pass the shared tests, and how a test opens a new one of each.
+"""The kinds of store that pass the shared tests, and how a test opens a new store of each.
 
-Blocks are small, so that a few messages fill several.
+Blocks are small, so that a few messages fill several blocks.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def open_memory(_directory: Path, limits: Limits) -> LogStore:
 
 
 class LoneStore(FileStore):
-    """In a volume of its own, which is closed with it."""
+    """A store in a volume of its own, which is closed with the store."""
 
     async def close(self) -> None:
         if not self._closed:
