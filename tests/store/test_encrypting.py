@@ -1,4 +1,4 @@
-"""A plain store gets a key: all of it is there, encrypted, whatever happened in between."""
+"""A plain store that gets a key keeps all messages and is encrypted, also after interruptions."""
 
 import asyncio
 import os
@@ -74,7 +74,7 @@ async def test_all_of_it_is_there_and_nothing_in_clear(tmp_path: Path, compress:
 
 
 async def test_power_may_fail_at_any_point() -> None:
-    """Of an encryption that was cut short the next opening does the rest."""
+    """An opening completes an encryption that a power cut interrupted at any call."""
     for cut in range(0, CALLS_MAX, 2):
         disk = FaultyDisk(cut)
         await fill(disk, ROOT, PLAIN, 12)
@@ -112,7 +112,7 @@ async def test_a_half_encrypted_store_needs_its_key(tmp_path: Path) -> None:
 
 
 async def test_what_is_encrypted_already_is_left_alone(tmp_path: Path) -> None:
-    """Its key file is gone: nobody can read it, and a new key would hide that."""
+    """An encrypted store without its key file is refused and left as it is, without a new key."""
     await fill(RealDisk(), tmp_path, SEALED)
     remove_twins(RealDisk(), tmp_path / "S" / KEY_FILE)
     before = {path: path.read_bytes() for path in (tmp_path / "S").iterdir()}

@@ -1,4 +1,4 @@
-"""The simulated disk is as nasty as promised, and no nastier."""
+"""The simulated disk loses all that it promises to lose, and nothing else."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ SEEDS = range(200)
 
 
 def disk_with_file(content: bytes = b"") -> FaultyDisk:
-    """A file whose content and name are on disk."""
+    """Return a disk with a file whose content and name are on disk."""
     disk = FaultyDisk()
     make_directories(disk, DIRECTORY)
     file = disk.open(PATH, create=True)
@@ -156,7 +156,7 @@ def test_calls_fail_as_asked() -> None:
 
 
 def test_a_failed_sync_drops_what_it_should_have_written() -> None:
-    """The next sync succeeds, reads show the bytes, and they are not on disk."""
+    """After a failed sync the next one succeeds and reads show bytes that are not on disk."""
     disk = disk_with_file(b"a")
     file = disk.open(PATH)
     file.pwrite(b"b", 0)

@@ -1,5 +1,8 @@
-"""Damage anywhere in any file of a closed stream: never a wrong byte served, never another record
-lost, reported with file, offset and sequence (issue "The store", section 4)."""
+"""Damage anywhere in any file of a closed stream.
+
+No wrong byte is served, no other record is lost, and the damage is reported with file, offset and
+sequence (docs/store.md, "When a disk has lied").
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -24,11 +27,11 @@ MESSAGES = {
     if sequence not in (4, 11)
 }
 MARK_BYTES = 104
-RECORDS_A_BLOCK = 10  # or so: what one wound of a sector may cost
+RECORDS_A_BLOCK = 10  # about as many as one damaged sector may cost
 
 
 async def stored(options: FileOptions) -> FaultyDisk:
-    """A closed stream of three blocks, with removals."""
+    """Return a disk with a closed stream of three blocks, with removals."""
     machine = Machine(FaultyDisk(), Limits(), options)
     store = await machine.open()
     for sequence in range(1, 19):
@@ -49,7 +52,7 @@ def read(disk: FaultyDisk, path: Path) -> bytes:
 
 def wounds(data: bytes, step: int) -> Iterator[Wound]:
     for at in range(0, len(data), step):
-        bit = at * 8 + at * 5 % 8  # every byte, and over the file every bit of one
+        bit = at * 8 + at * 5 % 8  # another bit of the byte each time, over all eight
         yield Wound(f"bit {bit}", with_flipped_bit(data, bit), at, at + 1)
     yield from zeroed(data)
     yield from truncated(data, range(0, len(data), 97))
