@@ -40,6 +40,7 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 @pytest.fixture
 async def volume(tmp_path: Path) -> AsyncIterator[Volume]:
+    """Yield a volume in the test's directory, which is closed when the test ends."""
     loop = asyncio.get_running_loop()
     opened = Volume.open(RealDisk(), tmp_path, os.urandom, loop=loop)
     yield opened

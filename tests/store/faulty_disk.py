@@ -285,6 +285,7 @@ class FaultyDisk:
     def open(
         self, path: Path, *, create: bool = False, exclusive: bool = False, write: bool = True
     ) -> "FaultyFile":
+        """Open a file; `create` makes a missing one, `exclusive` refuses an existing one."""
         with self.call("open", path):
             if path not in self._now:
                 if not create:
@@ -299,6 +300,7 @@ class FaultyDisk:
             return FaultyFile(self, path, node, is_writable=write)
 
     def rename(self, source: Path, target: Path) -> None:
+        """Rename a file, or a directory with all that is below it."""
         with self.call("rename", source):
             self._need(source)
             self._need_directory(target.parent)
@@ -310,6 +312,7 @@ class FaultyDisk:
             self._change({source.parent, target.parent}, moved)
 
     def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name."""
         with self.call("link", source):
             self._need(source)
             self._need_directory(target.parent)
@@ -318,11 +321,13 @@ class FaultyDisk:
             self._change({target.parent}, {target: self._now[source]})
 
     def unlink(self, path: Path) -> None:
+        """Remove a file's name."""
         with self.call("unlink", path):
             self._need(path)
             self._change({path.parent}, {path: False})
 
     def mkdir(self, path: Path) -> None:
+        """Make a directory."""
         with self.call("mkdir", path):
             if path in self._now:
                 raise FileExistsError(errno.EEXIST, "File exists", str(path))
@@ -330,6 +335,7 @@ class FaultyDisk:
             self._change({path.parent}, {path: None})
 
     def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
         with self.call("rmdir", path):
             self._need_directory(path)
             if any(path in each.parents for each in self._now):
@@ -337,6 +343,7 @@ class FaultyDisk:
             self._change({path.parent}, {path: False})
 
     def sync_dir(self, path: Path) -> None:
+        """Put the changes of this directory's entries on the disk."""
         with self.call("sync_dir", path):
             self._need_directory(path)
             left = []
@@ -349,25 +356,30 @@ class FaultyDisk:
             self._pending = left
 
     def listdir(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted."""
         with self.call("listdir", path):
             self._need_directory(path)
             return sorted(p.name for p in self._now if p.parent == path and p != path)
 
     def exists(self, path: Path) -> bool:
+        """Return whether the path exists."""
         with self.call("exists", path):
             return path in self._now
 
     def is_directory(self, path: Path) -> bool:
+        """Return whether the path is a directory."""
         with self.call("is_directory", path):
             return path in self._now and self._now[path] is None
 
     def rmtree(self, path: Path) -> None:
+        """Remove a path and all that is below it, if it exists."""
         with self.call("rmtree", path):
             below = [p for p in self._now if p == path or path in p.parents]
             for one in sorted(below, key=lambda p: -len(p.parts)):
                 self._change({path.parent}, {one: False})
 
     def lock(self, path: Path) -> "FaultyLock":
+        """Lock a path; raises DirectoryLocked if the path is locked already."""
         with self.call("lock", path):
             if path in self._locked:
                 raise DirectoryLocked(path, 1)
@@ -376,10 +388,12 @@ class FaultyDisk:
             return FaultyLock(self._locked, path)
 
     def free_bytes(self, path: Path) -> int:
+        """Return the free bytes of the disk; 1 << 50 if its capacity is unlimited."""
         with self.call("free_bytes", path):
             return self.room_for(1 << 50)
 
     def commit_workers(self, threads: int) -> CommitWorkers:
+        """Return workers that run the steps of jobs without threads."""
         return FaultyWorkers(self, threads)
 
     def _need(self, path: Path) -> None:
@@ -414,6 +428,7 @@ class FaultyLock:
         self._path = path
 
     def release(self) -> None:
+        """Release the lock; a second call does nothing."""
         self._locked.discard(self._path)
 
 
@@ -435,6 +450,7 @@ class FaultyFile:
             yield fault
 
     def pread(self, n: int, offset: int) -> bytes:
+        """Return up to `n` bytes at `offset`; raises OSError (EIO) for a spoiled sector."""
         with self._call("pread"):
             data = self._node.read(n, offset)
             if data is None:
@@ -442,6 +458,7 @@ class FaultyFile:
             return data
 
     def pwrite(self, data: Buffer, offset: int) -> int:
+        """Write the bytes and return their number; raises ShortWrite if only some of them fit."""
         with self._call("pwrite") as fault:
             whole = bytes(data)
             beyond = max(0, offset + len(whole) - len(self._node.now))
@@ -456,10 +473,12 @@ class FaultyFile:
             return len(whole)
 
     def fdatasync(self) -> None:
+        """Put the file's bytes and size on the disk."""
         with self._call("fdatasync") as fault:
             self._sync(fault)
 
     def fsync(self) -> None:
+        """Put the file's bytes and size on the disk, as `fdatasync` does."""
         with self._call("fsync") as fault:
             self._sync(fault)
 
@@ -470,6 +489,7 @@ class FaultyFile:
         self._node.sync()
 
     def allocate(self, offset: int, length: int) -> None:
+        """Extend the file with zeros to `offset + length` bytes, or raise OSError (ENOSPC)."""
         with self._call("allocate"):
             extra = offset + length - len(self._node.now)
             if extra > 0:
@@ -478,17 +498,21 @@ class FaultyFile:
                 self._node.resize(offset + length)
 
     def truncate(self, size: int) -> None:
+        """Set the file's size in bytes."""
         with self._call("truncate"):
             self._node.resize(size)
 
     def size(self) -> int:
+        """Return the file's size in bytes."""
         with self._call("size"):
             return len(self._node.now)
 
     def fileno(self) -> None:
+        """Return None: a simulated file has no descriptor."""
         return None
 
     def close(self) -> None:
+        """Close the file; later calls raise OSError (EBADF)."""
         self._is_open = False
 
 
@@ -510,28 +534,35 @@ class FaultyJob:
         self._part: int | None = None
 
     def begin_part(self) -> None:
+        """Begin the next part: its steps fail without the other parts' steps."""
         self._part = self._parts
         self._parts += 1
 
     def end_parts(self) -> None:
+        """End the parts; the steps that follow are done only if no part failed."""
         self._part = None
 
     def _add(self, step: Step, is_tried_sync: IsTriedSync = lambda _: False) -> None:
         self.steps.append((self._part, is_tried_sync, step))
 
     def allocate(self, file: DiskFile, offset: int, length: int) -> None:
+        """Add a step that reserves space."""
         self._add(lambda: file.allocate(offset, length))
 
     def write(self, file: DiskFile, data: Buffer, offset: int) -> None:
+        """Add a step that writes the bytes at `offset`."""
         self._add(lambda: file.pwrite(data, offset))
 
     def datasync(self, file: DiskFile) -> None:
+        """Add a step that syncs the file."""
         self._add(file.fdatasync, lambda _: True)
 
     def sync_directory(self, path: Path) -> None:
+        """Add a step that syncs a directory."""
         self._add(lambda: self._disk.sync_dir(path), lambda error: error.errno not in NOT_OPENED)
 
     def truncate(self, file: DiskFile, size: int) -> None:
+        """Add a step that sets the file's size."""
         self._add(lambda: file.truncate(size))
 
     def run_step(self) -> bool:
@@ -569,20 +600,24 @@ class FaultyWorkers:
         self.in_flight = 0
 
     def job(self, token: object = None) -> FaultyJob:
+        """Return a new, empty job."""
         return FaultyJob(self._disk, token)
 
     def submit(self, job: FaultyJob) -> None:
+        """Let the workers run the job."""
         self._running.append(job)
         self.in_flight += 1
         if self._loop is not None:
             self._loop.call_soon(self._turn)
 
     def take_completed(self) -> list[FaultyJob]:
+        """Return the jobs that have ended since the last call."""
         done, self._done = self._done, []
         self.in_flight -= len(done)
         return done
 
     def wait(self, timeout_s: float = -1) -> None:
+        """Run steps until a job has ended or none is left; `timeout_s` is ignored."""
         while self._running and not self._done:
             self._run_some()
 
@@ -592,12 +627,15 @@ class FaultyWorkers:
         callback: Callable[[], object],
         reactor: object = None,
     ) -> None:
+        """Run jobs in turns of the event loop, and call `callback` after jobs have ended."""
         self._loop, self._callback = loop, callback
 
     def unwatch(self) -> None:
+        """Stop running jobs in the event loop."""
         self._loop = self._callback = None
 
     def close(self) -> None:
+        """Run all submitted jobs to their end."""
         while self._running:
             self._run_some()
 

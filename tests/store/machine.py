@@ -24,6 +24,7 @@ class AtOnce(Executor):
     """An executor that runs each call at once: with threads no two runs would be the same."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run the call and return a future that is done."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))

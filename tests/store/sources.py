@@ -20,7 +20,7 @@ def piece(source: int, number: int) -> bytes:
 class Pieces(CommitSource):
     """A commit source that appends pieces to its file.
 
-    `acknowledged` pieces are on disk, as far as the committer told.
+    According to the committer, `acknowledged` pieces are on disk.
     """
 
     def __init__(self, disk: Disk, path: Path, source: int, count: int = 0) -> None:
@@ -35,11 +35,13 @@ class Pieces(CommitSource):
         self._allocated = 0
 
     def append(self, count: int = 1) -> None:
+        """Append `count` pieces, which wait for a commit."""
         self.appended += count
         self.buffered_msgs = self.appended - self.written
         self.buffered_bytes = self.buffered_msgs * PIECE.size
 
     def take_extent(self) -> Extent | None:
+        """Return an extent with all pieces that wait, or None."""
         if self.appended == self.written:
             return None
         self.taken = self.appended
@@ -51,6 +53,7 @@ class Pieces(CommitSource):
         return Extent(self.file, self.written * PIECE.size, data, allocate_to, self._new_in)
 
     def committed(self) -> None:
+        """Note that the extent is written."""
         assert self.taken > self.written
         self.written = self.taken
         self._ends.append(self.written)
@@ -58,9 +61,11 @@ class Pieces(CommitSource):
         self.append(0)
 
     def on_disk(self, commits: int) -> None:
+        """Note that the pieces of the first `commits` commits are on disk."""
         self.acknowledged = self._ends[commits - 1]
 
     def failed(self, error: StoreError) -> None:
+        """Drop the pieces that wait; after StoreFull the source has no space."""
         self.errors.append(error)
         self.appended = self.taken = self.written
         self._allocated = 0
@@ -68,6 +73,7 @@ class Pieces(CommitSource):
         self.append(0)
 
     def resumed(self) -> None:
+        """Note that there is space again."""
         self.has_space = True
 
 

@@ -22,6 +22,7 @@ BLOCK_BYTES = 600
 
 
 async def open_memory(_directory: Path, limits: Limits) -> LogStore:
+    """Open a store in memory."""
     return MemStore(limits, block_bytes=BLOCK_BYTES)
 
 
@@ -29,12 +30,14 @@ class LoneStore(FileStore):
     """A store in a volume of its own, which is closed with the store."""
 
     async def close(self) -> None:
+        """Close the store and its volume."""
         if not self._closed:
             await super().close()
             await self._volume.close()
 
 
 async def open_files(options: FileOptions, directory: Path, limits: Limits) -> LogStore:
+    """Open a file store in a volume of its own."""
     loop = asyncio.get_running_loop()
     volume = Volume.open(RealDisk(), directory, os.urandom, loop=loop)
     return await LoneStore.open(volume, directory / "S", limits, os.urandom, options)

@@ -116,7 +116,7 @@ async def test_sources_with_nothing_to_write_hold_up_no_other(
 ) -> None:
     """Dirty sources without an extent, such as paused ones, do not delay other sources.
 
-    There is no journal here, so each file is synced by itself.
+    Without a journal each file is synced by itself.
     """
     committer = new_committer(tmp_path, journal=False)
     sources = open_pieces(committer, DISK, tmp_path, 30)
@@ -346,7 +346,7 @@ def short_probes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("short_probes")
 async def test_space_is_looked_for(eventually: Eventually) -> None:
-    """Without space a source fails with StoreFull; it is told when there is space again."""
+    """Without space a source fails with StoreFull; `resumed` is called once there is space."""
     disk = FaultyDisk(capacity_bytes=100)
     committer = Committer(disk, loop=asyncio.get_running_loop())
     (source,) = open_pieces(committer, disk, Path("/"), 1)

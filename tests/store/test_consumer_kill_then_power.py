@@ -89,7 +89,7 @@ class Consumer:
 async def until_off(disk: FaultyDisk, work: Any) -> None:
     """Run the work until it is done or the disk is off; errors of the disk end it too."""
     task = asyncio.ensure_future(work)
-    while not task.done() and not disk.is_off:  # noqa: ASYNC110 - a disk that is off tells nobody
+    while not task.done() and not disk.is_off:  # noqa: ASYNC110 - a disk has no event
         await asyncio.sleep(0)
     if task.done():
         with contextlib.suppress(StoreError, OSError, PowerLoss):

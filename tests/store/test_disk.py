@@ -67,7 +67,10 @@ def test_a_file_opened_for_reading_is_not_written(disk: RealDisk, tmp_path: Path
 
 
 def test_modes_are_private(disk: RealDisk, tmp_path: Path) -> None:
-    """Directories have mode 0700 and files 0600, as nats-server's `defaultDirPerms`."""
+    """Directories have mode 0700 and files 0600, as in nats-server.
+
+    See its `defaultDirPerms` and `defaultFilePerms`.
+    """
     make_directories(disk, tmp_path / "a" / "b")
     disk.open(tmp_path / "a" / "b" / "f", create=True).close()
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
@@ -139,7 +142,7 @@ def test_free_space_is_known(disk: RealDisk, tmp_path: Path) -> None:
 
 
 def test_two_servers_on_one_directory(disk: RealDisk, tmp_path: Path) -> None:
-    """A second server is told which process holds the lock; a killed process holds it no more."""
+    """A second server is refused with the process id of the first; a kill frees the lock."""
     path = tmp_path / "natsd.lock"
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

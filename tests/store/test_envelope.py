@@ -129,7 +129,7 @@ def test_every_flipped_bit_costs_one_piece_and_is_reported(cipher: Cipher | None
 def test_what_is_damaged_or_torn_at_the_end_is_not_taken(cipher: Cipher | None) -> None:
     """A last envelope that does not verify is not read.
 
-    The commit marks tell whether it is damaged or torn: natsd/store/scan.pyx has the rules.
+    The commit marks decide whether it is damaged or torn: natsd/store/scan.pyx has the rules.
     """
     first = wrap(record(1, b"first"), 64, SEED, seal_of(cipher))
     last = wrap(record(2, b"last"), 64 + len(record(1, b"first")), SEED, seal_of(cipher))
@@ -169,7 +169,7 @@ def test_a_block_survives_the_loss_of_its_header(cipher: Cipher | None) -> None:
     assert find_seed(damaged + bytes(5000)) == SEED
     unwrapped = unwrap(damaged, SEED, seal_of(cipher))
     assert unwrapped.logical[BLOCK_HEADER_BYTES:] == BLOCK[BLOCK_HEADER_BYTES:]
-    # The block's header and the first envelope's are gone: the last envelope tells the seed.
+    # Without the headers of block and first envelope, the seed comes from the last envelope.
     damaged = bytes(BLOCK_HEADER_BYTES + HEADER_BYTES) + file[BLOCK_HEADER_BYTES + HEADER_BYTES :]
     assert find_seed(damaged) == SEED
     assert find_seed(damaged + bytes(5000)) == SEED

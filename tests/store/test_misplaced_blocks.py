@@ -113,7 +113,7 @@ def wounds(made: Made, other: Made) -> dict[str, Callable[[Files], object]]:
 
 
 def is_hidden(name: str, end: str, newest: str) -> bool:
-    """Return whether no file tells that the newest block had grown since the last index.db."""
+    """Return whether no file shows that the newest block has grown since the last index.db."""
     return end != "closed" and name == f"{newest} older"
 
 
@@ -171,7 +171,7 @@ async def until_gone(disk: FaultyDisk, path: Path) -> None:
 async def test_a_dropped_block_and_the_gap_in_front_of_it_are_not_lost(kind: str, end: str) -> None:
     """A dropped block and the gap before it are not reported as lost.
 
-    A mirror whose origin lost sequences has such a gap. Only the block's header tells it, and
+    A mirror whose origin lost sequences has such a gap. Only the block's header shows it, and
     compaction drops the block.
     """
     machine = Machine(FaultyDisk(), Limits(), OPTIONS[kind])

@@ -1,4 +1,4 @@
-"""Blocks are cut between whole records only, into bounded pieces; the last marks stand alone."""
+"""Blocks are cut between whole records only, into bounded pieces; the last marks are a piece."""
 
 from itertools import pairwise
 

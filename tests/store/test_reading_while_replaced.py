@@ -1,6 +1,6 @@
 """A block is read from the disk while its file is replaced.
 
-Nothing is taken for damage, and each message is found, whichever of the two threads is first.
+Nothing counts as damage, and each message is found, whichever of the two threads is first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A rewritten block has the messages to keep, byte for byte, and nothing else.
 
 Compaction rewrites blocks with mostly dead records in the background, and replaces the files
-atomically. No bytes of the old file may ever be taken for the new one (docs/store.md).
+atomically. No bytes of the old file may ever count as part of the new one (docs/store.md).
 """
 
 from hypothesis import given
@@ -107,7 +107,7 @@ def test_damaged_and_erased_messages_are_left_out() -> None:
 
 
 def test_nothing_of_the_old_file_counts_behind_the_new() -> None:
-    """Bytes of the old file that stand behind the end of the shorter new one are ignored."""
+    """Bytes of the old file behind the end of the shorter new one are ignored."""
     data, _ = old_file()
     scan = rewritten(data, set(range(101, 115)))
     left = scan.data + data[len(scan.data) :]

@@ -159,7 +159,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule()
     def restore_in_memory(self) -> None:
-        """A memory store restored from a snapshot has the same content."""
+        """Assert that a memory store restored from a snapshot has the same content."""
 
         async def copy(chunks: AsyncIterator[bytes]) -> None:
             restored = await MemStore.restore(chunks, block_bytes=BLOCK_BYTES)

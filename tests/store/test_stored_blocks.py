@@ -1,4 +1,4 @@
-"""A block file in any form gives the same messages, and damage is told by its place in the file."""
+"""A block file in any form gives the same messages; damage is reported with its file offset."""
 
 import os
 import random

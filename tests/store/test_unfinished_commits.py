@@ -109,7 +109,7 @@ async def test_blocks_stay_when_what_ended_their_commit_is_lost(
 ) -> None:
     """The blocks of an acknowledged commit stay if its last block is lost.
 
-    index.db tells that the commit was acknowledged, or nothing is missing before these blocks.
+    Either index.db shows that the commit was acknowledged, or nothing before them is missing.
     """
     machine = Machine(FaultyDisk(), limits, KINDS["plain"])
     store = await machine.open()

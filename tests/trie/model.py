@@ -18,12 +18,15 @@ class DictCursor(Cursor):
         self._key = self._ahead.pop(0)
 
     def key(self) -> bytes:
+        """Return the key of the current node."""
         return self._key
 
     def content(self) -> Any:
+        """Return the content of the current node, or None."""
         return self._content.get(self._key) if self.depth >= 0 else None
 
     def advance(self) -> int:
+        """Move to the next node and return its depth, or -1 past the end."""
         if not self._ahead:
             self.close()
             return -1
@@ -33,6 +36,7 @@ class DictCursor(Cursor):
         return self.depth
 
     def close(self) -> None:
+        """End the walk."""
         self._ahead = []
         super().close()
 
@@ -48,6 +52,7 @@ class DictTrie(dict[bytes, Any]):
     """A dict that can be walked as a trie."""
 
     def cursor(self, reverse: bool = False) -> DictCursor:
+        """Return a cursor at the root."""
         return DictCursor(self, reverse)
 
 

@@ -25,6 +25,7 @@ class Reading:
     is_old: bool = False
 
     def count(self, kind: str) -> None:
+        """Count a node of this kind."""
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
 
 
@@ -34,10 +35,12 @@ def words(cell: bytes) -> list[int]:
 
 
 def order_word(cell: bytes) -> int:
+    """Return the order word of a Sparse cell."""
     return int(struct.unpack_from("=H", cell, 0x1E)[0])
 
 
 def pointer_at(cell: bytes, offset: int) -> int:
+    """Return the pointer at this byte offset of a cell."""
     return int(struct.unpack_from("=i", cell, offset)[0])
 
 
@@ -74,6 +77,7 @@ def read(trie: CellTrie, old_root: int | None = None) -> Reading:
 
 
 def read_node(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
+    """Note the node's cells and content, and return its children."""
     if node & 31 == PREFIX:
         prefix = node
         node = read_prefix(trie, reading, key, node)
@@ -92,12 +96,14 @@ def read_node(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Childr
 
 
 def read_prefix(trie: CellTrie, reading: Reading, key: bytes, node: int) -> int:
+    """Note the content of a Prefix, and return the node that it links to."""
     cell = trie.cell(node)
     reading.contents[key] = pointer_at(cell, 0)
     return pointer_at(cell, 0x1C) if cell[4] == 0xFF else (node & ~31) | cell[4]
 
 
 def read_chain(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
+    """Note the cell of a Chain, and return its one child."""
     cell = trie.cell(node)
     reading.count("chain")
     reading.cells.append(node & ~31)
@@ -105,6 +111,7 @@ def read_chain(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Child
 
 
 def read_sparse(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
+    """Note the cell of a Sparse node, check it, and return its children in order."""
     cell = trie.cell(node)
     reading.count("sparse")
     reading.cells.append(node & ~31)
@@ -119,6 +126,7 @@ def read_sparse(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Chil
 
 
 def read_split(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
+    """Note the cells of a Split, check them, and return its children in order."""
     reading.count("split")
     reading.cells.append(node & ~31)
     children: Children = []

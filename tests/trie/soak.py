@@ -29,6 +29,8 @@ GROWTH_MAX = 1.02  # touched bytes at the end, relative to those at half the run
 
 @dataclass
 class Soak:
+    """A trie under test, and the arrays with its expected content."""
+
     keys: list[bytes]
     trie: RecordTrie
     present: bytearray  # 1: the key is there
@@ -37,6 +39,7 @@ class Soak:
     stale: int = 0
 
     def run(self, operations: int, start: int) -> None:
+        """Overwrite, delete or put back one key per operation."""
         trie, present, versions, keys = self.trie, self.present, self.versions, self.keys
         tail = bytes(RECORD_BYTES - 8)
         count = len(keys)
@@ -51,6 +54,7 @@ class Soak:
                 present[index] = 0
 
     def replace_cursor(self) -> None:
+        """Replace the resting cursor if it has become stale."""
         try:
             self.cursor.advance()
         except StaleCursor:
@@ -58,6 +62,7 @@ class Soak:
             self.cursor = self.trie.cursor()
 
     def check(self) -> None:
+        """Assert that every key has the expected record."""
         for index, key in enumerate(self.keys):
             record = self.trie.get(key)
             assert (record is not None) == self.present[index], key
@@ -67,6 +72,7 @@ class Soak:
 
 
 def prepared(key_count: int) -> Soak:
+    """Return a trie with all keys."""
     keys = [b"orders.eu.%05d.item.%08d" % (i % 100_000, i) for i in range(key_count)]
     trie = RecordTrie(RECORD_BYTES)
     for key in keys:
@@ -81,6 +87,7 @@ def prepared(key_count: int) -> Soak:
 
 
 def touched_bytes(trie: RecordTrie) -> int:
+    """Return the bytes of memory that the trie has touched."""
     usage = trie.usage()
     return usage.cell_bytes + usage.slot_bytes + usage.bookkeeping_bytes
 
@@ -108,6 +115,7 @@ def soak(operations: int, key_count: int) -> Iterator[str]:
 
 
 def main() -> None:
+    """Run the soak and print its lines."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -25,7 +25,7 @@ def test_one_transition_stands_at_1b_before_its_child_pointer() -> None:
 def test_transitions_share_a_cell() -> None:
     """The transitions C, H and A share a cell; each has a valid pointer.
 
-    The chain is 0x139 in the design; 0x13A and 0x13B are valid pointers too.
+    The chain is 0x139 in Cassandra's drawing; 0x13A and 0x13B are valid pointers too.
     """
     trie = trie_of(b"CHA")
     assert trie.root == 0x19

@@ -44,9 +44,9 @@ def test_the_documents_traverse_and_truck() -> None:
 
 
 def test_the_documents_trees() -> None:
-    """The design's example `trees`: the content of `tree` moves from a leaf to an embedded prefix.
+    """In Cassandra's example `trees`, the content of `tree` moves from a leaf to a prefix.
 
-    The prefix is in the cell of the new chain `s`.
+    The prefix is embedded in the cell of the new chain `s`.
     """
     trie = trie_of(SAMPLE)
     index = check(trie).contents[b"tree"]

@@ -50,7 +50,7 @@ def test_in_a_split_head_it_is_embedded() -> None:
 def test_in_a_new_chains_cell_it_is_embedded() -> None:
     """The prefix of a new Chain is in the Chain's cell: content 1 for `tree`, then `trees`.
 
-    These are 0x0BB and 0x0BF in the design.
+    These are 0x0BB and 0x0BF in Cassandra's drawing.
     """
     trie = trie_of(b"tree", b"trees")
     assert check(trie).kinds == {"chain": 2, "embedded prefix": 1, "leaf": 1}

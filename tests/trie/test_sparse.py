@@ -23,7 +23,7 @@ def chars(trie: InMemoryTrie[str]) -> bytes:
     return trie.cell(trie.root)[0x18:0x1E]
 
 
-# The design's example has C and A, and grows by 5, B, P and 3.
+# Cassandra's example has C and A, and grows by 5, B, P and 3.
 @pytest.mark.parametrize(
     ("transitions", "stored", "order", "word"),
     [

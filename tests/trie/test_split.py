@@ -8,7 +8,7 @@ import pytest
 from natsd.trie.in_memory_trie import InMemoryTrie
 from tests.trie.plain_reader import check, linked_from, words
 
-SEVEN = "CA5BP3Q"  # the six of the design's example, and Q
+SEVEN = "CA5BP3Q"  # the six of Cassandra's example, and Q
 
 
 def trie_of(transitions: str) -> InMemoryTrie[str]:
@@ -37,7 +37,7 @@ def test_head_mid_and_end_cells_are_the_documents() -> None:
 
 
 def test_a_new_end_cell_is_linked_at_one_place() -> None:
-    """A new end cell changes one pointer in one mid cell, as for the design's x: 01 111."""
+    """A new end cell changes one pointer in one mid cell, as for Cassandra's x: 01 111."""
     trie = trie_of(SEVEN)
     cells = {offset: trie.cell(offset) for offset in check(trie).cells}
     mid01 = words(trie.cell(trie.root))[5]

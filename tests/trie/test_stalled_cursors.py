@@ -80,7 +80,7 @@ def test_a_reverse_cursor_below_the_change_goes_on_in_what_was() -> None:
 def test_a_new_child_of_a_sparse_node_that_was_entered_is_not_seen() -> None:
     """A cursor in a Sparse node does not see a new child, since it read the order word on entry.
 
-    The design's section on merging lets such a reader see `truck`. By its rules for Sparse nodes,
+    Cassandra's section on merging lets such a reader see `truck`. By its rules for Sparse nodes,
     which this trie follows, the reader cannot.
     """
     trie = sample()
