@@ -31,6 +31,7 @@ def archive_of(entries: Entries) -> bytes:
 
 
 def read(data: bytes, part_bytes: int = 1 << 20) -> Entries:
+    """Return the entries of an archive that is fed in parts of `part_bytes` bytes."""
     reader = ArchiveReader()
     found: Entries = []
     for at in range(0, len(data), part_bytes):

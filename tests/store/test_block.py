@@ -33,6 +33,7 @@ def message(sequence: int) -> StoredMessage:
 
 
 def commit(block: MsgBlock, disk: bytearray, *, closing: bool = False) -> None:
+    """Commit the block's appends to the bytes of its file."""
     extent = block.take_extent(block.commit_number + 1, 1, force=closing, closing=closing)
     if extent is not None:
         disk[extent.offset : extent.offset + extent.length] = memoryview(extent)

@@ -63,6 +63,7 @@ def options_for(operator: OperatorKeys, *, compress: bool = False) -> FileOption
 
 
 async def make_volume(root: Path, options: FileOptions) -> Made:
+    """Make a volume with a stream of several blocks and a consumer, and close it."""
     volume = Volume.open(DISK, root, os.urandom, loop=asyncio.get_running_loop())
     store = await FileStore.open(volume, root / STREAM, Limits(), os.urandom, options)
     messages = {}

@@ -67,6 +67,7 @@ def append_to_all(committer: Committer, sources: list[Pieces], count: int) -> No
 
 
 def check(disk: FaultyDisk, sources: list[Pieces]) -> None:
+    """Assert that all acknowledged pieces are on the disk."""
     found = [count_whole(disk, ROOT, source.source) for source in sources]
     missing = [
         f"source {s.source}: {s.acknowledged} acknowledged, {n} there"

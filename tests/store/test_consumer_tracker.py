@@ -225,6 +225,7 @@ class Model:
 
 
 def outcome(call: Callable[[], object]) -> str:
+    """Return the name of the StoreError that the call raises, or an empty string."""
     try:
         call()
     except StoreError as error:

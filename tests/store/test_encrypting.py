@@ -41,6 +41,7 @@ async def fill(disk: Disk, root: Path, options: FileOptions, count: int = 40) ->
 
 
 async def payloads(disk: Disk, root: Path, options: FileOptions) -> list[bytes]:
+    """Open the store and return the data of all its messages."""
     volume = Volume.open(disk, root, os.urandom, loop=asyncio.get_running_loop())
     try:
         store = await FileStore.open(volume, root / "S", Limits(), os.urandom, options)
@@ -54,6 +55,7 @@ async def payloads(disk: Disk, root: Path, options: FileOptions) -> list[bytes]:
 
 
 def in_clear(directory: Path) -> list[Path]:
+    """Return the files that contain the secret."""
     files = [path for path in directory.rglob("*") if path.is_file()]
     return [path for path in files if SECRET[:7] in path.read_bytes()]
 
@@ -88,6 +90,7 @@ async def test_power_may_fail_at_any_point() -> None:
 
 
 def encrypts(disk: Disk) -> bool:
+    """Encrypt the plain store; return False if the disk failed."""
     try:
         encrypt_plain(disk, ROOT / "S", "S", SEALED.keys, os.urandom)
     except (PowerLoss, OSError):
@@ -96,6 +99,7 @@ def encrypts(disk: Disk) -> bool:
 
 
 def rename_key(directory: Path, name: str) -> None:
+    """Move the key to a key file of another name."""
     opened = open_data_key(RealDisk(), directory, "S", SEALED.keys, os.urandom)
     assert opened is not None
     path, key = directory / name, opened.data_key

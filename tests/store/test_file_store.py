@@ -30,6 +30,7 @@ async def open_store(
 
 
 def blocks(volume: Volume) -> dict[str, int]:
+    """Return the size in bytes of each block file."""
     sizes = {}
     for path in sorted((volume.directory / "S").glob("*.blk")):
         with contextlib.suppress(FileNotFoundError):  # the file may be unlinked in a thread

@@ -189,6 +189,7 @@ async def live(machine: Machine, history: History, steps: list[tuple[Any, ...]])
 
 
 async def contents(store: FileStore) -> tuple[Any, ...]:
+    """Return the messages, the state and the states of all subjects."""
     found = {m.sequence: plain(m) for m in await everything(store)}
     state = store.state(with_deleted=True)
     if state.last_sequence not in found:
@@ -270,6 +271,7 @@ class Kept:
 async def run_in_spite_of_errors(
     store: FileStore, kept: Kept, steps: list[tuple[Any, ...]], errors: list[Exception]
 ) -> None:
+    """Run all steps and collect the errors; each successful sync is noted in `kept`."""
     time_ns = 0
     for name, *arguments in steps:
         try:

@@ -51,6 +51,7 @@ def read(disk: FaultyDisk, path: Path) -> bytes:
 
 
 def wounds(data: bytes, step: int) -> Iterator[Wound]:
+    """Yield one flipped bit for every `step` bytes, zeroed sectors, and cuts."""
     for at in range(0, len(data), step):
         bit = at * 8 + at * 5 % 8  # another bit of the byte each time, over all eight
         yield Wound(f"bit {bit}", with_flipped_bit(data, bit), at, at + 1)
@@ -59,6 +60,7 @@ def wounds(data: bytes, step: int) -> Iterator[Wound]:
 
 
 def wounded(disk: FaultyDisk, path: Path, data: bytes) -> FaultyDisk:
+    """Return a copy of the disk on which the file has these bytes."""
     copy = disk.crash(1)
     disk.is_off = False
     with contextlib.closing(copy.open(path)) as file:
@@ -69,6 +71,7 @@ def wounded(disk: FaultyDisk, path: Path, data: bytes) -> FaultyDisk:
 
 
 async def check(machine: Machine, name: str, wound: Wound) -> None:
+    """Assert that no wrong message is served, and that each lost one is reported for the file."""
     store = await machine.open()
     lost = set()
     for sequence in range(1, 19):

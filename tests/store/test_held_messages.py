@@ -176,6 +176,7 @@ def some(sequences: set[int] | dict[int, Pending], which: int) -> int:
 
 
 def step(what: str, which: int, tracker: ConsumerTracker, model: Model) -> None:
+    """Apply one random change to the tracker and to the model."""
     if what == "n" or (what == "l" and model.held):
         sequence = model.read + 1 if what == "n" else some(model.held, which)
         deliver(tracker, sequence)
@@ -211,6 +212,7 @@ def step(what: str, which: int, tracker: ConsumerTracker, model: Model) -> None:
 
 
 def as_sets(tracker: ConsumerTracker) -> Model:
+    """Return the tracker's state as a model."""
     held = set(tracker.held or ())
     state = tracker.state()
     return Model(

@@ -44,6 +44,7 @@ def batch(number: int, *entries: bytes, seed: int = SEED) -> bytes:
 def write_journal(
     directory: Path, *batches: bytes, name: str = "journal.0", epoch: int = 1
 ) -> Path:
+    """Write a journal of these batches, followed by zeros, and return its path."""
     path = directory / name
     path.write_bytes(encode_header(epoch, SEED) + b"".join(batches) + bytes(4096))
     return path

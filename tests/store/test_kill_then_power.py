@@ -85,6 +85,10 @@ async def serve(machine: Machine, shown: Shown, appended: dict[int, Plain], call
 async def opened_after(
     disk: FaultyDisk, like: Machine, known: int, *, scan: bool
 ) -> tuple[Any, ...]:
+    """Open the store, by index.db or by a scan, and return its content.
+
+    Asserts that no damage up to sequence `known` is reported.
+    """
     machine = Machine(disk, like.limits, like.options)
     if scan and disk.exists(DIRECTORY / INDEX_NAME):
         disk.unlink(DIRECTORY / INDEX_NAME)

@@ -61,6 +61,7 @@ async def fill(store: FileStore, first: int, upto: int, word: bytes) -> None:
 
 
 async def make(kind: str, end: str, word: bytes, seed: int) -> Made:
+    """Make a stream that ended as `end` says, and keep an older copy of its files."""
     machine = Machine(FaultyDisk(seed), Limits(), OPTIONS[kind])
     machine.chance.seed(seed)
     store = await machine.open()
@@ -97,6 +98,7 @@ def remove(name: str, files: Files) -> None:
 
 
 def wounds(made: Made, other: Made) -> dict[str, Callable[[Files], object]]:
+    """Return changes of a stream's files by name; each misplaces one block file."""
     names = sorted(name for name in made.files if name.endswith(".blk"))
     assert len(names) >= 4
     found: dict[str, Callable[[Files], object]] = {}
@@ -144,6 +146,10 @@ def look(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> None:
 
 
 async def check(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> None:
+    """Assert that no wrong message is served, and that each missing one is reported.
+
+    With `may_hide`, missing messages need not be reported.
+    """
     machine = Machine(disk, made.machine.limits, made.machine.options)
     store = await machine.open()
     found = {m.sequence: plain(m) for m in await everything(store)}

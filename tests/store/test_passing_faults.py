@@ -50,6 +50,7 @@ DEADLINE_S = 20
 
 @contextmanager
 def short_pauses() -> Iterator[None]:
+    """Shorten all pauses before another try to a millisecond or less."""
     with (
         mock.patch("natsd.store.committer.PROBE_S", 0.001),
         mock.patch("natsd.store.file_commits.RETRY_S", 0.001),
@@ -75,6 +76,7 @@ async def explore_all(
 
 
 def expect_passing(error: Exception) -> None:
+    """Raise the error again unless it is one of a passing fault."""
     if not is_passing(error):
         raise error
 

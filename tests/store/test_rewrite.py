@@ -25,6 +25,7 @@ def committed(block: MsgBlock, data: bytes = b"") -> bytes:
 
 
 def old_file(count: int = 20) -> tuple[bytes, dict[int, StoredMessage]]:
+    """Return the bytes of a block with removals and skips, and its live messages."""
     block = MsgBlock(3, OLD_SEED, 101, 1 << 20, created_ns=5)
     data = b""
     for sequence in range(101, 101 + count):
@@ -43,6 +44,7 @@ def old_file(count: int = 20) -> tuple[bytes, dict[int, StoredMessage]]:
 
 
 def rewritten(data: bytes, dead: set[int], last_sequence: int = 125) -> Scan:
+    """Return a scan of the block as rewritten without the dead sequences."""
     return Scan(
         rewrite(
             Scan(data),

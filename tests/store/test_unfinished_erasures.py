@@ -28,6 +28,7 @@ SEEDS = range(12 * TORTURE)
 
 
 async def filled(kind: str, *, has_index: bool) -> tuple[Machine, FileStore]:
+    """Return a machine and a store whose first message is the secret."""
     machine = Machine(FaultyDisk(), Limits(), OPTIONS[kind])
     store = await machine.open()
     for number in range(8):
@@ -40,6 +41,7 @@ async def filled(kind: str, *, has_index: bool) -> tuple[Machine, FileStore]:
 
 
 async def until_at_rest(store: FileStore) -> None:
+    """Wait until the store has no background work, or the disk is off."""
     disk: Any = store._blocks.disk
     while store._care._task is not None and not disk.is_off:  # noqa: ASYNC110 - a disk has no event
         await asyncio.sleep(0)

@@ -47,6 +47,7 @@ def record_of(n: int) -> bytes:
 
 
 def write(trie: RecordTrie | InMemoryTrie[bytes]) -> None:
+    """Put and delete keys around the stable ones, and overwrite stable ones at times."""
     rng = random.Random(7)
     present: set[bytes] = set()
     for n, key in enumerate(islice(other_keys(11), WRITES)):
@@ -61,6 +62,7 @@ def write(trie: RecordTrie | InMemoryTrie[bytes]) -> None:
 
 
 def until(done: threading.Event, walk: Callable[[], None]) -> int:
+    """Walk until `done` is set, at least once, and return the number of walks."""
     rounds = 0
     while not done.is_set() or rounds == 0:
         walk()
@@ -69,6 +71,7 @@ def until(done: threading.Event, walk: Callable[[], None]) -> int:
 
 
 def check(found: list[tuple[bytes, bytes]], expected: list[bytes]) -> None:
+    """Assert that keys are in order, all stable ones are found, and no record is torn."""
     keys = [key for key, _ in found]
     assert keys == sorted(set(keys))
     assert [key for key in keys if key.endswith(b".x") and int(key[3:6]) % 2 == 0] == expected
@@ -88,6 +91,7 @@ def resumed(trie: RecordTrie | InMemoryTrie[bytes], pattern: str) -> Iterator[tu
 
 
 def run(trie: RecordTrie | InMemoryTrie[bytes], walks: list[Callable[[], None]]) -> None:
+    """Run the walks in threads while the writer writes, and assert that all garbage is recycled."""
     for n, key in enumerate(STABLE):
         trie.put(key, record_of(n))
     done = threading.Event()

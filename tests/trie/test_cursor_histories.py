@@ -64,6 +64,8 @@ class Open:
 
 
 class CursorHistory(RuleBasedStateMachine):
+    """Random puts, deletes and moves of open cursors."""
+
     cursors = Bundle("cursors")
 
     @initialize(garbage_bytes_max=st.sampled_from([0, 256, 1 << 20]), keys=st.sets(KEYS))

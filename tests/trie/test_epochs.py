@@ -33,6 +33,7 @@ def sample(**limits: int) -> InMemoryTrie[int]:
 
 @pytest.fixture
 def resting() -> Iterator[tuple[InMemoryTrie[int], TrieCursor]]:
+    """Yield a trie with a limit of 100 garbage cells, and a cursor that rests in it."""
     trie = sample(garbage_bytes_max=100 * CELL_BYTES)
     with trie.cursor() as cursor:
         for _ in range(5):

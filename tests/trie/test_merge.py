@@ -145,6 +145,8 @@ def test_records_are_merged_through_the_same_door() -> None:
 
 
 def fail_at(key_value: Any) -> Callable[[Any, Any], Any]:
+    """Return a transformer that raises ZeroDivisionError for this update."""
+
     def transform(existing: Any, update: Any) -> Any:
         if update == key_value:
             raise ZeroDivisionError

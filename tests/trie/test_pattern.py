@@ -28,6 +28,7 @@ PATTERNS = st.tuples(
 
 
 def automaton_matches(pattern: Pattern, subject: bytes) -> bool:
+    """Return whether the automaton accepts the subject, byte by byte."""
     state = pattern.start
     for byte in subject:
         literal = pattern.literal(state)

@@ -29,6 +29,7 @@ def sample() -> InMemoryTrie[int]:
 
 
 def stalled_at(trie: InMemoryTrie[Any], key: bytes, reverse: bool = False) -> TrieCursor:
+    """Return a cursor that stands still on this key."""
     cursor = trie.cursor(reverse)
     while cursor.key() != key:
         cursor.advance()
@@ -36,6 +37,7 @@ def stalled_at(trie: InMemoryTrie[Any], key: bytes, reverse: bool = False) -> Tr
 
 
 def rest_of(cursor: TrieCursor) -> list[bytes]:
+    """Return the keys with content that are ahead of the cursor."""
     return [key for key, _ in with_content(cursor)]
 
 

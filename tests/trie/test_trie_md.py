@@ -20,6 +20,7 @@ LAYOUTS = {  # numbers, and bytes as they are in the cell
 
 
 def drawn(offset: int, kind: str, cell: bytes) -> str:
+    """Return a cell as natsd/trie/trie.md draws it."""
     parts = struct.unpack(LAYOUTS[kind], cell)
     words = [part.hex() if isinstance(part, bytes) else f"{part:08x}" for part in parts]
     if kind == "Sparse":

@@ -34,6 +34,8 @@ class Held:
 
 
 class TrieHistory(RuleBasedStateMachine):
+    """Random changes of a trie and of a dict, with readers of earlier roots."""
+
     trie: CellTrie
 
     def __init__(self) -> None:
@@ -123,6 +125,8 @@ class TrieHistory(RuleBasedStateMachine):
 
 
 class ObjectHistory(TrieHistory):
+    """The history of a trie of objects."""
+
     @initialize()
     def start(self) -> None:
         self.trie = InMemoryTrie()
@@ -133,6 +137,8 @@ class ObjectHistory(TrieHistory):
 
 
 class RecordHistory(TrieHistory):
+    """The history of a trie of records."""
+
     @initialize(width=st.sampled_from([8, 28]))
     def start(self, width: int) -> None:
         self.trie = self.records = RecordTrie(width)

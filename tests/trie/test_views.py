@@ -62,6 +62,7 @@ def between(
     with_left: bool,
     with_right: bool,
 ) -> DictTrie:
+    """Return the part of the model between the bounds."""
     return DictTrie(
         {
             key: value
@@ -129,6 +130,7 @@ VIEWS: dict[str, Callable[[Trie, Trie], Trie]] = {
 
 
 def same_place(cursor: Cursor, plain: Cursor) -> bool:
+    """Return whether both cursors have the same depth, key and content."""
     if cursor.depth < 0:
         return plain.depth < 0
     return (cursor.depth, cursor.key(), cursor.content()) == (
