@@ -193,7 +193,7 @@ async def contents(store: FileStore) -> tuple[Any, ...]:
     found = {m.sequence: plain(m) for m in await everything(store)}
     state = store.state(with_deleted=True)
     if state.last_sequence not in found:
-        state = replace(state, last_time_ns=0)  # known to index.db only if the message is gone
+        state = replace(state, last_time_ns=0)  # the message is gone: only index.db knows
     return found, state, await store.subject_states(">")
 
 

@@ -44,7 +44,7 @@ STREAMS = {
     "per subject": (Limits(max_msgs_per_subject=2), FileOptions(block_bytes_max=700)),
     "small": (Limits(max_bytes=600), FileOptions()),
 }
-STEP = max(1, 7 // TORTURE)  # between the first calls that fail; 1 in `make torture`
+STEP = max(1, 7 // TORTURE)  # distance of first failing calls; 1 in `make torture`
 DEADLINE_S = 20
 
 
