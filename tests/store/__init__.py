@@ -1,1 +1,1 @@
-"""The store: sequence sets, records, blocks, logs, durability."""
+"""Tests of natsd.store: sequence sets, records, blocks, logs and durability."""

@@ -1,4 +1,4 @@
-"""An observer's books: which messages live, by what it was told alone."""
+"""An observer that keeps the set of live messages from the notices of a log alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from natsd.store.observer import CallbackObserver
 
 
 def live_sequences(log: MessageLog) -> set[int]:
-    """By the gaps: there may be wide ones."""
+    """Return the live sequences of a log.
+
+    They are computed from the runs of dead sequences, since the gaps may be very wide.
+    """
     live: set[int] = set()
     at = log.first_sequence
     for first, last in log.dead.runs():
@@ -17,7 +20,11 @@ def live_sequences(log: MessageLog) -> set[int]:
 
 
 class Audience:
-    """Notes removals; between two checks only appends are not told."""
+    """A set of live sequences that follows the removals of a log.
+
+    Removals are noted as the log announces them. Appends are not announced: `check` reads them from
+    the log.
+    """
 
     def __init__(self, log: MessageLog) -> None:
         self.log = log
@@ -27,16 +34,18 @@ class Audience:
         log.set_observer(CallbackObserver(self.removed, self.emptied))
 
     def removed(self, sequence: int, slot: int | None) -> None:
-        """It still lives when it is told."""
+        """Note a removal; the message is still live when the log announces it."""
         assert self.log.has(sequence)
         assert slot is not None
         if sequence <= self.last and not self.counts_anew:
             self.live.remove(sequence)
 
     def emptied(self) -> None:
+        """Note that the whole log was emptied, so that the next check counts anew."""
         self.counts_anew = True
 
     def check(self) -> None:
+        """Assert that the noted live sequences are those of the log, and add the appends."""
         live = live_sequences(self.log)
         if not self.counts_anew:
             assert {n for n in live if n <= self.last} == self.live

@@ -1,4 +1,4 @@
-"""`open_store`: a new store of each kind that passes the shared tests; `volume`: to open one in."""
+"""Fixtures: `open_store` opens a new store of each kind, `volume` is a volume for a file store."""
 
 import asyncio
 import os
@@ -19,7 +19,11 @@ OpenStore = Callable[..., Awaitable[LogStore]]
 
 @pytest.fixture(params=sorted(STORE_KINDS))
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """`await open_store(max_msgs=3)`: closed when the test ends."""
+    """Return a function that opens a new store with the given limits.
+
+    A test calls it as `await open_store(max_msgs=3)`. Each test runs once for each kind in
+    STORE_KINDS. The stores are closed when the test ends.
+    """
     opened: list[LogStore] = []
 
     async def open_one(**limits: Any) -> LogStore:
@@ -36,6 +40,7 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 @pytest.fixture
 async def volume(tmp_path: Path) -> AsyncIterator[Volume]:
+    """Yield a volume in the test's directory, which is closed when the test ends."""
     loop = asyncio.get_running_loop()
     opened = Volume.open(RealDisk(), tmp_path, os.urandom, loop=loop)
     yield opened

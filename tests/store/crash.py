@@ -1,10 +1,11 @@
-"""Kills a process that stores things, and says what it had acknowledged by then.
+"""A process that stores things, is killed midway, and has reported what it had acknowledged.
 
     lines = kill_midway(SCRIPT, "arguments", lines=100, delay_s=0.003)
 
-The script writes a line for each acknowledgement, `acknowledge("…")` below, and goes on for ever;
-it is killed (SIGKILL) a moment after that many lines. What it wrote by then it had acknowledged.
-Rounds are few in the test suite; NATSD_TORTURE=100 makes a hundred times as many.
+The script writes one line for each acknowledgement (`acknowledge("…")` below) and runs for ever. It
+is killed with SIGKILL `delay_s` seconds after it has written `lines` lines. Everything that it had
+written by then was acknowledged. The test suite runs few rounds; NATSD_TORTURE=100 runs a hundred
+times as many.
 """
 
 import os
@@ -18,13 +19,19 @@ TORTURE = int(os.environ.get("NATSD_TORTURE", "1"))
 
 
 def acknowledge(line: str) -> None:
-    """Called by the script: the line is out when this returns, whatever happens then."""
+    """Write one line to stdout; the script under test calls it.
+
+    The operating system has the line when the call returns, so a later kill does not lose it.
+    """
     os.write(1, line.encode() + b"\n")
 
 
 def kill_midway(script: str, *arguments: str, lines: int, delay_s: float) -> list[str]:
-    """Run the script; kill it `delay_s` after it wrote so many lines; all whole lines it wrote."""
-    # The build under test may be on the path already, and goes before the sources.
+    """Run the script, kill it `delay_s` after its first `lines` lines, and return its whole lines.
+
+    Raises AssertionError if the script ends by itself.
+    """
+    # The build under test may be on the path already; it takes precedence over the sources.
     inherited = filter(None, [os.environ.get("PYTHONPATH"), str(ROOT), *sys.path])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(inherited)}
     with subprocess.Popen(
@@ -41,7 +48,7 @@ def kill_midway(script: str, *arguments: str, lines: int, delay_s: float) -> lis
             if not line:
                 raise AssertionError(process.stderr.read().decode())
             written.append(line)
-        killer = threading.Timer(delay_s, process.kill)  # while its output is read: it never blocks
+        killer = threading.Timer(delay_s, process.kill)  # the script's output is read meanwhile
         killer.start()
         written += process.stdout.readlines()
         killer.join()

@@ -1,8 +1,8 @@
-"""Wounds: every way in which a test damages bytes that were stored, one at a time.
+"""Damage to stored bytes: every kind of wound that a test inflicts, one at a time.
 
-A test stores something, remembers where each piece stands, and asks of each wounded copy: is every
-piece that the wound did not touch still there, is the touched one reported, and is no wrong byte
-served?
+A test stores something, notes the place of each piece, and checks each wounded copy: every piece
+that the wound did not touch is still there, the touched piece is reported, and no wrong byte is
+served.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class Wound:
-    """Damaged bytes, and where they differ: from `first` up to, not including, `upto`."""
+    """Damaged bytes, and where they differ from the original: from `first` up to but not `upto`."""
 
     what: str
     data: bytes
@@ -22,32 +22,41 @@ class Wound:
     upto: int
 
     def touches(self, offset: int, length: int) -> bool:
+        """Return whether the wound overlaps `length` bytes at `offset`."""
         return self.first < offset + length and offset < self.upto
 
     def untouched(self, places: Mapping[int, tuple[int, int]]) -> list[int]:
-        """Of pieces (sequence: offset and length), those that are as they were."""
+        """Return the keys of the pieces that the wound does not overlap.
+
+        `places` maps a key (a sequence) to the offset and length of its piece in bytes.
+        """
         return [key for key, place in places.items() if not self.touches(*place)]
 
 
 def with_flipped_bit(data: bytes, bit: int) -> bytes:
+    """Return a copy of the bytes with bit number `bit` inverted."""
     flipped = bytearray(data)
     flipped[bit // 8] ^= 1 << (bit % 8)
     return bytes(flipped)
 
 
 def overwritten(data: bytes, offset: int, noise: bytes) -> bytes:
+    """Return a copy of the bytes with `noise` written at `offset`."""
     return data[:offset] + noise + data[offset + len(noise) :]
 
 
 def flipped_bits(data: bytes, first: int = 0, upto: int | None = None) -> Iterator[Wound]:
-    """Every bit of the bytes from `first` up to `upto`, one at a time."""
+    """Yield a wound for each flipped bit of the bytes from `first` up to but not `upto`."""
     for bit in range(first * 8, (len(data) if upto is None else upto) * 8):
         at = bit // 8
         yield Wound(f"bit {bit % 8} of byte {at}", with_flipped_bit(data, bit), at, at + 1)
 
 
 def zeroed(data: bytes, unit: int = SECTOR_BYTES) -> Iterator[Wound]:
-    """Every sector or page read as zeros, one at a time; those that were zeros stay out."""
+    """Yield a wound for each sector or page of `unit` bytes that reads as zeros.
+
+    A unit that consists of zeros already is left out.
+    """
     for at in range(0, len(data), unit):
         upto = min(at + unit, len(data))
         if data[at:upto].strip(b"\0"):
@@ -56,6 +65,6 @@ def zeroed(data: bytes, unit: int = SECTOR_BYTES) -> Iterator[Wound]:
 
 
 def truncated(data: bytes, lengths: Iterable[int] | None = None) -> Iterator[Wound]:
-    """Cut off at every length."""
+    """Yield a wound for each length at which the bytes are cut off."""
     for length in range(len(data)) if lengths is None else lengths:
         yield Wound(f"the first {length} bytes", data[:length], length, len(data))

@@ -1,22 +1,24 @@
-"""A disk in memory that loses power, tears writes and fails calls, all drawn from a seed.
+"""A simulated disk in memory that loses power, tears writes and fails calls, from a seed.
 
-    disk = FaultyDisk(seed=7)              a Disk like any other; "/" is there
+    disk = FaultyDisk(seed=7)              a Disk like any other; the directory "/" exists
     disk.fail("fdatasync", errno.EIO)      the next such call fails (also: path=, after=, times=)
-    disk.fail(ANY_CALL, errno.EIO)         the next call, whichever it is
+    disk.fail(ANY_CALL, errno.EIO)         the next call fails, whichever it is
     disk.spoil(path, offset=4096)          that sector cannot be read until it is written again
-    disk.capacity_bytes = 10_000           what does not fit is cut short, then ENOSPC
-    disk.power_fails_at = 12               the 12th call from now raises PowerLoss, and all after it
-    after = disk.crash(seed=3)             what is found when power is back; `disk` stays off
-    after = disk.kill()                    the process dies, the machine does not: the page cache
+    disk.capacity_bytes = 10_000           a write beyond it is cut short, the next raises ENOSPC
+    disk.power_fails_at = 12               12 more calls succeed; all after them raise PowerLoss
+    after = disk.crash(seed=3)             the disk as it is when power is back; `disk` stays off
+    after = disk.kill()                    the process dies, but not the machine: the page cache
                                            stays, and a later `after.crash()` may still lose it
 
-What a crash leaves (each choice is drawn from the seed):
-- Of each 512-byte sector not synced since: what was on disk, or any version written since, sector
-  by sector, in no order. Sizes: the synced one, or any since.
-- Of each create, rename, mkdir and unlink not synced by its directory: done or not, each for
-  itself; a rename wholly or not at all.
-- What a failed sync covered: each sector there or lost, and no later sync writes it, though reads
-  go on showing it, also those of the next process.
+A crash leaves the following; each choice is drawn from the seed:
+
+- Each 512-byte sector that was not synced holds its bytes on disk, or any version written since the
+  last sync. Sectors are independent of each other. A file's size is the synced one, or any size
+  since.
+- Each create, rename, mkdir and unlink whose directory was not synced is done or not, each
+  independently of the others. A rename is done wholly or not at all.
+- Each sector that a failed sync covered is on disk or lost. No later sync writes it, although reads
+  still return it, also in the next process.
 - Spoiled sectors stay spoiled.
 """
 
@@ -35,9 +37,9 @@ from natsd.store.disk import Buffer, CommitWorkers, DirectoryLocked, DiskFile, S
 
 SECTOR = 512
 VERSIONS_MAX = 4
-# A directory that is not opened for want of these was not synced in vain.
+# With these errors a directory could not be opened, so no sync of it was tried.
 NOT_OPENED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-# Every call that fails on a real disk now and then.
+# All calls that may fail on a real disk.
 ANY_CALL = frozenset(
     {
         "allocate",
@@ -60,24 +62,25 @@ ANY_CALL = frozenset(
 
 
 class PowerLoss(Exception):
-    """The machine is off; whoever sees this is dead."""
+    """The power is off: the code that meets this exception belongs to a dead process."""
 
 
 @dataclass(eq=False)
 class Node:
-    """A file's bytes as processes see them, and as the disk holds them."""
+    """A file: its bytes as processes see them, and as the disk holds them."""
 
     now: bytearray = field(default_factory=bytearray)
     disk: bytearray = field(default_factory=bytearray)
-    versions: dict[int, list[bytes]] = field(default_factory=dict)  # not synced, by sector
-    sizes: list[int] = field(default_factory=list)  # not synced
+    versions: dict[int, list[bytes]] = field(default_factory=dict)  # unsynced, by sector
+    sizes: list[int] = field(default_factory=list)  # unsynced sizes in bytes
     spoiled: set[int] = field(default_factory=set)  # sectors that cannot be read
 
     def sector(self, number: int) -> bytes:
+        """Return the bytes of one sector as processes see them."""
         return bytes(self.now[number * SECTOR : (number + 1) * SECTOR])
 
     def changed(self, start: int, end: int) -> None:
-        """Bytes from start to end were written: they are dirty."""
+        """Mark the sectors of the bytes from `start` up to `end` as dirty."""
         for number in range(start // SECTOR, -(-end // SECTOR)):
             self.spoiled.discard(number)
             versions = self.versions.setdefault(number, [])
@@ -85,6 +88,7 @@ class Node:
             del versions[:-VERSIONS_MAX]
 
     def write(self, data: bytes, offset: int) -> None:
+        """Write the bytes; the file grows if they reach beyond its end."""
         if offset + len(data) > len(self.now):
             self.resize(offset + len(data))
         elif offset + len(data) > len(self.disk):
@@ -93,6 +97,7 @@ class Node:
         self.changed(offset, offset + len(data))
 
     def resize(self, size: int) -> None:
+        """Cut the file to `size` bytes, or extend it with zeros."""
         old = len(self.now)
         if size < old:
             del self.now[size:]
@@ -103,7 +108,7 @@ class Node:
         self.sizes.append(size)
 
     def settle(self, choose: Callable[[list[bytes]], bytes], size: int) -> None:
-        """Let the disk hold one chosen version of each dirty sector."""
+        """Put one chosen version of each dirty sector, and the given size, on the disk."""
         self.disk += bytes(max(0, size - len(self.disk)))
         del self.disk[size:]
         for number, versions in self.versions.items():
@@ -117,12 +122,15 @@ class Node:
         self.sizes.clear()
 
     def sync(self) -> None:
+        """Put the newest version of everything on the disk."""
         self.settle(lambda versions: versions[-1], len(self.now) if self.sizes else len(self.disk))
 
     def fail_to_sync(self, chance: random.Random) -> None:
+        """Put a random version of each dirty sector on the disk, and drop the others."""
         self.settle(chance.choice, chance.choice([len(self.disk), *self.sizes]))
 
     def after_crash(self, chance: random.Random) -> "Node":
+        """Return the file as it is found after a power cut."""
         survivor = Node(
             bytearray(self.now), bytearray(self.disk), dict(self.versions), self.sizes[:]
         )
@@ -137,13 +145,18 @@ class Node:
         return bytes(self.now[offset:end])
 
 
-Entry = Node | None  # None: a directory
-Change = dict[Path, Entry | bool]  # a path and what it names from now on; False: nothing
+Entry = Node | None  # None: the path is a directory
+Change = dict[Path, Entry | bool]  # new entries by path; False: the path is removed
 
 
 @dataclass
 class Rule:
-    """A call that is to fail."""
+    """A call that is to fail.
+
+    `number` is the errno, or 0 for a write that is cut short; `after` counts the matching calls
+    that succeed before, and `times` the calls that fail. A negative `times` lets the calls fail for
+    ever.
+    """
 
     calls: frozenset[str]
     number: int
@@ -153,7 +166,7 @@ class Rule:
 
 
 class FaultyDisk:
-    """See the top of the file. Calls may come from several threads."""
+    """The simulated disk that the module's docstring describes; its calls are thread-safe."""
 
     def __init__(self, seed: int = 0, *, capacity_bytes: int | None = None) -> None:
         self.chance = random.Random(seed)
@@ -180,30 +193,30 @@ class FaultyDisk:
         after: int = 0,
         times: int = 1,
     ) -> None:
-        """Fail the next `times` calls that fit with this errno, once `after` calls went well.
+        """Fail the next `times` matching calls with this errno, after `after` successful ones.
 
-        `path`: what the path ends with. `number` 0: a write that is cut short.
+        `path` is the end of the paths that match. If `number` is 0, a write is cut short instead.
         """
         calls = frozenset({call}) if isinstance(call, str) else call
         self._rules.append(Rule(calls, number, path, after, times))
 
     @property
     def has_failed_one(self) -> bool:
-        """Whether a call that `fail` named has failed."""
+        """Whether a call has failed because of `fail`."""
         return self._has_failed
 
     def heal(self) -> None:
-        """No call is to fail any more."""
+        """Let all calls succeed again."""
         self._rules.clear()
 
     def spoil(self, path: Path, *, offset: int = 0, length: int = 1) -> None:
-        """Have reads of these bytes' sectors fail with EIO until the sectors are written again."""
+        """Let reads of these bytes' sectors fail with EIO until the sectors are written again."""
         node = self._now[path]
         assert node is not None, f"{path} is a directory"
         node.spoiled.update(range(offset // SECTOR, -(-(offset + length) // SECTOR)))
 
     def kill(self) -> "FaultyDisk":
-        """Return the disk as the next process finds it; this process's calls fail from now on."""
+        """Return the disk as the next process finds it; calls on this one raise PowerLoss."""
         after = FaultyDisk(capacity_bytes=self.capacity_bytes)
         with self._mutex:
             self.is_off = True
@@ -213,7 +226,7 @@ class FaultyDisk:
         return after
 
     def crash(self, seed: int = 0) -> "FaultyDisk":
-        """What is found when power is back; this disk is off from now on."""
+        """Return the disk as it is when power is back; calls on this one raise PowerLoss."""
         chance = random.Random(seed)
         after = FaultyDisk(seed, capacity_bytes=self.capacity_bytes)
         with self._mutex:
@@ -222,7 +235,7 @@ class FaultyDisk:
             for _, change in self._pending:
                 if chance.random() < 0.5:
                     apply(found, change)
-            # One node may have two names, where half of a rename's history survived.
+            # One node may have two names if only a part of several renames survived.
             nodes: dict[int, Node] = {}
             for path, entry in found.items():
                 if not all(parent in found for parent in path.parents):
@@ -234,7 +247,7 @@ class FaultyDisk:
 
     @contextmanager
     def call(self, name: str, path: Path) -> Iterator[int | None]:
-        """One call: it may fail, or find the power gone. Yields 0 for a write to be cut short."""
+        """Count one call; raise PowerLoss or the requested error, or yield 0 for a short write."""
         with self._mutex:
             if self.power_fails_at is not None:
                 self.power_fails_at -= 1
@@ -260,7 +273,7 @@ class FaultyDisk:
         return None
 
     def room_for(self, extra: int) -> int:
-        """Of so many more bytes, how many fit."""
+        """Return how many of `extra` more bytes fit on the disk."""
         if self.capacity_bytes is None:
             return extra
         nodes = {id(entry): entry for entry in self._now.values() if entry is not None}
@@ -272,6 +285,7 @@ class FaultyDisk:
     def open(
         self, path: Path, *, create: bool = False, exclusive: bool = False, write: bool = True
     ) -> "FaultyFile":
+        """Open a file; `create` makes a missing one, `exclusive` refuses an existing one."""
         with self.call("open", path):
             if path not in self._now:
                 if not create:
@@ -286,6 +300,7 @@ class FaultyDisk:
             return FaultyFile(self, path, node, is_writable=write)
 
     def rename(self, source: Path, target: Path) -> None:
+        """Rename a file, or a directory with all that is below it."""
         with self.call("rename", source):
             self._need(source)
             self._need_directory(target.parent)
@@ -297,6 +312,7 @@ class FaultyDisk:
             self._change({source.parent, target.parent}, moved)
 
     def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name."""
         with self.call("link", source):
             self._need(source)
             self._need_directory(target.parent)
@@ -305,11 +321,13 @@ class FaultyDisk:
             self._change({target.parent}, {target: self._now[source]})
 
     def unlink(self, path: Path) -> None:
+        """Remove a file's name."""
         with self.call("unlink", path):
             self._need(path)
             self._change({path.parent}, {path: False})
 
     def mkdir(self, path: Path) -> None:
+        """Make a directory."""
         with self.call("mkdir", path):
             if path in self._now:
                 raise FileExistsError(errno.EEXIST, "File exists", str(path))
@@ -317,6 +335,7 @@ class FaultyDisk:
             self._change({path.parent}, {path: None})
 
     def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
         with self.call("rmdir", path):
             self._need_directory(path)
             if any(path in each.parents for each in self._now):
@@ -324,6 +343,7 @@ class FaultyDisk:
             self._change({path.parent}, {path: False})
 
     def sync_dir(self, path: Path) -> None:
+        """Put the changes of this directory's entries on the disk."""
         with self.call("sync_dir", path):
             self._need_directory(path)
             left = []
@@ -336,25 +356,30 @@ class FaultyDisk:
             self._pending = left
 
     def listdir(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted."""
         with self.call("listdir", path):
             self._need_directory(path)
             return sorted(p.name for p in self._now if p.parent == path and p != path)
 
     def exists(self, path: Path) -> bool:
+        """Return whether the path exists."""
         with self.call("exists", path):
             return path in self._now
 
     def is_directory(self, path: Path) -> bool:
+        """Return whether the path is a directory."""
         with self.call("is_directory", path):
             return path in self._now and self._now[path] is None
 
     def rmtree(self, path: Path) -> None:
+        """Remove a path and all that is below it, if it exists."""
         with self.call("rmtree", path):
             below = [p for p in self._now if p == path or path in p.parents]
             for one in sorted(below, key=lambda p: -len(p.parts)):
                 self._change({path.parent}, {one: False})
 
     def lock(self, path: Path) -> "FaultyLock":
+        """Lock a path; raises DirectoryLocked if the path is locked already."""
         with self.call("lock", path):
             if path in self._locked:
                 raise DirectoryLocked(path, 1)
@@ -363,10 +388,12 @@ class FaultyDisk:
             return FaultyLock(self._locked, path)
 
     def free_bytes(self, path: Path) -> int:
+        """Return the free bytes of the disk; 1 << 50 if its capacity is unlimited."""
         with self.call("free_bytes", path):
             return self.room_for(1 << 50)
 
     def commit_workers(self, threads: int) -> CommitWorkers:
+        """Return workers that run the steps of jobs without threads."""
         return FaultyWorkers(self, threads)
 
     def _need(self, path: Path) -> None:
@@ -384,6 +411,7 @@ class FaultyDisk:
 
 
 def apply(entries: dict[Path, Entry], change: Change) -> None:
+    """Apply a change to the entries of a disk."""
     for path, entry in change.items():
         if entry is False:
             entries.pop(path, None)
@@ -393,11 +421,14 @@ def apply(entries: dict[Path, Entry], change: Change) -> None:
 
 
 class FaultyLock:
+    """The lock of a path, which is held until it is released."""
+
     def __init__(self, locked: set[Path], path: Path) -> None:
         self._locked = locked
         self._path = path
 
     def release(self) -> None:
+        """Release the lock; a second call does nothing."""
         self._locked.discard(self._path)
 
 
@@ -419,6 +450,7 @@ class FaultyFile:
             yield fault
 
     def pread(self, n: int, offset: int) -> bytes:
+        """Return up to `n` bytes at `offset`; raises OSError (EIO) for a spoiled sector."""
         with self._call("pread"):
             data = self._node.read(n, offset)
             if data is None:
@@ -426,6 +458,7 @@ class FaultyFile:
             return data
 
     def pwrite(self, data: Buffer, offset: int) -> int:
+        """Write the bytes and return their number; raises ShortWrite if only some of them fit."""
         with self._call("pwrite") as fault:
             whole = bytes(data)
             beyond = max(0, offset + len(whole) - len(self._node.now))
@@ -440,10 +473,12 @@ class FaultyFile:
             return len(whole)
 
     def fdatasync(self) -> None:
+        """Put the file's bytes and size on the disk."""
         with self._call("fdatasync") as fault:
             self._sync(fault)
 
     def fsync(self) -> None:
+        """Put the file's bytes and size on the disk, as `fdatasync` does."""
         with self._call("fsync") as fault:
             self._sync(fault)
 
@@ -454,6 +489,7 @@ class FaultyFile:
         self._node.sync()
 
     def allocate(self, offset: int, length: int) -> None:
+        """Extend the file with zeros to `offset + length` bytes, or raise OSError (ENOSPC)."""
         with self._call("allocate"):
             extra = offset + length - len(self._node.now)
             if extra > 0:
@@ -462,25 +498,31 @@ class FaultyFile:
                 self._node.resize(offset + length)
 
     def truncate(self, size: int) -> None:
+        """Set the file's size in bytes."""
         with self._call("truncate"):
             self._node.resize(size)
 
     def size(self) -> int:
+        """Return the file's size in bytes."""
         with self._call("size"):
             return len(self._node.now)
 
     def fileno(self) -> None:
+        """Return None: a simulated file has no descriptor."""
         return None
 
     def close(self) -> None:
+        """Close the file; later calls raise OSError (EBADF)."""
         self._is_open = False
 
 
 Step = Callable[[], object]
-IsTriedSync = Callable[[OSError], bool]  # whether a step that failed so was a sync that was tried
+IsTriedSync = Callable[[OSError], bool]  # tells whether a failed step was a sync that was tried
 
 
 class FaultyJob:
+    """Steps of one commit, like natsd.store.commit_pool's CommitJob."""
+
     def __init__(self, disk: FaultyDisk, token: object) -> None:
         self.token = token
         self.error: OSError | None = None
@@ -492,32 +534,39 @@ class FaultyJob:
         self._part: int | None = None
 
     def begin_part(self) -> None:
+        """Begin the next part: its steps fail without the other parts' steps."""
         self._part = self._parts
         self._parts += 1
 
     def end_parts(self) -> None:
+        """End the parts; the steps that follow are done only if no part failed."""
         self._part = None
 
     def _add(self, step: Step, is_tried_sync: IsTriedSync = lambda _: False) -> None:
         self.steps.append((self._part, is_tried_sync, step))
 
     def allocate(self, file: DiskFile, offset: int, length: int) -> None:
+        """Add a step that reserves space."""
         self._add(lambda: file.allocate(offset, length))
 
     def write(self, file: DiskFile, data: Buffer, offset: int) -> None:
+        """Add a step that writes the bytes at `offset`."""
         self._add(lambda: file.pwrite(data, offset))
 
     def datasync(self, file: DiskFile) -> None:
+        """Add a step that syncs the file."""
         self._add(file.fdatasync, lambda _: True)
 
     def sync_directory(self, path: Path) -> None:
+        """Add a step that syncs a directory."""
         self._add(lambda: self._disk.sync_dir(path), lambda error: error.errno not in NOT_OPENED)
 
     def truncate(self, file: DiskFile, size: int) -> None:
+        """Add a step that sets the file's size."""
         self._add(lambda: file.truncate(size))
 
     def run_step(self) -> bool:
-        """Do the next step; whether the job is over."""
+        """Do the next step and return whether the job is over."""
         if not self.steps:
             return True
         part, is_tried_sync, step = self.steps.pop(0)
@@ -535,10 +584,10 @@ class FaultyJob:
 
 
 class FaultyWorkers:
-    """Does the steps of up to `threads` jobs in an order drawn from the disk's seed.
+    """Workers that do the steps of up to `threads` jobs in an order drawn from the disk's seed.
 
-    Without threads: in `wait`, or as a callback of the event loop. When the power fails, nothing
-    comes back any more; `wait` says so.
+    They use no threads: the steps are done in `wait`, or in a callback of the event loop. When the
+    power fails, `wait` raises PowerLoss, and no job completes any more.
     """
 
     def __init__(self, disk: FaultyDisk, threads: int) -> None:
@@ -551,20 +600,24 @@ class FaultyWorkers:
         self.in_flight = 0
 
     def job(self, token: object = None) -> FaultyJob:
+        """Return a new, empty job."""
         return FaultyJob(self._disk, token)
 
     def submit(self, job: FaultyJob) -> None:
+        """Let the workers run the job."""
         self._running.append(job)
         self.in_flight += 1
         if self._loop is not None:
             self._loop.call_soon(self._turn)
 
     def take_completed(self) -> list[FaultyJob]:
+        """Return the jobs that have ended since the last call."""
         done, self._done = self._done, []
         self.in_flight -= len(done)
         return done
 
     def wait(self, timeout_s: float = -1) -> None:
+        """Run steps until a job has ended or none is left; `timeout_s` is ignored."""
         while self._running and not self._done:
             self._run_some()
 
@@ -574,12 +627,15 @@ class FaultyWorkers:
         callback: Callable[[], object],
         reactor: object = None,
     ) -> None:
+        """Run jobs in turns of the event loop, and call `callback` after jobs have ended."""
         self._loop, self._callback = loop, callback
 
     def unwatch(self) -> None:
+        """Stop running jobs in the event loop."""
         self._loop = self._callback = None
 
     def close(self) -> None:
+        """Run all submitted jobs to their end."""
         while self._running:
             self._run_some()
 

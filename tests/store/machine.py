@@ -1,4 +1,4 @@
-"""A simulated disk, and the file store on it, opened as often as a test ends its process."""
+"""A simulated disk and the file store on it, which a test opens as often as it ends its process."""
 
 import asyncio
 import random
@@ -21,9 +21,10 @@ OPTIONS = {
 
 
 class AtOnce(Executor):
-    """Calls what is submitted: threads would make each run another."""
+    """An executor that runs each call at once: with threads no two runs would be the same."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run the call and return a future that is done."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -33,7 +34,7 @@ class AtOnce(Executor):
 
 
 class Machine:
-    """A disk, and the store on it."""
+    """A disk, the options of the store on it, and the randomness of its processes."""
 
     def __init__(self, disk: FaultyDisk, limits: Limits, options: FileOptions) -> None:
         self.disk = disk
@@ -42,18 +43,19 @@ class Machine:
         self.chance = random.Random(3)
 
     async def open(self) -> FileStore:
+        """Open the store in a volume of its own, as a new process does."""
         loop = asyncio.get_running_loop()
         volume = Volume.open(self.disk, Path("/store"), self.chance.randbytes, loop=loop)
-        volume._readers = AtOnce()  # type: ignore[assignment]  # a double
+        volume._readers = AtOnce()  # type: ignore[assignment]  # a test double
         random_bytes = self.chance.randbytes
         store = await FileStore.open(volume, DIRECTORY, self.limits, random_bytes, self.options)
         await store.settle()
         return store
 
     async def until_off(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let it go on until it is done or the power is gone."""
+        """Run the coroutine until it is done or the power is off, then end all other tasks."""
         task = asyncio.ensure_future(work)
-        while not task.done() and not self.disk.is_off:  # noqa: ASYNC110 - it tells nobody
+        while not task.done() and not self.disk.is_off:  # noqa: ASYNC110 - a disk has no event
             await asyncio.sleep(0)
         if not self.disk.is_off:
             await task

@@ -1,7 +1,7 @@
-"""What a store should do, said with a dictionary: the model that both kinds are compared with.
+"""A model of a store, made of a dictionary, that both kinds of store are compared with.
 
-Nothing here is fast, sliced or durable. Limits and discard policies are those of nats-server's
-memory store; a message counts with its record's length.
+The model is neither fast, sliced nor durable. Limits and discard policies are those of
+nats-server's memory store (`memStore`). A message counts with its record's length in bytes.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,11 @@ from natsd.store.store import Discard, Limits
 
 @dataclass(frozen=True)
 class Plain:
+    """A stored message, with times in nanoseconds.
+
+    `expires_ns` is 0 if the message has no TTL of its own, and -1 if it never expires.
+    """
+
     sequence: int
     subject: str
     headers: bytes | None
@@ -29,12 +34,15 @@ class Plain:
 
     @property
     def size(self) -> int:
+        """Length of the message's record in bytes."""
         expiry = 8 if self.expires_ns else 0
         return 40 + len(self.subject) + len(self.headers or b"") + len(self.data) + expiry
 
 
 @dataclass
 class PlainStore:
+    """The model; its methods do and return the same as those of LogStore."""
+
     limits: Limits
     messages: dict[int, Plain] = field(default_factory=dict)
     last: int = 0
@@ -45,25 +53,30 @@ class PlainStore:
         self.last = max(self.limits.first_sequence, 1) - 1
 
     def copy(self) -> "PlainStore":
+        """Return a copy of the messages and of the last sequence and time."""
         made = PlainStore(self.limits, dict(self.messages))
         made.last, made.last_time_ns = self.last, self.last_time_ns
         return made
 
-    # Looking
+    # Reading
 
     @property
     def first(self) -> int:
+        """Sequence of the first message, or the next sequence if there is no message."""
         return min(self.messages, default=self.last + 1)
 
     @property
     def live_bytes(self) -> int:
+        """Bytes of all messages."""
         return sum(message.size for message in self.messages.values())
 
     @property
     def deleted(self) -> list[int]:
+        """Sequences without a message between the first message and the last sequence."""
         return [each for each in range(self.first, self.last + 1) if each not in self.messages]
 
     def matching(self, patterns: str | Sequence[str]) -> list[Plain]:
+        """Return the messages whose subjects match any of the patterns, in order."""
         wanted = [patterns] if isinstance(patterns, str) else patterns
         return [
             self.messages[sequence]
@@ -72,17 +85,23 @@ class PlainStore:
         ]
 
     def by_subject(self, patterns: str | Sequence[str]) -> dict[str, list[int]]:
+        """Return the sequences of the matching messages by subject."""
         found: dict[str, list[int]] = {}
         for message in self.matching(patterns):
             found.setdefault(message.subject, []).append(message.sequence)
         return found
 
     def num_pending(self, first: int, patterns: str | Sequence[str], last_only: bool) -> int:
+        """Return the number of matching messages from sequence `first` on.
+
+        With `last_only` only the last message of each subject counts.
+        """
         if last_only:
             return sum(each[-1] >= first for each in self.by_subject(patterns).values())
         return sum(message.sequence >= first for message in self.matching(patterns))
 
     def multi_last(self, patterns: Sequence[str], up_to: int) -> list[int]:
+        """Return the last sequence of each matching subject up to `up_to` (0: no bound), sorted."""
         bound = up_to or self.last
         below = [
             [sequence for sequence in each if sequence <= bound]
@@ -91,13 +110,14 @@ class PlainStore:
         return sorted(each[-1] for each in below if each)
 
     def next_expiry_ns(self) -> int | None:
+        """Return the time of the next expiry in nanoseconds, or None."""
         times = [message.expires_ns for message in self.messages.values() if message.expires_ns > 0]
         ageing = (each.time_ns for each in self.messages.values() if each.expires_ns >= 0)
         if self.limits.max_age_ns and (oldest := next(ageing, None)) is not None:
             times.append(oldest + self.limits.max_age_ns)
         return min(times, default=None)
 
-    # Changing
+    # Writing
 
     def append(
         self,
@@ -108,6 +128,10 @@ class PlainStore:
         sequence: int = 0,
         expires_ns: int = 0,
     ) -> int:
+        """Append a message and return its sequence; raises what `check` raises.
+
+        A `sequence` of 0 stands for the next one.
+        """
         appended = Plain(sequence or self.last + 1, subject, headers, data, time_ns, expires_ns)
         self.check(appended)
         self.messages[appended.sequence] = appended
@@ -116,6 +140,7 @@ class PlainStore:
         return appended.sequence
 
     def check(self, new: Plain) -> None:
+        """Raise a StoreError if the limits refuse the message."""
         limits = self.limits
         if 0 < limits.max_msg_size < len(new.headers or b"") + len(new.data):
             raise MaximumMessageSizeExceeded
@@ -137,6 +162,7 @@ class PlainStore:
                 raise MaximumBytesExceeded
 
     def enforce(self) -> None:
+        """Remove the oldest messages above the limits."""
         limits = self.limits
         if limits.max_msgs_per_subject > 0:
             for sequences in self.by_subject(">").values():
@@ -148,13 +174,16 @@ class PlainStore:
             del self.messages[self.first]
 
     def skip(self, count: int) -> int:
+        """Skip `count` sequences and return the last one."""
         self.last += count
         return self.last
 
     def delete(self, sequence: int) -> bool:
+        """Remove a message and return whether it was there."""
         return self.messages.pop(sequence, None) is not None
 
     def purge(self, pattern: str, up_to: int, keep: int) -> int:
+        """Remove matching messages below `up_to` but the newest `keep`; return their number."""
         found = [message.sequence for message in self.matching(pattern)]
         gone = [each for each in found[: len(found) - keep] if not up_to or each < up_to]
         if len(found) <= keep:
@@ -164,6 +193,7 @@ class PlainStore:
         return len(gone)
 
     def compact(self, sequence: int) -> int:
+        """Remove all messages below the sequence (0: all messages); return their number."""
         if sequence == 0:
             return self.purge(">", 0, 0)
         gone = [each for each in self.messages if each < sequence]
@@ -173,6 +203,7 @@ class PlainStore:
         return len(gone)
 
     def truncate(self, sequence: int) -> None:
+        """Remove all messages above the sequence, which becomes the last one."""
         if sequence >= self.last:
             return
         for each in [each for each in self.messages if each > sequence]:
@@ -182,6 +213,7 @@ class PlainStore:
             self.last_time_ns = self.messages[sequence].time_ns
 
     def expire(self, now_ns: int) -> int:
+        """Remove the messages whose time has come by `now_ns`; return their number."""
         count = len(self.messages)
         for sequence in sorted(self.messages) if self.limits.max_age_ns else []:
             message = self.messages[sequence]
@@ -195,5 +227,6 @@ class PlainStore:
         return count - len(self.messages)
 
     def update_limits(self, limits: Limits) -> None:
+        """Replace the limits and enforce them."""
         self.limits = limits
         self.enforce()

@@ -1,4 +1,4 @@
-"""Stores in miniature: a file of fixed-size numbered pieces, committed through a committer."""
+"""Miniature stores: a file of fixed-size numbered pieces that a committer commits."""
 
 import struct
 from pathlib import Path
@@ -8,17 +8,20 @@ from natsd.store.disk import Disk
 from natsd.store.errors import StoreError, StoreFull
 from natsd.store.extent import CommitSource, Extent, grown_allocation
 
-PIECE = struct.Struct("<IIQ")  # source, number, a value that depends on both
+PIECE = struct.Struct("<IIQ")  # source + 1, number, a value that depends on both
 BLOCK_BYTES_MAX = 1 << 20
 
 
 def piece(source: int, number: int) -> bytes:
-    """What stands at `number * PIECE.size`: zeros never are one."""
+    """Return the bytes at offset `number * PIECE.size`; they are never all zeros."""
     return PIECE.pack(source + 1, number, (source + 1) * 1_000_003 + number)
 
 
 class Pieces(CommitSource):
-    """Appends pieces; `acknowledged` of them are on disk, or should be."""
+    """A commit source that appends pieces to its file.
+
+    According to the committer, `acknowledged` pieces are on disk.
+    """
 
     def __init__(self, disk: Disk, path: Path, source: int, count: int = 0) -> None:
         is_new = not disk.exists(path)
@@ -26,17 +29,19 @@ class Pieces(CommitSource):
         self.source = source
         self.appended = self.taken = self.written = self.acknowledged = count
         self.errors: list[StoreError] = []
-        self._ends: list[int] = []  # of each commit
+        self._ends: list[int] = []  # number of written pieces after each commit
         self.has_space = True
         self._new_in = path.parent if is_new else None
         self._allocated = 0
 
     def append(self, count: int = 1) -> None:
+        """Append `count` pieces, which wait for a commit."""
         self.appended += count
         self.buffered_msgs = self.appended - self.written
         self.buffered_bytes = self.buffered_msgs * PIECE.size
 
     def take_extent(self) -> Extent | None:
+        """Return an extent with all pieces that wait, or None."""
         if self.appended == self.written:
             return None
         self.taken = self.appended
@@ -48,6 +53,7 @@ class Pieces(CommitSource):
         return Extent(self.file, self.written * PIECE.size, data, allocate_to, self._new_in)
 
     def committed(self) -> None:
+        """Note that the extent is written."""
         assert self.taken > self.written
         self.written = self.taken
         self._ends.append(self.written)
@@ -55,9 +61,11 @@ class Pieces(CommitSource):
         self.append(0)
 
     def on_disk(self, commits: int) -> None:
+        """Note that the pieces of the first `commits` commits are on disk."""
         self.acknowledged = self._ends[commits - 1]
 
     def failed(self, error: StoreError) -> None:
+        """Drop the pieces that wait; after StoreFull the source has no space."""
         self.errors.append(error)
         self.appended = self.taken = self.written
         self._allocated = 0
@@ -65,13 +73,14 @@ class Pieces(CommitSource):
         self.append(0)
 
     def resumed(self) -> None:
+        """Note that there is space again."""
         self.has_space = True
 
 
 def open_pieces(
     committer: Committer, disk: Disk, directory: Path, count: int, written: int = 0
 ) -> list[Pieces]:
-    """So many sources, attached."""
+    """Open `count` sources with `written` pieces each, and attach them to the committer."""
     found = [Pieces(disk, directory / f"{i:04}", i, written) for i in range(count)]
     for source in found:
         committer.attach(source)
@@ -79,7 +88,7 @@ def open_pieces(
 
 
 def count_whole(disk: Disk, directory: Path, source: int) -> int:
-    """How many pieces from the first on are there, after a crash."""
+    """Return how many pieces in a row, from the first one on, the file holds after a crash."""
     path = directory / f"{source:04}"
     if not disk.exists(path):
         return 0

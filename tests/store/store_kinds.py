@@ -1,6 +1,6 @@
-"""The kinds of store that pass the shared tests, and how a test opens a new one of each.
+"""The kinds of store that pass the shared tests, and how a test opens a new store of each.
 
-Blocks are small, so that a few messages fill several.
+Blocks are small, so that a few messages fill several blocks.
 """
 
 import asyncio
@@ -22,19 +22,22 @@ BLOCK_BYTES = 600
 
 
 async def open_memory(_directory: Path, limits: Limits) -> LogStore:
+    """Open a store in memory."""
     return MemStore(limits, block_bytes=BLOCK_BYTES)
 
 
 class LoneStore(FileStore):
-    """In a volume of its own, which is closed with it."""
+    """A store in a volume of its own, which is closed with the store."""
 
     async def close(self) -> None:
+        """Close the store and its volume."""
         if not self._closed:
             await super().close()
             await self._volume.close()
 
 
 async def open_files(options: FileOptions, directory: Path, limits: Limits) -> LogStore:
+    """Open a file store in a volume of its own."""
     loop = asyncio.get_running_loop()
     volume = Volume.open(RealDisk(), directory, os.urandom, loop=loop)
     return await LoneStore.open(volume, directory / "S", limits, os.urandom, options)

@@ -1,4 +1,4 @@
-"""Archives: what goes in comes out, and what is damaged, cut or of another make is refused."""
+"""Archives: entries come back as they were, and damaged, cut or foreign archives are refused."""
 
 import io
 import tarfile
@@ -18,7 +18,7 @@ ENTRIES = st.lists(
     st.tuples(
         st.sampled_from(["meta.json", "msgs/000001.blk", "obs/1/state.db"]),
         st.binary(max_size=300),
-        st.sampled_from([0, 1, 700]),  # so often
+        st.sampled_from([0, 1, 700]),  # how many times the body is repeated
     ),
     max_size=5,
 )
@@ -31,6 +31,7 @@ def archive_of(entries: Entries) -> bytes:
 
 
 def read(data: bytes, part_bytes: int = 1 << 20) -> Entries:
+    """Return the entries of an archive that is fed in parts of `part_bytes` bytes."""
     reader = ArchiveReader()
     found: Entries = []
     for at in range(0, len(data), part_bytes):
@@ -49,7 +50,7 @@ def test_entries_come_back_however_the_archive_is_cut(
 
 
 def test_other_programs_unpack_an_archive() -> None:
-    """Snappy, then tar; each entry with its checksum behind it."""
+    """Snappy and tar unpack an archive; each entry's body is followed by its checksum."""
     unpacked = bytes(cramjam.snappy.decompress(archive_of([("meta.json", b"{}")])))
     with tarfile.open(fileobj=io.BytesIO(unpacked)) as tar:
         assert tar.getnames() == ["natsd", "meta.json", "end"]
@@ -80,7 +81,7 @@ def test_a_cut_archive_is_refused(place: int) -> None:
 
 
 def test_entries_that_were_exchanged_do_not_verify() -> None:
-    """Each checksum covers what came before it."""
+    """An entry in another's place is refused, since each checksum covers all entries before it."""
     parts = []
     for body in (b"one", b"two"):
         writer = ArchiveWriter()
@@ -105,7 +106,10 @@ def tar_with(name: str) -> bytes:
 
 
 def test_an_archive_of_nats_server_is_told_from_a_damaged_one() -> None:
-    """By its S2 frames, or by its first entry where somebody packed it anew."""
+    """An archive of nats-server is refused with an error of its own.
+
+    It is known by its S2 frames or, if somebody packed it again, by the name of its first entry.
+    """
     with pytest.raises(ForeignArchive, match="made by nats-server"):
         read(b"\xff\x06\x00\x00S2sTwO" + bytes(100))
     packer = FramePacker()
@@ -141,7 +145,10 @@ def test_frames_give_back_what_was_packed(pieces: list[bytes], part_bytes: int) 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=300), st.integers(1, 900)), max_size=8))
 def test_frames_and_those_of_other_programs_are_alike(drawn: list[tuple[bytes, int]]) -> None:
-    """What does not compress is in frames as it is; both are read both ways."""
+    """Other programs read these frames, and theirs are read here.
+
+    Bytes that do not compress are stored as they are.
+    """
     data = b"".join(piece * times for piece, times in drawn)
     packer = FramePacker()
     packed = packer.begin() + packer.packing(data)()
@@ -159,7 +166,10 @@ def test_what_does_not_compress_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("piece", [bytes(64), b"ab" * 32, bytes(range(64)), bytes(range(65))])
 def test_no_two_parts_in_a_row_are_alike(piece: bytes) -> None:
-    """What repeats itself as much as can be: so a part that comes twice is known."""
+    """No two parts in a row are alike, even if the packed bytes repeat themselves.
+
+    A restore therefore knows that two equal parts in a row are one part that was sent twice.
+    """
     packer = FramePacker()
     data = packer.packing(piece * ((1 << 20) // len(piece)))()
     for part_bytes in range(REPEATED_BYTES_MIN, REPEATED_BYTES_MIN + 8):

@@ -1,6 +1,7 @@
-"""A batch is there as a whole or not at all: whatever the disk does to it, and for good.
+"""A batch is stored as a whole or not at all, for good, whatever the disk does.
 
-DESIGN.md, "Durability": each commit carries a mark; what of the last one does not verify is torn.
+Each commit carries a mark, and a last commit that does not verify is torn and cut (docs/store.md,
+"What an acknowledgement means").
 """
 
 import asyncio
@@ -17,13 +18,13 @@ from tests.store.machine import OPTIONS, Machine
 from tests.store.test_file_store_model import end_other_tasks, everything
 
 BATCH = [(f"batch.{number}", b"NATS/1.0\r\nA: b\r\n\r\n", bytes(150)) for number in range(12)]
-"""Longer than three blocks."""
+"""A batch that is longer than three blocks."""
 CALLS = range(4, 70, 1 if TORTURE > 1 else 3)
 SEEDS = range(6 * TORTURE)
 
 
 async def store_batches(store: FileStore) -> None:
-    """Single messages around two batches, each of one commit."""
+    """Store single messages around two batches; each batch is one commit."""
     for number in range(2):
         store.append("before", None, b"%d" % number, 1)
         await store.synced()
@@ -45,7 +46,7 @@ async def check_whole(store: FileStore) -> None:
 @pytest.mark.parametrize("calls", CALLS)
 @pytest.mark.parametrize("kind", list(OPTIONS))
 def test_power_fails_and_fails_again(kind: str, calls: int) -> None:
-    """…at any call, and at any call of the next start, which must come to the same end."""
+    """A batch is whole or absent after a power cut at any call, also during later starts."""
 
     async def life(machine: Machine) -> None:
         await store_batches(await machine.open())

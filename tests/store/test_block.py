@@ -1,7 +1,7 @@
-"""A block in memory: what it holds, what a commit takes, and what can be taken back.
+"""A block in memory: its messages, the extent that a commit takes, and the rollback of appends.
 
-Design, "Durability": "When the sync returns, the acks of that batch are sent"; until then all of it
-can be undone.
+Until the sync of a commit returns, all of its messages can be rolled back (docs/store.md, "What an
+acknowledgement means").
 """
 
 import pytest
@@ -33,6 +33,7 @@ def message(sequence: int) -> StoredMessage:
 
 
 def commit(block: MsgBlock, disk: bytearray, *, closing: bool = False) -> None:
+    """Commit the block's appends to the bytes of its file."""
     extent = block.take_extent(block.commit_number + 1, 1, force=closing, closing=closing)
     if extent is not None:
         disk[extent.offset : extent.offset + extent.length] = memoryview(extent)
@@ -176,7 +177,7 @@ def test_appending_goes_on_while_a_commit_is_in_flight() -> None:
     extent = block.take_extent(1, 1)
     assert extent is not None
     before = bytes(memoryview(extent))
-    fill(block, 5000)  # the buffer grows several times
+    fill(block, 5000)  # enough to make the buffer grow several times
     assert bytes(memoryview(extent)) == before
     block.committed()
     assert block.get(5010) == message(5010)
@@ -343,7 +344,7 @@ def test_the_bytes_of_another_block_are_refused() -> None:
 
 def test_a_block_is_initialised_once() -> None:
     with pytest.raises(TypeError):
-        new_block().__init__(1, 2, 3, 4)  # type: ignore[misc]  # that is the point
+        new_block().__init__(1, 2, 3, 4)  # type: ignore[misc]  # a second __init__ is tested
     with pytest.raises(ValueError, match="begin with 1"):
         new_block(first_sequence=0)
 
@@ -393,12 +394,15 @@ steps = st.lists(
 
 @given(steps)
 def test_model(script: list[tuple[str, int]]) -> None:
-    """A dict of what is live, and copies of it for what was taken and what is on disk."""
+    """A block holds the same messages as a model made of dictionaries."""
     Model(script)
 
 
 class Model:
-    """Removals are kept outside of the block, as the log does."""
+    """A block, and copies of its messages as appended, as taken by a commit, and as on disk.
+
+    Removals are kept outside the block, as MessageLog keeps them.
+    """
 
     def __init__(self, script: list[tuple[str, int]]) -> None:
         self.block = new_block()

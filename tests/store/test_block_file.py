@@ -1,8 +1,8 @@
-"""A block and its file: MsgBlock's operations, and what a crash, a full or a broken disk leaves.
+"""A block and its file: the operations of BlockFile, and a crash, a full or a broken disk.
 
-Issue "The store", MsgBlock: "Deletion is crash-safe: after any crash a message is either whole or
-gone, and nothing is erased on account of a record that is not yet durable. Secure erase really
-overwrites the bytes. […] sealing survives recovery, a bad record does not end the scan".
+After any crash a message is whole or gone. A record erases nothing before the record itself is
+durable. A secure erase overwrites the bytes. Sealing survives recovery, and a bad record does not
+end the scan (docs/store.md).
 """
 
 import errno
@@ -43,13 +43,13 @@ def recovered(block: BlockFile) -> BlockFile:
 
 
 def damaged(block: BlockFile, change: Callable[[bytes], bytes]) -> BlockFile:
-    """The block's file, changed behind its back."""
+    """Return the block as recovered after `change` was applied to the bytes of its closed file."""
     block.close()
     block.path.write_bytes(change(block.path.read_bytes()))
     return recovered(block)
 
 
-# What the class can do
+# ---- operations
 
 
 def test_create_write_read(block: BlockFile) -> None:
@@ -186,7 +186,7 @@ def test_closing(block: BlockFile) -> None:
         block.read(1)
 
 
-# Erasing
+# ---- erasing
 
 
 def test_secure_erase_overwrites_the_bytes(block: BlockFile) -> None:
@@ -225,7 +225,7 @@ def test_recovery_finishes_an_erasure_that_was_cut_short(seed: int) -> None:
     assert BlockFile.recover(after, VOLUME, 1, MAX_BYTES).damage == []
 
 
-# Damage
+# ---- damage
 
 
 def test_a_damaged_message_is_never_served(block: BlockFile) -> None:
@@ -289,7 +289,7 @@ def test_a_header_that_is_damaged_costs_nothing(block: BlockFile) -> None:
     assert [found.what for found in again.damage] == ["block header damaged"]
 
 
-# A disk that is full or broken
+# ---- a disk that is full or broken
 
 
 def faulty(capacity_bytes: int | None = None) -> tuple[FaultyDisk, BlockFile]:
@@ -337,7 +337,7 @@ def test_after_another_error_nothing_is_written_any_more(call: str) -> None:
     assert "pwrite" not in disk.calls[calls:]
 
 
-# Power loss
+# ---- power loss
 
 steps = st.lists(
     st.one_of(
@@ -366,13 +366,16 @@ def test_what_was_synced_survives_power_loss(
 
 
 class Survivor:
-    """What was promised, across several crashes: `kept` must be there, `gone` must not."""
+    """A block that lives through several crashes, and the promises it made.
+
+    Messages in `kept` must be found after a crash, and sequences in `gone` must not.
+    """
 
     def __init__(self, script: list[tuple[list[tuple[str, int]], int, int]]) -> None:
         self.kept: dict[int, StoredMessage] = {}
         self.gone: set[int] = set()
-        self.known: dict[int, list[StoredMessage]] = {}  # everything that ever had that sequence
-        self.deleted: set[int] = set()  # not synced yet
+        self.known: dict[int, list[StoredMessage]] = {}  # all messages that ever had the sequence
+        self.deleted: set[int] = set()  # removals that are not synced yet
         self.disk, self.block = faulty()
         self.block.flush()
         for life, calls, seed in script:
@@ -419,7 +422,7 @@ class Survivor:
         self.block = BlockFile.recover(self.disk, VOLUME, 1, MAX_BYTES)
 
     def promise(self) -> None:
-        """All that was done so far is synced."""
+        """Note that everything so far is synced."""
         self.gone |= self.deleted
         self.deleted.clear()
         self.kept = {sequence: self.known[sequence][-1] for sequence in self.block.live_sequences()}

@@ -1,4 +1,4 @@
-"""Caches of many blocks within one limit: what was used longest ago goes first."""
+"""Caches of many blocks within one limit: the least recently used one is dropped first."""
 
 from functools import partial
 
@@ -63,7 +63,7 @@ def test_a_cache_that_grows_says_so_again() -> None:
     )
 )
 def test_against_a_list(steps: list[tuple[str, int, int]]) -> None:
-    order: list[tuple[int, int]] = []  # key, size; the next to be asked first
+    order: list[tuple[int, int]] = []  # keys and sizes; the next candidate comes first
     used: set[int] = set()
     gone: list[int] = []
     budget = CacheBudget(100)

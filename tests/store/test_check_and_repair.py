@@ -1,7 +1,7 @@
-"""`natsd store check` finds what damage there is; after `natsd store repair` a volume is clean.
+"""`natsd store check` finds all damage; after `natsd store repair` a volume is clean.
 
-Issue: "the damage reported with file, offset and sequence; `natsd store check DIR` finds it and
-`natsd store repair DIR` sets it aside and writes what it did".
+Damage is reported with file, offset and sequence. `natsd store repair DIR` sets the damaged bytes
+aside and reports what it did (docs/store.md, "When a disk has lied").
 """
 
 import asyncio
@@ -40,7 +40,7 @@ LAST_ENVELOPE_BYTES = 48 + 104 + 16  # header, a mark, tag
 
 @dataclass
 class Made:
-    """A volume, closed, and what is in it."""
+    """A closed volume, and the messages and the consumer's state in it."""
 
     root: Path
     options: FileOptions
@@ -63,6 +63,7 @@ def options_for(operator: OperatorKeys, *, compress: bool = False) -> FileOption
 
 
 async def make_volume(root: Path, options: FileOptions) -> Made:
+    """Make a volume with a stream of several blocks and a consumer, and close it."""
     volume = Volume.open(DISK, root, os.urandom, loop=asyncio.get_running_loop())
     store = await FileStore.open(volume, root / STREAM, Limits(), os.urandom, options)
     messages = {}
@@ -90,7 +91,7 @@ async def make_volume(root: Path, options: FileOptions) -> Made:
 
 
 async def messages_of(made: Made) -> tuple[dict[int, bytes], ConsumerState, int]:
-    """What a server finds."""
+    """Return the messages, the consumer's state and the last sequence that a server finds."""
     volume = Volume.open(DISK, made.root, os.urandom, loop=asyncio.get_running_loop())
     path = made.root / STREAM
     store = await FileStore.open(volume, path, Limits(), os.urandom, made.options)
@@ -267,7 +268,7 @@ def disk_of(files: dict[Path, bytes]) -> FaultyDisk:
 
 
 def stored_messages(made: Made, disk: FaultyDisk) -> dict[int, bytes]:
-    """Every record that verifies in any block, removed ones too."""
+    """Return the data of each record that verifies in any block, removed messages included."""
     directory = made.root / STREAM
     opened = open_data_key(disk, directory, STREAM, made.operator, os.urandom)
     data_key = opened.data_key if opened else None
@@ -288,7 +289,7 @@ def stored_messages(made: Made, disk: FaultyDisk) -> dict[int, bytes]:
 async def test_flipped_bits_anywhere_are_found_and_cost_what_is_told(
     tmp_path: Path, options: FileOptions
 ) -> None:
-    """Never a wrong byte served, never another record lost, the damage reported."""
+    """A flipped bit serves no wrong byte, loses no other record, and is reported."""
     made = await make_volume(tmp_path, replace(options, block_bytes_max=12_000))
     files = {path: data for path, data in snapshot(tmp_path).items() if path.name != "natsd.lock"}
     before = stored_messages(made, disk_of(files))
@@ -298,7 +299,7 @@ async def test_flipped_bits_anywhere_are_found_and_cost_what_is_told(
             report = check_volume(disk, tmp_path, made.operator, os.urandom)
             findings = [f for f in report.findings if f.file == str(path)]
             assert findings == report.findings
-            if not findings:  # it is part of the end, and that may be torn
+            if not findings:  # the bit is in the end of the file, which may be torn
                 assert wound.first > len(files[path].rstrip(b"\0")) - LAST_ENVELOPE_BYTES
             told = [f for f in findings if f.offset <= wound.first < f.offset + max(f.length, 1)]
             assert told or not findings or path.name == "index.db"
@@ -342,7 +343,10 @@ async def test_neither_touches_a_volume_in_use(tmp_path: Path) -> None:
 
 
 async def test_a_check_after_a_crash_reads_the_journal_as_a_server_would(tmp_path: Path) -> None:
-    """The files as kill -9 leaves them: copied while the volume is open."""
+    """A check of a volume after a kill finds all messages, also those in the journal.
+
+    The files are copied while the volume is open, which is how kill -9 leaves them.
+    """
     root, copy = tmp_path / "volume", tmp_path / "copy"
     volume = Volume.open(DISK, root, os.urandom, loop=asyncio.get_running_loop())
     store = await FileStore.open(volume, root / STREAM, Limits(), os.urandom)

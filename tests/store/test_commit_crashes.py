@@ -1,7 +1,8 @@
-"""Group commit on a disk that loses power and fails calls: what was acknowledged is there.
+"""Group commit on a disk that loses power and fails calls: acknowledged messages survive.
 
-DESIGN.md, durability: "acknowledged means on disk"; "a failed fsync is never retried as if it had
-worked"; "out of space or a short write: cut back".
+A message is on disk before it is acknowledged, a failed sync is never repeated as if it had
+succeeded, and without space a file is cut back to its last commit (docs/store.md, "What an
+acknowledgement means").
 """
 
 import contextlib
@@ -25,7 +26,7 @@ from tests.store.sources import Pieces, count_whole, open_pieces
 pytestmark = pytest.mark.torture
 
 ROOT = Path("/volume")
-SEGMENT_BYTES = 6 * 1024  # a dozen batches: checkpoints all the time
+SEGMENT_BYTES = 6 * 1024  # room for a dozen batches, so that checkpoints are frequent
 
 
 def new_disk(seed: int) -> FaultyDisk:
@@ -43,21 +44,21 @@ def new_committer(disk: FaultyDisk, seed: int = 0, *, sync_interval_s: float = 0
 def append_to_some(
     committer: Committer, sources: list[Pieces], chance: random.Random, rounds: int
 ) -> None:
-    """Some sources get pieces, and all of them are committed, again and again."""
+    """Append pieces to random sources and commit them, `rounds` times."""
     for _ in range(rounds):
         chosen = chance.sample(sources, chance.randint(1, len(sources)))
         for source in chosen:
             source.append(chance.randint(1, 40))
             committer.dirty(source)
         for source in chosen:
-            with contextlib.suppress(StoreError):  # the source keeps them
+            with contextlib.suppress(StoreError):  # the source keeps the error
                 committer.commit_now(source)
         if chance.random() < 0.2:
             committer.sync_now()
 
 
 def append_to_all(committer: Committer, sources: list[Pieces], count: int) -> None:
-    """All sources get as many pieces, and all of them are committed."""
+    """Append `count` pieces to each source, and commit them all."""
     for source in sources:
         source.append(count)
         committer.dirty(source)
@@ -66,6 +67,7 @@ def append_to_all(committer: Committer, sources: list[Pieces], count: int) -> No
 
 
 def check(disk: FaultyDisk, sources: list[Pieces]) -> None:
+    """Assert that all acknowledged pieces are on the disk."""
     found = [count_whole(disk, ROOT, source.source) for source in sources]
     missing = [
         f"source {s.source}: {s.acknowledged} acknowledged, {n} there"
@@ -88,7 +90,7 @@ def check(disk: FaultyDisk, sources: list[Pieces]) -> None:
 def test_power_fails_at_any_call(
     seed: int, count: int, calls: int, calls_of_replay: int, sync_interval_s: float
 ) -> None:
-    """…and again while the journal is replayed: what was acknowledged is there in the end."""
+    """Acknowledged pieces survive a power cut at any call, and another one during the replay."""
     disk = new_disk(seed)
     sources: list[Pieces] = []
     disk.power_fails_at = calls
@@ -131,7 +133,7 @@ def test_power_fails_at_any_call(
 def test_calls_fail_and_then_the_power(
     seed: int, count: int, faults: list[tuple[str, int, int]]
 ) -> None:
-    """No store is told more than the truth, whatever call of the disk fails before."""
+    """Pieces are acknowledged only once they are on disk, whichever calls of the disk fail."""
     disk = new_disk(seed)
     committer = new_committer(disk, seed)
     sources = open_pieces(committer, disk, ROOT, count)
@@ -149,7 +151,7 @@ def test_calls_fail_and_then_the_power(
 @settings(max_examples=100 * TORTURE, deadline=None)
 @given(seed=st.integers(0, 1 << 32), calls=st.integers(0, 1200))
 def test_files_come_and_go(seed: int, calls: int) -> None:
-    """Files are removed and made anew under the same name: no old byte comes back."""
+    """A new file under a removed file's name never gets the old file's bytes."""
     disk = new_disk(seed)
     chance = random.Random(seed)
     sources: list[Pieces] = []
@@ -170,7 +172,7 @@ def test_files_come_and_go(seed: int, calls: int) -> None:
             disk.unlink(gone.file.path)
             disk.sync_dir(ROOT)
             removed.add(gone.source)
-            # The new file begins with other bytes at the same place.
+            # The new file has other bytes at the same offsets.
             new = Pieces(disk, gone.file.path, gone.source)
             removed.discard(gone.source)
             sources[gone.source] = new
@@ -204,7 +206,7 @@ def test_a_forgotten_file_does_not_come_back() -> None:
 
 
 def test_acknowledged_before_the_sync_is_safe_after_it() -> None:
-    """`sync_interval: 2m`: a power cut may take what the timer has not synced, and only that."""
+    """With `sync_interval: 2m` a power cut loses only what the timer has not synced yet."""
     disk = new_disk(1)
     committer = new_committer(disk, sync_interval_s=120)
     sources = open_pieces(committer, disk, ROOT, 10)
@@ -220,7 +222,7 @@ def test_acknowledged_before_the_sync_is_safe_after_it() -> None:
 
 
 def test_no_space_is_found_again() -> None:
-    """StoreFull, the file as it was, and on it goes when there is space."""
+    """Without space a commit raises StoreFull and the file is cut back; later commits succeed."""
     disk = new_disk(1)
     committer = new_committer(disk)
     (source,) = open_pieces(committer, disk, ROOT, 1)
@@ -309,7 +311,7 @@ def test_a_failed_journal_fails_nobody(number: int) -> None:
 
 
 def test_a_checkpoint_that_fails_keeps_the_journal() -> None:
-    """It may hold the only copy of what was acknowledged: after the crash it is all there."""
+    """A journal whose checkpoint fails is kept, since it may be the only copy of its pieces."""
     for seed in range(30):
         disk = new_disk(seed)
         committer = new_committer(disk)

@@ -1,4 +1,4 @@
-"""Worker threads that write and sync without the GIL."""
+"""Worker threads that write and sync without holding the GIL."""
 
 import asyncio
 import errno
@@ -82,7 +82,7 @@ def test_the_first_step_that_fails_ends_the_job(pool: CommitPool, tmp_path: Path
 
 def test_a_failed_sync_is_known_as_such(pool: CommitPool, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    file = RealDisk().open(tmp_path / "fifo")  # which cannot be synced
+    file = RealDisk().open(tmp_path / "fifo")  # a FIFO cannot be synced
     job = pool.job()
     job.datasync(file)
     run(pool, job)
@@ -109,7 +109,10 @@ def run(pool: CommitPool, job: PoolJob) -> None:
 
 
 def test_parts_fail_alone_and_what_follows_needs_them_all(pool: CommitPool, tmp_path: Path) -> None:
-    """A round of a committer: many files, then one for all of them."""
+    """A failed part fails no other part, but the steps after the parts are not done.
+
+    A committer's round is such a job: it writes many files, and then the journal.
+    """
     files = [new_file(tmp_path / str(i)) for i in range(4)]
     readonly = RealDisk().open(tmp_path / "1", write=False)
     last = new_file(tmp_path / "last")
@@ -160,7 +163,7 @@ def test_a_full_disk_says_so(pool: CommitPool) -> None:
 
 
 def test_a_write_cut_short_is_a_short_write(pool: CommitPool, tmp_path: Path) -> None:
-    """Here a limit of the file's size does it."""
+    """A write that the system cuts short raises ShortWrite; here the file size is limited."""
     resource = pytest.importorskip("resource")
     signal = pytest.importorskip("signal")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -220,7 +223,7 @@ def test_close_waits_for_what_was_submitted(pool: CommitPool, tmp_path: Path) ->
 
 
 def test_a_forgotten_pool_leaves_nothing(tmp_path: Path) -> None:
-    """Threads, descriptors and jobs not taken go with it."""
+    """A collected pool ends its threads, and closes its descriptor, after its jobs are done."""
     file = new_file(tmp_path / "f")
     pool = CommitPool(2)
     bell = pool.fileno()
@@ -255,7 +258,7 @@ async def test_the_event_loop_is_told(
 
 
 def test_workers_do_not_wait_for_the_gil(pool: CommitPool, tmp_path: Path) -> None:
-    """While this thread never lets go of the GIL, the bytes still reach the file."""
+    """The bytes reach the file although the main thread never releases the GIL."""
     file = new_file(tmp_path / "f")
     file.pwrite(b"-", 0)
     job = pool.job()

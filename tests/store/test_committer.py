@@ -1,4 +1,4 @@
-"""Group commit on real files and event loops: who is told what, and when."""
+"""Group commit on real files and event loops: which source is acknowledged, and when."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ async def test_all_is_acknowledged(count: int, tmp_path: Path, eventually: Event
 
 
 async def test_one_source_has_one_extent_out(tmp_path: Path, eventually: Eventually) -> None:
-    """What comes meanwhile waits for the next one: group commit."""
+    """Appends during a commit wait for the next commit of their source: group commit."""
     committer = new_committer(tmp_path)
     (source,) = open_pieces(committer, DISK, tmp_path, 1)
     commits = []
@@ -114,7 +114,10 @@ async def test_without_a_journal_threads_take_turns(tmp_path: Path, eventually: 
 async def test_sources_with_nothing_to_write_hold_up_no_other(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    """Such as those that are paused, where each file is synced because there is no journal."""
+    """Dirty sources without an extent, such as paused ones, do not delay other sources.
+
+    Without a journal each file is synced by itself.
+    """
     committer = new_committer(tmp_path, journal=False)
     sources = open_pieces(committer, DISK, tmp_path, 30)
     for source in sources:
@@ -127,7 +130,11 @@ async def test_sources_with_nothing_to_write_hold_up_no_other(
 
 
 async def test_with_an_interval_the_ack_comes_first(tmp_path: Path, eventually: Eventually) -> None:
-    """`sync_interval: 2m`, shortened: written and acknowledged, then on disk by the timer."""
+    """With a sync interval, sources are acknowledged after the write and synced by the timer.
+
+    The interval stands for `sync_interval: 2m`. A source with Sync.ALWAYS does not wait for the
+    timer.
+    """
     committer = new_committer(tmp_path, sync_interval_s=0.01)
     sources = open_pieces(committer, DISK, tmp_path, 10)
     logs = Pieces(DISK, tmp_path / "0010", 10)
@@ -145,7 +152,7 @@ async def test_with_an_interval_the_ack_comes_first(tmp_path: Path, eventually: 
 async def test_a_source_need_not_wait_where_the_others_do(
     tmp_path: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files are on disk a while later all the same."""
+    """A source with Sync.LATER is acknowledged after the write, and is on disk later."""
     monkeypatch.setattr(committer_module, "LATER_S", 0.01)
     committer = new_committer(tmp_path)
     (source,) = open_pieces(committer, DISK, tmp_path, 1)
@@ -164,7 +171,10 @@ async def test_a_source_need_not_wait_where_the_others_do(
 async def test_without_a_sync_the_loop_writes_what_is_small(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    """No thread between an append and its acknowledgement; never what reserves space or is much."""
+    """With a sync interval, small extents are written on the event loop, without a thread.
+
+    Large extents, and those that reserve space, are written by a thread.
+    """
     committer = new_committer(tmp_path, sync_interval_s=60)
     (source,) = open_pieces(committer, DISK, tmp_path, 1)
 
@@ -178,13 +188,13 @@ async def test_without_a_sync_the_loop_writes_what_is_small(
     async def settled() -> None:
         await eventually(lambda: source.written == source.appended)
 
-    assert not written_at_once(1)  # its file is new
+    assert not written_at_once(1)  # the first extent reserves space in a new file
     await settled()
     assert written_at_once(1)
     assert not written_at_once(5_000)  # 80 KB
     await settled()
     assert written_at_once(1)
-    assert source.acknowledged == 0  # by the timer's sync only
+    assert source.acknowledged == 0  # only the timer's sync acknowledges
     await committer.close()
     assert count_whole(DISK, tmp_path, 0) == source.acknowledged == 5_003
     close_files([source])
@@ -211,7 +221,7 @@ async def test_many_without_a_sync_are_one_job_and_fail_alone(eventually: Eventu
 
 
 async def test_a_slow_disk_is_left_to_threads(tmp_path: Path, eventually: Eventually) -> None:
-    """A write on the loop that took over a millisecond is the last one for a second."""
+    """After a write on the loop that took over 1 ms, threads write for the next second."""
     now_ns = 0
 
     def clock_ns() -> int:
@@ -236,7 +246,7 @@ async def test_a_slow_disk_is_left_to_threads(tmp_path: Path, eventually: Eventu
 
 
 async def test_what_is_buffered_is_bounded(tmp_path: Path) -> None:
-    """`max_buffered_msgs`: publishers wait for room."""
+    """Publishers wait for room above `max_buffered_msgs`."""
     committer = new_committer(tmp_path)
     source = Pieces(DISK, tmp_path / "0000", 0)
     committer.attach(source, buffered_msgs_max=10)
@@ -286,7 +296,7 @@ async def test_a_detached_source_is_forgotten(tmp_path: Path) -> None:
 
 
 class Broken(CommitSource):
-    """A store with bugs."""
+    """A commit source whose methods raise."""
 
     def __init__(self, extent: Extent | None) -> None:
         self.extent = extent
@@ -336,7 +346,7 @@ def short_probes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("short_probes")
 async def test_space_is_looked_for(eventually: Eventually) -> None:
-    """Out of space: StoreFull; when space returns the store is told, and commits go on."""
+    """Without space a source fails with StoreFull; `resumed` is called once there is space."""
     disk = FaultyDisk(capacity_bytes=100)
     committer = Committer(disk, loop=asyncio.get_running_loop())
     (source,) = open_pieces(committer, disk, Path("/"), 1)
@@ -360,7 +370,7 @@ async def test_nobody_waits_for_room_in_a_dead_store(eventually: Eventually) -> 
     committer = Committer(disk, loop=asyncio.get_running_loop())
     source = Pieces(disk, Path("/0000"), 0)
     committer.attach(source, buffered_msgs_max=1)
-    source.failed = source.errors.append  # type: ignore[method-assign]  # it keeps its buffer
+    source.failed = source.errors.append  # type: ignore[method-assign]  # the source keeps its buffer
     disk.fail("pwrite", 5)
     source.append(10)
     committer.dirty(source)

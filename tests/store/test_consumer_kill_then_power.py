@@ -1,7 +1,8 @@
-"""A consumer's process dies at any call, the next one shows what the page cache has, and dies too
-or goes on; then the power fails. No delivery and no ack that was shown is undone.
+"""A consumer's process is killed at any call, and then the power fails.
 
-Design, "Durability": recovery trusts nothing, the page cache included.
+A process between the two shows what the page cache has, and is killed too or goes on. No delivery
+and no ack that a process showed is undone: recovery does not trust the page cache (docs/store.md,
+"What an acknowledgement means").
 """
 
 import asyncio
@@ -41,13 +42,13 @@ steps_taken = st.lists(
 
 @pytest.fixture(autouse=True)
 def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint replaces a log after a dozen entries."""
+    """Let a checkpoint replace a log after a dozen entries."""
     monkeypatch.setattr(consumer_store, "LOG_BYTES_MIN", 700)
 
 
 @dataclass
 class Consumer:
-    """What was synced before the first death, and what a process showed since."""
+    """The state that was synced before the first kill, and the state that was shown since."""
 
     synced: ConsumerState = field(default_factory=ConsumerState)
     shown: ConsumerState | None = None
@@ -86,9 +87,9 @@ class Consumer:
 
 
 async def until_off(disk: FaultyDisk, work: Any) -> None:
-    """Let it go on until it is done or the disk is gone; errors of the disk end it too."""
+    """Run the work until it is done or the disk is off; errors of the disk end it too."""
     task = asyncio.ensure_future(work)
-    while not task.done() and not disk.is_off:  # noqa: ASYNC110 - a disk that is off tells nobody
+    while not task.done() and not disk.is_off:  # noqa: ASYNC110 - a disk has no event
         await asyncio.sleep(0)
     if task.done():
         with contextlib.suppress(StoreError, OSError, PowerLoss):
@@ -97,7 +98,7 @@ async def until_off(disk: FaultyDisk, work: Any) -> None:
 
 
 async def opened(disk: FaultyDisk) -> ConsumerStore | None:
-    """As a volume opens what it has; None: the consumer never was."""
+    """Open the consumer as a volume does; return None if the consumer was never created."""
     sync_names(disk, ROOT)
     replay(disk, ROOT)
     if not disk.exists(OBS):
@@ -170,7 +171,10 @@ def test_what_was_shown_after_a_kill_outlives_a_power_cut(
 
 
 async def test_a_log_that_is_cut_after_a_clean_close_costs_nothing() -> None:
-    """Its state is in the checkpoint, and the missing end is reported."""
+    """A log that is cut after a clean close loses nothing, and its missing end is reported.
+
+    The whole state is in the checkpoint.
+    """
     for size in (0, 40, 64):
         disk = new_disk()
         store = await create(Host(disk))

@@ -1,4 +1,4 @@
-"""The log of a consumer's changes: what damage costs, and that it never makes a wrong entry."""
+"""The log of a consumer's changes: damage never makes a wrong entry, and loses little."""
 
 import struct
 from dataclasses import dataclass
@@ -18,13 +18,15 @@ SLOT = 32
 
 @dataclass
 class Log:
+    """An encoded log, and the entries that were written to it."""
+
     data: bytes
     entries: bytes
-    bounds: list[tuple[int, int, int]]  # of each extent: start, its entries, end
+    bounds: list[tuple[int, int, int]]  # start, number of entries and end of each extent
 
 
 def make_log(*sizes: int, closing: bool = False) -> Log:
-    """A log of extents with so many entries each, all different."""
+    """Return a log with one extent for each size; an extent has `size` different entries."""
     tracker = ConsumerTracker(AckPolicy.EXPLICIT)
     tracker.start_logging(100)
     log = Log(HEADER, b"", [])
@@ -98,7 +100,7 @@ def test_a_lost_sector_costs_nothing_in_a_large_extent(size: int) -> None:
 
 
 def is_prefix(found: LogScan, log: Log) -> bool:
-    """What counts is a prefix of what was written, and what is late came behind it, in order."""
+    """Return whether the found entries are a prefix of the log's, and late ones follow in order."""
     if not log.entries.startswith(found.entries):
         return False
     rest = [log.entries[at : at + SLOT] for at in range(len(found.entries), len(log.entries), SLOT)]

@@ -1,6 +1,6 @@
-"""A consumer's state on disk: what is synced is found, whatever happens to the disk.
+"""A consumer's state on disk: what was synced is found again, whatever the disk does.
 
-DESIGN.md, durability: "acknowledged means on disk"; issue: "never a wrong byte served".
+Synced changes survive, and damage never becomes a wrong state (docs/store.md).
 """
 
 import asyncio
@@ -54,14 +54,14 @@ EXPLICIT = ConsumerOptions()
 
 
 class Host:
-    """A volume on a simulated disk, whose readers are not threads: every run is the same."""
+    """A volume on a simulated disk; it reads without threads, so that every run is the same."""
 
     def __init__(self, disk: FaultyDisk, *, with_journal: bool = False) -> None:
         self.disk = disk
         loop = asyncio.get_running_loop()
         journal = Journal(disk, ROOT, random.Random(1).randbytes) if with_journal else None
         self.committer = Committer(disk, journal, loop=loop)
-        self.logs = CacheBudget(1)  # so that logs are closed all the time
+        self.logs = CacheBudget(1)  # so that logs are closed very often
 
     def place_of(self, path: Path) -> str:
         return path.relative_to(ROOT).as_posix()
@@ -112,10 +112,10 @@ async def test_a_consumer_comes_back_on_a_real_disk(tmp_path: Path) -> None:
             store.update_acks(consumer, consumer)
         await store.synced()
         expected = store.state()
-        assert expected.ack_floor.consumer == 8  # the next two wait for their acks
+        assert expected.ack_floor.consumer == 8  # two more messages wait for their acks
         await store.close()
         await volume.close()
-    # Each close ended in a checkpoint, and a new log.
+    # Each close wrote a checkpoint and began a new log.
     assert sorted(os.listdir(tmp_path / "obs" / "worker")) == [
         "000004.log",
         "state.db",
@@ -232,8 +232,10 @@ async def test_a_clean_close_loses_nothing() -> None:
 
 
 async def test_an_abandoned_log_is_not_synced_any_more() -> None:
-    """Its consumer is being removed: nobody syncs a file that was closed, and takes that for a
-    failed disk."""
+    """The log of a removed consumer is not synced any more.
+
+    A sync of its closed file would fail, and look like a failed disk.
+    """
     disk = new_disk()
     host = Host(disk, with_journal=True)
     stores = [await create(host, path=ROOT / f"{number}") for number in range(8)]
@@ -266,7 +268,7 @@ async def test_no_space_takes_nothing_back_and_piles_nothing_up(
     deliver(store, *range(3, 3000))
     assert store.tracker.changes.count == 0
     store.resumed()
-    disk.fail("pwrite", errno.ENOSPC)  # of the checkpoint
+    disk.fail("pwrite", errno.ENOSPC)  # the checkpoint's write fails
     with pytest.raises(StoreFull):
         await store.synced()
     while True:
@@ -314,7 +316,7 @@ async def test_a_broken_disk_at_a_checkpoint() -> None:
 
 
 class Scenario:
-    """A consumer to which everything happens, with its state after each change remembered."""
+    """A consumer with random deliveries and acks, and its state after each change."""
 
     def __init__(self, store: ConsumerStore, chance: random.Random) -> None:
         self.store = store
@@ -368,7 +370,7 @@ class Scenario:
 )
 @settings(max_examples=120 * TORTURE, deadline=None)
 def test_power_fails_at_any_call(seed: int, calls: int, faults: list[tuple[str, int, int]]) -> None:
-    """What is found is the state after some change, none before the last one acknowledged."""
+    """A power cut leaves the state after some change, at or after the last acknowledged one."""
 
     async def lose_power_and_look() -> None:
         disk = new_disk(seed)
@@ -377,7 +379,7 @@ def test_power_fails_at_any_call(seed: int, calls: int, faults: list[tuple[str, 
         for call, number, after in faults:
             disk.fail(call, number if call == "pwrite" or number else errno.EIO, after=after)
         running = asyncio.ensure_future(scenario.run(25))
-        while not (running.done() or disk.is_off):  # noqa: ASYNC110 - the disk tells nobody
+        while not (running.done() or disk.is_off):  # noqa: ASYNC110 - a disk has no event
             await asyncio.sleep(0)
         running.cancel()
         outcome = (await asyncio.gather(running, return_exceptions=True))[0]
@@ -401,7 +403,7 @@ Files = dict[str, bytes]
 
 
 async def make_files(*, close: bool) -> tuple[Files, list[ConsumerState]]:
-    """A consumer's files after a dozen commits, and its state after every change."""
+    """Return a consumer's files after 12 commits, and its state after every change."""
     disk = new_disk()
     store = await create(Host(disk))
     states = [store.state()]
@@ -426,7 +428,7 @@ def disk_of(files: Files) -> FaultyDisk:
 
 
 def assert_safe(found: ConsumerState, states: list[ConsumerState]) -> None:
-    """What counts as delivered was delivered; what was and is not acked is pending."""
+    """Assert that no undelivered message counts as delivered, and no unacked one as acked."""
     last = states[-1]
     then = next(state for state in states if state.delivered == found.delivered)
     acked = set(range(2, 26, 2)) - set(last.pending)
@@ -438,7 +440,7 @@ def assert_safe(found: ConsumerState, states: list[ConsumerState]) -> None:
 @pytest.mark.parametrize("name", ["state.db", "state.db.copy", "000001.log"])
 async def test_flipped_bits_cost_nothing_and_are_reported(name: str) -> None:
     files, states = await make_files(close=False)
-    end = len(files[name].rstrip(b"\0"))  # a flip in preallocated zeros is a torn tail
+    end = len(files[name].rstrip(b"\0"))  # a flipped bit in preallocated zeros is a torn end
     for bit in range(0, end * 8, 7 if name == "000001.log" else 97):
         data = bytearray(files[name])
         data[bit // 8] ^= 1 << bit % 8
@@ -458,7 +460,7 @@ async def test_flipped_bits_cost_nothing_and_are_reported(name: str) -> None:
 
 @pytest.mark.parametrize("close", [True, False])
 async def test_zeroed_sectors_and_cuts_are_safe(close: bool) -> None:
-    """Messages may be delivered again; none is skipped, and none is acked that was not."""
+    """Damage may deliver messages again, but skips none and acknowledges none."""
     files, states = await make_files(close=close)
     (name,) = (name for name in files if name.endswith(".log"))
     log = files[name]
@@ -503,7 +505,7 @@ async def test_ack_none_and_all_come_back() -> None:
 
 
 async def test_idle_consumers_share_few_descriptors() -> None:
-    """Each change is kept, whoever's log was closed in between, and read again after a restart."""
+    """Consumers whose logs are closed and opened again keep every change, also after a restart."""
     disk = FaultyDisk()
     volume = Volume.open(disk, ROOT, disk.chance.randbytes, loop=asyncio.get_running_loop())
     volume.logs.resize(3)
@@ -521,7 +523,7 @@ async def test_idle_consumers_share_few_descriptors() -> None:
             store.update_acks(sequence, sequence)
             await store.synced()
         await eventually_within(lambda: open_logs() <= 4)
-    stores[0].force_update(stores[0].state())  # a checkpoint, while its log is closed
+    stores[0].force_update(stores[0].state())  # a checkpoint while the log is closed
     await asyncio.gather(*(store.synced() for store in stores))
     for store in stores:
         await store.close()

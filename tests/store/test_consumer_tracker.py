@@ -1,4 +1,4 @@
-"""A consumer's state: the rules of nats-server's consumer file store, against plain dicts."""
+"""ConsumerTracker against a model with the rules of nats-server's `consumerFileStore`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,10 +37,10 @@ def test_the_floor_rises_when_the_lowest_is_acked() -> None:
     tracker.update_acks(2, 20)
     assert floor(tracker) == (0, 0)
     tracker.update_acks(1, 10)
-    assert floor(tracker) == (2, 29)  # up to below the next pending message
+    assert floor(tracker) == (2, 29)  # the floor ends below the next pending message
     tracker.update_acks(4, 40)
     tracker.update_acks(3, 30)
-    assert floor(tracker) == (4, 40)  # nothing is pending: all that was delivered
+    assert floor(tracker) == (4, 40)  # nothing is pending, so all that was delivered is acked
     assert tracker.state().pending == {}
 
 
@@ -73,7 +73,7 @@ def test_a_redelivery_keeps_its_first_consumer_sequence() -> None:
     tracker.update_delivered(3, 1, 2, 5000)
     assert tracker.pending(1) == Pending(1, 5000)
     assert tracker.redelivered == {1: 1}
-    tracker.update_acks(3, 1)  # by the second delivery
+    tracker.update_acks(3, 1)  # an ack of the second delivery
     assert floor(tracker) == (1, 1)
     assert tracker.redelivered == {}
 
@@ -89,7 +89,7 @@ def test_what_was_delivered_too_often_is_pending_no_more() -> None:
 
 
 def test_old_news_is_ignored() -> None:
-    """On restarts a replicated log is replayed from before the state."""
+    """Changes that the state includes already are ignored when a log is replayed."""
     tracker = ConsumerTracker(AckPolicy.EXPLICIT)
     deliver(tracker, 1, 2)
     tracker.update_acks(1, 1)
@@ -145,8 +145,11 @@ def test_changes_are_told_once_until_they_are_taken() -> None:
 
 @dataclass
 class Model:
-    """The rules as nats-server has them, on dicts: slow and plain. (It moves the floor past what
-    was delivered too often in memory only; here that is the state.)"""
+    """The rules of nats-server's `consumerFileStore` on dictionaries, slow and plain.
+
+    nats-server moves the floor past messages that were delivered too often in memory only; here the
+    stored state does the same.
+    """
 
     policy: AckPolicy
     max_deliver: int
@@ -222,6 +225,7 @@ class Model:
 
 
 def outcome(call: Callable[[], object]) -> str:
+    """Return the name of the StoreError that the call raises, or an empty string."""
     try:
         call()
     except StoreError as error:
@@ -229,7 +233,7 @@ def outcome(call: Callable[[], object]) -> str:
     return ""
 
 
-# What happens to a consumer: (what, how far ahead or which of the pending, how often or when).
+# Random changes: (kind, distance ahead or number of a pending message, count or time).
 steps = st.lists(
     st.tuples(st.sampled_from("nnnnaaaaarrsfx"), st.integers(0, 8), st.integers(0, 200)),
     max_size=120,
@@ -252,7 +256,7 @@ def run(steps: list[tuple[str, int, int]], tracker: ConsumerTracker, model: Mode
         }
         name, arguments = calls[what]
         if name == "update_acks" and model.policy is AckPolicy.ALL and what == "x":
-            continue  # an ack for all with a consumer sequence that is not its own
+            continue  # AckPolicy.ALL needs the message's own consumer sequence
         got = outcome(lambda n=name, a=arguments: getattr(tracker, n)(*a))
         assert got == getattr(model, name)(*arguments)
 
@@ -269,7 +273,7 @@ def test_state_log_and_checkpoint_are_those_of_the_model(
     assert tracker.pending_count == len(model.pending)
     assert tracker.first_pending() == min(model.pending, default=0)
     tracker.state().validate()
-    # The log says the same, and so does the checkpoint.
+    # The log and the checkpoint give the same state.
     extent = tracker.changes.seal(SEED, 2, tracker.change_count, False)
     replayed = ConsumerTracker(policy, 0)
     replayed.replay(scan_log(bytes(64) + extent, SEED, 0).entries)
@@ -283,7 +287,7 @@ def test_state_log_and_checkpoint_are_those_of_the_model(
 
 
 def test_thousands_in_any_order() -> None:
-    """Pending messages with gaps, acked from the middle: found, dropped, compacted."""
+    """5000 pending messages with gaps are acked in any order, and the table is compacted."""
     tracker, model = ConsumerTracker(AckPolicy.EXPLICIT), Model(AckPolicy.EXPLICIT, 0)
     for number in range(1, 5001):
         for target in (tracker, model):
@@ -305,7 +309,7 @@ def test_a_checkpoint_that_is_not_one_is_refused() -> None:
     for damaged in (b"", encoded[:-1], encoded + b"\0", bytes(64)):
         with pytest.raises(DamagedEncoding):
             ConsumerTracker(AckPolicy.EXPLICIT).decode(damaged)
-    for at in (64, 24, 48, 56, 72):  # a pending sequence, delivered, counts, never delivered
+    for at in (64, 24, 48, 56, 72):  # pending and delivered stream, counts, pending consumer
         damaged = encoded[:at] + bytes(8) + encoded[at + 8 :]
         if damaged != encoded:
             with pytest.raises(DamagedEncoding):

@@ -1,4 +1,4 @@
-"""The operating system's files behind the store's small interface."""
+"""RealDisk: the operating system's files behind the store's small interface."""
 
 import errno
 import os
@@ -67,7 +67,10 @@ def test_a_file_opened_for_reading_is_not_written(disk: RealDisk, tmp_path: Path
 
 
 def test_modes_are_private(disk: RealDisk, tmp_path: Path) -> None:
-    """nats-server 2.14 reference 11.1: directories 0700, files 0600."""
+    """Directories have mode 0700 and files 0600, as in nats-server.
+
+    See its `defaultDirPerms` and `defaultFilePerms`.
+    """
     make_directories(disk, tmp_path / "a" / "b")
     disk.open(tmp_path / "a" / "b" / "f", create=True).close()
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
@@ -139,7 +142,7 @@ def test_free_space_is_known(disk: RealDisk, tmp_path: Path) -> None:
 
 
 def test_two_servers_on_one_directory(disk: RealDisk, tmp_path: Path) -> None:
-    """The second is told who holds it; when that one dies, whichever way, the lock is free."""
+    """A second server is refused with the process id of the first; a kill frees the lock."""
     path = tmp_path / "natsd.lock"
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -171,7 +174,7 @@ def test_a_full_disk_says_so(disk: RealDisk) -> None:
 
 
 def test_readers_share_a_lock_and_keep_its_owner_out(tmp_path: Path) -> None:
-    """Not a byte of the lock file changes."""
+    """Readers share a lock that excludes a server; the lock file's bytes do not change."""
     disk, path = RealDisk(), tmp_path / "natsd.lock"
     owner = disk.lock(path)
     with pytest.raises(DirectoryLocked, match=f"process {os.getpid()}"):

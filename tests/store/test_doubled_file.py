@@ -1,4 +1,4 @@
-"""Doubled files: either copy alone is enough, and damage of any kind is seen."""
+"""Doubled files: either of the two copies alone is enough, and all damage is seen."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def test_a_file_within_a_file_passes_for_nothing() -> None:
     inner = encode(b"forged")
     data = bytearray(encode(bytes(PAGE_BYTES - 16 - 2 - len(PLACE)) + inner))
     data[8] ^= 1
-    assert b"forged" in (body_of(bytes(data)) or b"")  # the second copy
+    assert b"forged" in (body_of(bytes(data)) or b"")  # the second copy verifies
     for at in (8, len(data) // 2 + 8):
         data[at] ^= 2
     assert body_of(bytes(data)) is None
@@ -104,7 +104,7 @@ def test_what_is_appended_is_damage_that_costs_nothing() -> None:
 
 
 def test_what_an_earlier_version_wrote_is_read() -> None:
-    """It had no generation and no place."""
+    """A file of an earlier version is read, which has neither generation nor place."""
     content = Content(MAGIC, b"body")
     data = encode_doubled(content)
     assert data[16:20] == b"body"

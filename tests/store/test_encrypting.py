@@ -1,4 +1,4 @@
-"""A plain store gets a key: all of it is there, encrypted, whatever happened in between."""
+"""A plain store that gets a key keeps all messages and is encrypted, also after interruptions."""
 
 import asyncio
 import os
@@ -41,6 +41,7 @@ async def fill(disk: Disk, root: Path, options: FileOptions, count: int = 40) ->
 
 
 async def payloads(disk: Disk, root: Path, options: FileOptions) -> list[bytes]:
+    """Open the store and return the data of all its messages."""
     volume = Volume.open(disk, root, os.urandom, loop=asyncio.get_running_loop())
     try:
         store = await FileStore.open(volume, root / "S", Limits(), os.urandom, options)
@@ -54,6 +55,7 @@ async def payloads(disk: Disk, root: Path, options: FileOptions) -> list[bytes]:
 
 
 def in_clear(directory: Path) -> list[Path]:
+    """Return the files that contain the secret."""
     files = [path for path in directory.rglob("*") if path.is_file()]
     return [path for path in files if SECRET[:7] in path.read_bytes()]
 
@@ -74,7 +76,7 @@ async def test_all_of_it_is_there_and_nothing_in_clear(tmp_path: Path, compress:
 
 
 async def test_power_may_fail_at_any_point() -> None:
-    """Of an encryption that was cut short the next opening does the rest."""
+    """An opening completes an encryption that a power cut interrupted at any call."""
     for cut in range(0, CALLS_MAX, 2):
         disk = FaultyDisk(cut)
         await fill(disk, ROOT, PLAIN, 12)
@@ -88,6 +90,7 @@ async def test_power_may_fail_at_any_point() -> None:
 
 
 def encrypts(disk: Disk) -> bool:
+    """Encrypt the plain store; return False if the disk failed."""
     try:
         encrypt_plain(disk, ROOT / "S", "S", SEALED.keys, os.urandom)
     except (PowerLoss, OSError):
@@ -96,6 +99,7 @@ def encrypts(disk: Disk) -> bool:
 
 
 def rename_key(directory: Path, name: str) -> None:
+    """Move the key to a key file of another name."""
     opened = open_data_key(RealDisk(), directory, "S", SEALED.keys, os.urandom)
     assert opened is not None
     path, key = directory / name, opened.data_key
@@ -112,7 +116,7 @@ async def test_a_half_encrypted_store_needs_its_key(tmp_path: Path) -> None:
 
 
 async def test_what_is_encrypted_already_is_left_alone(tmp_path: Path) -> None:
-    """Its key file is gone: nobody can read it, and a new key would hide that."""
+    """An encrypted store without its key file is refused and left as it is, without a new key."""
     await fill(RealDisk(), tmp_path, SEALED)
     remove_twins(RealDisk(), tmp_path / "S" / KEY_FILE)
     before = {path: path.read_bytes() for path in (tmp_path / "S").iterdir()}

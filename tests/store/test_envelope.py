@@ -1,4 +1,4 @@
-"""Envelopes: the same logical bytes in any form; damage costs one piece and is reported."""
+"""Envelopes hold the same logical bytes in any form; damage costs one envelope and is reported."""
 
 import os
 import struct
@@ -92,7 +92,8 @@ def test_nothing_is_kept_in_clear_of_what_is_encrypted() -> None:
     wrapped = wrap_block(BLOCK, SEED, seal_of(Cipher.CHACHA20_POLY1305))
     assert b"orders" not in wrapped
     assert b"words" not in wrapped
-    assert wrap_block(BLOCK, SEED, seal_of(Cipher.CHACHA20_POLY1305)) != wrapped  # nonces
+    # Each envelope has a random nonce.
+    assert wrap_block(BLOCK, SEED, seal_of(Cipher.CHACHA20_POLY1305)) != wrapped
 
 
 def test_what_does_not_shrink_is_kept_as_it_is() -> None:
@@ -102,7 +103,7 @@ def test_what_does_not_shrink_is_kept_as_it_is() -> None:
 
 @forms
 def test_every_flipped_bit_costs_one_piece_and_is_reported(cipher: Cipher | None) -> None:
-    """Never a wrong byte served, never another record lost, the damage reported."""
+    """A flipped bit serves no wrong byte, costs one envelope, and is reported."""
     extents = [record(n, bytes([n]) * 5) for n in range(3)] + [record(3, b"", KIND_MARK)] * 2
     logical, file, bounds = BLOCK_HEADER, BLOCK_HEADER, []
     for extent in extents:
@@ -126,7 +127,10 @@ def test_every_flipped_bit_costs_one_piece_and_is_reported(cipher: Cipher | None
 
 @forms
 def test_what_is_damaged_or_torn_at_the_end_is_not_taken(cipher: Cipher | None) -> None:
-    """Which of the two it is, the marks tell: recovery rules in block.pyx."""
+    """A last envelope that does not verify is not read.
+
+    The commit marks decide whether it is damaged or torn: natsd/store/scan.pyx has the rules.
+    """
     first = wrap(record(1, b"first"), 64, SEED, seal_of(cipher))
     last = wrap(record(2, b"last"), 64 + len(record(1, b"first")), SEED, seal_of(cipher))
     file = BLOCK_HEADER + first + last
@@ -165,7 +169,7 @@ def test_a_block_survives_the_loss_of_its_header(cipher: Cipher | None) -> None:
     assert find_seed(damaged + bytes(5000)) == SEED
     unwrapped = unwrap(damaged, SEED, seal_of(cipher))
     assert unwrapped.logical[BLOCK_HEADER_BYTES:] == BLOCK[BLOCK_HEADER_BYTES:]
-    # Header and the first envelope's header: the last envelope tells.
+    # Without the headers of block and first envelope, the seed comes from the last envelope.
     damaged = bytes(BLOCK_HEADER_BYTES + HEADER_BYTES) + file[BLOCK_HEADER_BYTES + HEADER_BYTES :]
     assert find_seed(damaged) == SEED
     assert find_seed(damaged + bytes(5000)) == SEED
@@ -173,7 +177,7 @@ def test_a_block_survives_the_loss_of_its_header(cipher: Cipher | None) -> None:
 
 
 def test_a_block_file_as_a_payload_passes_for_nothing() -> None:
-    """A payload cannot forge an envelope: it does not know the seed, or not the place."""
+    """A payload cannot forge an envelope, since it does not know the seed or the place."""
     forged_seed = 77
     forged = wrap_block(block(b"forged" * 100), forged_seed)
     logical = block(b"first", os.urandom(100) + forged, b"last")
@@ -201,7 +205,7 @@ def test_an_envelope_in_the_wrong_place_is_not_taken(cipher: Cipher | None) -> N
 
 
 def test_what_is_in_clear_is_not_taken_where_it_should_be_encrypted() -> None:
-    """Who can write the file but lacks the key cannot put records into it."""
+    """A user who can write the file but lacks the key cannot add records to an encrypted block."""
     file = wrap_block(BLOCK, SEED)
     unwrapped = unwrap(file, SEED, seal_of(Cipher.AES_256_GCM))
     assert not any(unwrapped.logical[BLOCK_HEADER_BYTES:])

@@ -1,4 +1,4 @@
-"""How much of a block's file is reserved ahead."""
+"""The number of bytes of a block's file that are reserved ahead."""
 
 import pytest
 
@@ -21,7 +21,7 @@ KIB, MIB = 1 << 10, 1 << 20
     ],
 )
 def test_reservation_grows_with_the_block(end_bytes: int, expected_bytes: int) -> None:
-    """Never 8 MiB for an idle stream (DESIGN.md, durability)."""
+    """The reservation grows with the block, so that an idle stream does not reserve 8 MiB."""
     assert grown_allocation(end_bytes, 8 * MIB) == expected_bytes
 
 

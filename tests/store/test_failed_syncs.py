@@ -1,5 +1,8 @@
-"""A sync fails, the process ends, the next one finds in the page cache what is not on disk; then
-the power fails. What the next one served must be there still ("Durability" of the design)."""
+"""A sync fails, the process ends, the next one reads the page cache, and then the power fails.
+
+Every message that the second process served is still there after the power cut (docs/store.md,
+"What an acknowledgement means").
+"""
 
 import asyncio
 import errno
@@ -44,7 +47,7 @@ def test_what_was_served_after_a_failed_sync_outlives_a_power_cut(kind: str, see
 
 @pytest.mark.parametrize("calls", range(40))
 def test_names_that_a_killed_process_left_are_on_disk(calls: int) -> None:
-    """Directories, and their parents, that it had made and not synced."""
+    """A start syncs directories and their parents that a killed process had made but not synced."""
 
     async def scenario() -> None:
         machine = Machine(FaultyDisk(), Limits(), OPTIONS["plain"])

@@ -1,4 +1,4 @@
-"""The simulated disk is as nasty as promised, and no nastier."""
+"""The simulated disk loses all that it promises to lose, and nothing else."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ SEEDS = range(200)
 
 
 def disk_with_file(content: bytes = b"") -> FaultyDisk:
-    """A file whose content and name are on disk."""
+    """Return a disk with a file whose content and name are on disk."""
     disk = FaultyDisk()
     make_directories(disk, DIRECTORY)
     file = disk.open(PATH, create=True)
@@ -26,6 +26,7 @@ def disk_with_file(content: bytes = b"") -> FaultyDisk:
 
 
 def content_after(disk: FaultyDisk, seed: int, path: Path = PATH) -> bytes | None:
+    """Return the file's content after a crash, or None if the file is gone."""
     after = disk.crash(seed)
     if not after.exists(path):
         return None
@@ -103,6 +104,7 @@ def test_a_directory_is_volatile_too() -> None:
 
 
 def renamed() -> FaultyDisk:
+    """Return a disk with an unsynced rename of a new file over an old one."""
     disk = disk_with_file(b"old")
     new = disk.open(DIRECTORY / "f.new", create=True)
     new.pwrite(b"new", 0)
@@ -156,7 +158,7 @@ def test_calls_fail_as_asked() -> None:
 
 
 def test_a_failed_sync_drops_what_it_should_have_written() -> None:
-    """The next sync succeeds, reads show the bytes, and they are not on disk."""
+    """After a failed sync the next one succeeds and reads show bytes that are not on disk."""
     disk = disk_with_file(b"a")
     file = disk.open(PATH)
     file.pwrite(b"b", 0)
@@ -213,6 +215,7 @@ def test_what_a_failed_sync_dropped_is_shown_to_the_next_process_and_lost_with_t
 
 
 def failed_sync_loses(seed: int) -> bool:
+    """Return whether a failed sync lost the unsynced byte."""
     disk = disk_with_file(b"a")
     file = disk.open(PATH)
     file.pwrite(b"b", 0)

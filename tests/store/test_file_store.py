@@ -1,4 +1,7 @@
-"""FileStore's files: what is in them, when they change, what goes (design, "Durability")."""
+"""FileStore's files: their content, and when they are written, replaced or removed.
+
+See docs/store.md.
+"""
 
 import asyncio
 import contextlib
@@ -27,9 +30,10 @@ async def open_store(
 
 
 def blocks(volume: Volume) -> dict[str, int]:
+    """Return the size in bytes of each block file."""
     sizes = {}
     for path in sorted((volume.directory / "S").glob("*.blk")):
-        with contextlib.suppress(FileNotFoundError):  # it is unlinked in a thread
+        with contextlib.suppress(FileNotFoundError):  # the file may be unlinked in a thread
             sizes[path.name] = path.stat().st_size
     return sizes
 
@@ -76,7 +80,7 @@ async def test_very_many_subjects_that_end_at_once_are_forgotten_in_steps(volume
     assert await store.purge(pattern="orders.*") == 3000
     await store.synced()
     assert store.log.subjects.ghosts > 0
-    store.append("orders.7", None, b"", 1)  # again, before its name is forgotten
+    store.append("orders.7", None, b"", 1)  # before the subject's name is forgotten
     await eventually_within(lambda: store.log.num_buried == 0)
     assert (store.log.subjects.ghosts, store.log.subjects.count) == (0, 1)
     await store.close()
@@ -154,15 +158,15 @@ async def test_a_key_is_rotated_when_the_store_is_opened(volume: Volume) -> None
 
 @pytest.mark.parametrize("ends", [(50_000, 40_000), (50_000, 1), (99_999,), (1,)])
 async def test_sequences_are_used_again_behind_a_cut(volume: Volume, ends: tuple[int, ...]) -> None:
-    """Though the marks of the last block said that there were more."""
+    """A truncated stream reuses sequences, although marks of its last block name higher ones."""
     store = await open_store(volume)
-    for sequence in (1, 100_000):  # too far from each other for one block
+    for sequence in (1, 100_000):  # too far apart for one block
         store.append("orders", None, b"", 1, sequence=sequence)
     await store.synced()
     for end in ends:
         await store.truncate(end)
     await store.close()
-    (volume.directory / "S" / INDEX_NAME).unlink()  # so that all is read
+    (volume.directory / "S" / INDEX_NAME).unlink()  # so that the open scans the blocks
     store = await open_store(volume)
     assert store.append("orders", None, b"", 2) == ends[-1] + 1
     assert [message.sequence for message in await everything(store)] == [1, ends[-1] + 1]
@@ -186,7 +190,7 @@ async def test_memory_does_not_grow_with_what_is_on_disk(volume: Volume) -> None
     assert len(await everything_in_turn(store)) == 2000
     assert volume.cache.held_bytes <= 30_000
     held = sum(stored.block.cached_bytes for stored in store._blocks.all)
-    assert held <= 30_000 + 2 * 4400  # what is appended to, and what was read last
+    assert held <= 30_000 + 2 * 4400  # the active block, and the block that was read last
     await store.close()
 
 

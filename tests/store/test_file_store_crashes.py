@@ -1,7 +1,7 @@
 """FileStore on a disk that loses power, or fails a call, at any moment.
 
-Issue "The store", section 4: nothing synced is ever lost, nothing torn is ever served, removals
-never overtake. Design, "Durability": index.db never disagrees with a full scan.
+Synced messages are never lost, torn messages are never served, a removal never happens before its
+reason is durable, and index.db always agrees with a full scan (docs/store.md).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.torture
 
 @pytest.fixture(autouse=True)
 def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """index.db is written in as many slices as there are subjects."""
+    """Let index.db be written in as many slices as there are subjects."""
     monkeypatch.setattr("natsd.store.index_keeper.KEYS_PER_SLICE", 1)
 
 
@@ -64,16 +64,15 @@ operations = st.one_of(
 
 @dataclass
 class History:
-    """What was asked of a store: after each step what it should hold, and up to which it said that
-    it is durable."""
+    """The operations on a store: the expected store after each step, and the last durable step."""
 
     model: PlainStore
     appended: dict[int, Plain] = field(default_factory=dict)
     after: list[PlainStore] = field(default_factory=list)
     batches: list[tuple[int, int, int]] = field(default_factory=list)
-    """First and last sequence, and the place in `after` as of which it is there."""
+    """Batches: first and last sequence, and the index in `after` from which on it is stored."""
     removals: list[tuple[int, set[int]]] = field(default_factory=list)
-    """What was asked to go, and the place in `after` as of which it is gone."""
+    """Removals: the index in `after` from which on they are done, and the removed sequences."""
     durable: int = 0
     writing: asyncio.Future[None] | None = None
 
@@ -109,15 +108,18 @@ class History:
         return message
 
     def taken_instead(self, found: dict[int, Plain]) -> int:
-        """What stands before it may be gone: a removal that was not acknowledged did not happen, so
-        that the stream's limits took the oldest messages in its place."""
+        """Return the sequence below which messages may be gone, or 0.
+
+        A removal that was not durable may be undone by the crash. The stream's limits then removed
+        the oldest messages in its place.
+        """
         is_undone = any(
             place > self.durable and not gone.isdisjoint(found) for place, gone in self.removals
         )
         return min(found) if is_undone else 0
 
     def check_batches(self, found: dict[int, Plain]) -> None:
-        """All of a batch is there, but for what was removed since; or nothing."""
+        """Assert that a batch is stored whole but for later removals, or not at all."""
         instead = self.taken_instead(found)
         for first, last, place in self.batches:
             there = [sequence for sequence in range(first, last + 1) if sequence in found]
@@ -127,7 +129,7 @@ class History:
                 assert is_removed or sequence < instead, "a part of a batch"
 
     def check(self, found: dict[int, Plain], last: int) -> None:
-        """Is this what can be there after power was lost?"""
+        """Assert that the found messages may be there after a power cut."""
         self.check_batches(found)
         for sequence, message in found.items():
             assert message == self.appended[sequence], "nothing else was ever written"
@@ -171,7 +173,7 @@ async def run(store: FileStore, history: History, steps: list[tuple[Any, ...]]) 
             known = len(history.after) - 1
             await store.synced()
             history.durable = known
-        elif name == "index":  # while the stream goes on
+        elif name == "index":  # appends go on meanwhile
             history.writing = asyncio.ensure_future(store.write_index())
         else:
             for _ in range(arguments[0]):
@@ -179,7 +181,7 @@ async def run(store: FileStore, history: History, steps: list[tuple[Any, ...]]) 
 
 
 async def live(machine: Machine, history: History, steps: list[tuple[Any, ...]]) -> None:
-    """All that a process does that is not stopped before."""
+    """Run all steps and close the store, as a process does that is not killed."""
     store = await machine.open()
     await run(store, history, steps)
     await store.close()
@@ -187,15 +189,16 @@ async def live(machine: Machine, history: History, steps: list[tuple[Any, ...]])
 
 
 async def contents(store: FileStore) -> tuple[Any, ...]:
+    """Return the messages, the state and the states of all subjects."""
     found = {m.sequence: plain(m) for m in await everything(store)}
     state = store.state(with_deleted=True)
     if state.last_sequence not in found:
-        state = replace(state, last_time_ns=0)  # only index.db knows, if nothing is left of it
+        state = replace(state, last_time_ns=0)  # the message is gone: only index.db knows
     return found, state, await store.subject_states(">")
 
 
 async def check_after_crash(machine: Machine, history: History, seed: int) -> None:
-    """Opened by index.db, if it is there, and by a scan: the same, and what can be there."""
+    """Assert that an open by index.db and an open by a scan find the same, allowed content."""
     scanned = Machine(machine.disk.crash(seed), machine.limits, machine.options)
     machine.disk = scanned.disk.crash(seed)
     scanned.disk = machine.disk.crash(seed)
@@ -205,16 +208,16 @@ async def check_after_crash(machine: Machine, history: History, seed: int) -> No
     store = await machine.open()
     found, state, subjects = await contents(store)
     synced = history.after[history.durable].last
-    for damage in store.damage:  # a commit that was torn, and not acknowledged
+    for damage in store.damage:  # a torn commit that was not acknowledged
         assert damage.first_sequence > synced or not damage.first_sequence
     history.check(found, state.last_sequence)
     other = await contents(await scanned.open())
     assert (found, state, subjects) == other
 
 
-# A new block's first commit was torn so that its mark is there, and neither header nor message.
+# A new block's first commit is torn: its mark survives, but neither header nor message.
 @example("encrypted", LIMITS[4], [*AB, ("append", "a", 36, 6), ("batch", "a", 0, 5)], 31, 3)
-# A block reaches the disk; what its subjects then have too many of would go with the next one.
+# A block is on disk, but not the next one, which removes the messages above the limit.
 @example("plain", LIMITS[4], [*AB, ("append", "a", 36, 6), ("batch", "a", 0, 5)], 30, 0)
 @example("encrypted", LIMITS[4], [*AB, ("append", "a", 36, 6), ("batch", "a", 0, 5)], 33, 0)
 @example("encrypted", LIMITS[4], [*AB, ("append", "a", 36, 5), ("append", "a", 1, 6)], 33, 0)
@@ -246,7 +249,7 @@ CALLS = ["pwrite", "fdatasync", "fsync", "allocate", "sync_dir", "truncate", "op
 
 @dataclass
 class Kept:
-    """What the store said is durable, and what it was asked to remove since."""
+    """The durable messages, and the sequences that the store was asked to remove since."""
 
     messages: dict[int, Plain] = field(default_factory=dict)
     last: int = 0
@@ -268,6 +271,7 @@ class Kept:
 async def run_in_spite_of_errors(
     store: FileStore, kept: Kept, steps: list[tuple[Any, ...]], errors: list[Exception]
 ) -> None:
+    """Run all steps and collect the errors; each successful sync is noted in `kept`."""
     time_ns = 0
     for name, *arguments in steps:
         try:
@@ -309,7 +313,10 @@ async def run_in_spite_of_errors(
 def test_any_call_fails_and_then_the_power(
     kind: str, steps: list[tuple[Any, ...]], faults: list[tuple[str, int, int]], seed: int
 ) -> None:
-    """Out of space: taken back, and it goes on. EIO: read-only, and what is durable stays."""
+    """Without space appends are undone and the store goes on; after EIO it is read-only.
+
+    Durable messages survive both, also after a power cut.
+    """
 
     async def scenario() -> None:
         machine = Machine(FaultyDisk(seed), Limits(), OPTIONS[kind])
@@ -340,7 +347,7 @@ async def test_out_of_space_takes_back_and_goes_on(tmp_path: Path) -> None:
     store = await machine.open()
     store.append("a", None, b"kept", 1)
     await store.synced()
-    with pytest.raises(StoreFull):  # noqa: PT012 - full sooner or later
+    with pytest.raises(StoreFull):  # noqa: PT012 - a later append fails
         for number in range(2, 2000):
             store.append("a", None, bytes(100), number)
             await store.synced()
@@ -351,7 +358,7 @@ async def test_out_of_space_takes_back_and_goes_on(tmp_path: Path) -> None:
     machine.disk.capacity_bytes = None
     committer = store._volume.committer
     committer._look_for_space(committer._attached[store._commits])
-    while store._commits.error is not None:  # noqa: ASYNC110 - a few turns
+    while store._commits.error is not None:  # noqa: ASYNC110 - takes a few turns
         await asyncio.sleep(0)
     assert store.state() == before
     assert store.append("a", None, b"welcome", 4000) == before.last_sequence + 1
@@ -376,7 +383,7 @@ async def test_a_failed_sync_is_never_tried_again() -> None:
 
 
 class Heard:
-    """A durability listener's diary."""
+    """A durability listener that records its calls."""
 
     def __init__(self) -> None:
         self.durable_upto: list[int] = []
@@ -390,7 +397,10 @@ class Heard:
 
 
 async def test_a_listener_hears_of_each_commit_and_of_the_one_that_failed() -> None:
-    """What has become durable is told once, in order, and never more than is on disk."""
+    """A listener hears each durable sequence once, in order, and never before it is on disk.
+
+    It also hears of the commit that failed.
+    """
     machine = Machine(FaultyDisk(), Limits(), OPTIONS["plain"])
     store = await machine.open()
     heard = Heard()

@@ -1,5 +1,8 @@
-"""Damage anywhere in any file of a closed stream: never a wrong byte served, never another record
-lost, reported with file, offset and sequence (issue "The store", section 4)."""
+"""Damage anywhere in any file of a closed stream.
+
+No wrong byte is served, no other record is lost, and the damage is reported with file, offset and
+sequence (docs/store.md, "When a disk has lied").
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -24,11 +27,11 @@ MESSAGES = {
     if sequence not in (4, 11)
 }
 MARK_BYTES = 104
-RECORDS_A_BLOCK = 10  # or so: what one wound of a sector may cost
+RECORDS_A_BLOCK = 10  # about as many as one damaged sector may cost
 
 
 async def stored(options: FileOptions) -> FaultyDisk:
-    """A closed stream of three blocks, with removals."""
+    """Return a disk with a closed stream of three blocks, with removals."""
     machine = Machine(FaultyDisk(), Limits(), options)
     store = await machine.open()
     for sequence in range(1, 19):
@@ -48,14 +51,16 @@ def read(disk: FaultyDisk, path: Path) -> bytes:
 
 
 def wounds(data: bytes, step: int) -> Iterator[Wound]:
+    """Yield one flipped bit for every `step` bytes, zeroed sectors, and cuts."""
     for at in range(0, len(data), step):
-        bit = at * 8 + at * 5 % 8  # every byte, and over the file every bit of one
+        bit = at * 8 + at * 5 % 8  # another bit of the byte each time, over all eight
         yield Wound(f"bit {bit}", with_flipped_bit(data, bit), at, at + 1)
     yield from zeroed(data)
     yield from truncated(data, range(0, len(data), 97))
 
 
 def wounded(disk: FaultyDisk, path: Path, data: bytes) -> FaultyDisk:
+    """Return a copy of the disk on which the file has these bytes."""
     copy = disk.crash(1)
     disk.is_off = False
     with contextlib.closing(copy.open(path)) as file:
@@ -66,6 +71,7 @@ def wounded(disk: FaultyDisk, path: Path, data: bytes) -> FaultyDisk:
 
 
 async def check(machine: Machine, name: str, wound: Wound) -> None:
+    """Assert that no wrong message is served, and that each lost one is reported for the file."""
     store = await machine.open()
     lost = set()
     for sequence in range(1, 19):

@@ -1,5 +1,7 @@
-"""kill -9 at random moments: every acknowledged message is there after restart, in order, bytes
-equal (issue "The store", section 4). `make torture` does hundreds of rounds."""
+"""kill -9 at random moments: every acknowledged message is found after a restart.
+
+The messages are in order and their bytes are equal. `make torture` runs hundreds of rounds.
+"""
 
 import asyncio
 import os
@@ -60,7 +62,7 @@ async def check(directory: Path, lines: list[str], ever_removed: set[int]) -> No
     found = {message.sequence: message for message in await everything(store)}
     assert store.damage == []
     assert store.state().last_sequence >= acknowledged
-    # The one removal that was under way when it was killed is not in the lines.
+    # The removal that was under way at the kill is not in the lines.
     missing = [s for s in range(1, acknowledged + 1) if s not in found and s not in ever_removed]
     assert len(missing) <= 1
     ever_removed.update(missing)

@@ -1,6 +1,6 @@
-"""FileStore against the plain model: closed and opened again, evicted and compacted at any moment.
+"""FileStore against the plain model: it is reopened, evicted and compacted at any moment.
 
-Issue "The store", section 3: both stores pass one shared test suite.
+Both kinds of store pass the shared model of test_store_model.py.
 """
 
 import asyncio
@@ -45,8 +45,10 @@ async def everything(store: FileStore | MemStore) -> list[Any]:
 
 
 async def end_other_tasks() -> None:
-    """End the tasks of a store whose disk is gone. Some wait once more after they were cancelled,
-    for a disk that answers nothing."""
+    """Cancel all other tasks until they have ended; used after the disk of a store is off.
+
+    Some tasks wait once more after a cancel, for a disk that never answers.
+    """
     while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
         for task in tasks:
             task.cancel()
@@ -55,7 +57,7 @@ async def end_other_tasks() -> None:
 
 
 class FileModel(StoreModel):
-    """Subclassed for each way to keep files."""
+    """The model test of a file store; a subclass sets other file options."""
 
     options = FileOptions(block_bytes_max=BLOCK_BYTES)
 
@@ -85,11 +87,14 @@ class FileModel(StoreModel):
         )
         await self.store.settle()
         self.audience = Audience(self.store.log)
-        self.store.append = self.append_warm  # type: ignore[method-assign]  # see there
+        self.store.append = self.append_warm  # type: ignore[method-assign]  # see `append_warm`
 
     def append_warm(self, *arguments: Any, **options: Any) -> int:
-        """What limits remove from blocks that are not in memory, goes later, perhaps in another
-        order than the model's."""
+        """Append with all blocks in memory.
+
+        Limits remove messages from blocks that are not in memory later, perhaps in another order
+        than the model does.
+        """
         store = self.store
 
         async def warm() -> None:
@@ -102,7 +107,7 @@ class FileModel(StoreModel):
 
     @rule(scanned=st.booleans())
     def open_again(self, scanned: bool) -> None:
-        first = self.limits.first_sequence  # part of a stream's configuration: it does not change
+        first = self.limits.first_sequence  # it never changes
         self.limits = replace(self.store.limits, first_sequence=first)
 
         async def again() -> None:
@@ -121,7 +126,7 @@ class FileModel(StoreModel):
 
     @rule(seed=st.integers(0, 1000))
     def lose_power(self, seed: int) -> None:
-        """All was synced, so all is there; whether index.db is found, old or new, or is not."""
+        """Lose power after a sync: everything is found, with the old, the new or no index.db."""
         first = self.limits.first_sequence
         self.limits = replace(self.store.limits, first_sequence=first)
 
@@ -136,7 +141,7 @@ class FileModel(StoreModel):
 
     @rule()
     def evict(self) -> None:
-        """As if others needed the memory."""
+        """Drop everything from memory, as if other stores needed it."""
         self.run(self.store.synced())
         for budget in (self.volume.cache, self.volume.arrays):
             limit = budget.limit_bytes
@@ -162,7 +167,7 @@ class FileModel(StoreModel):
     @invariant()
     def state_is_exact(self) -> None:
         if hasattr(self, "store") and self.model.messages:
-            self.run(self.store.load(self.model.first))  # its time is told exactly from then on
+            self.run(self.store.load(self.model.first))  # its time is exact from then on
         super().state_is_exact()
 
     @invariant()

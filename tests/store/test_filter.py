@@ -1,4 +1,4 @@
-"""Filter: patterns that include each other, and what an empty one means."""
+"""Filter: patterns that include each other, and the meaning of an empty one."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_many_patterns_are_taken_in_steps(pattern: str) -> None:
 
 
 def test_patterns_that_match_nothing_are_not_all_asked_in_one_step() -> None:
-    """A search by very many patterns takes steps, whatever they find."""
+    """A search by very many patterns takes many steps, whether the patterns match or not."""
     store = MemStore(Limits())
     for number in range(10):
         store.append(f"a.{number}.x", None, b"", 1)

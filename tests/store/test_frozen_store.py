@@ -53,7 +53,7 @@ def fields(messages: list[StoredMessage]) -> list[tuple[object, ...]]:
 
 
 async def thaw(frozen: FrozenStore) -> MemStore:
-    """A store with what the frozen one holds."""
+    """Return a memory store with the content of the frozen store."""
     store, live_bytes = MemStore(block_bytes=BLOCK_BYTES), 0
     for index in range(frozen.num_blocks):
         image = await frozen.image(index)
@@ -68,7 +68,7 @@ async def thaw(frozen: FrozenStore) -> MemStore:
 
 
 async def change(store: FileStore, seed: int) -> None:
-    """Everything that can be done to a store."""
+    """Apply one change to the store, chosen by the seed, and sometimes wait for its commit."""
     last = store.state().last_sequence
     match seed % 8:
         case 0 | 1 | 2:
@@ -122,7 +122,7 @@ def test_it_is_the_store_of_that_moment(
 
 
 async def test_appends_go_on_while_it_is_taken_and_are_in_it_or_not(tmp_path: Path) -> None:
-    """The moment is a commit's: no message of a later one is in it, none of an earlier missing."""
+    """A freeze during appends has all messages up to one commit, and none of a later one."""
     volume = open_volume(tmp_path)
     store = await open_store(volume, tmp_path / "msgs", FileOptions())
     for _ in range(50):
@@ -145,7 +145,7 @@ async def test_appends_go_on_while_it_is_taken_and_are_in_it_or_not(tmp_path: Pa
 
 
 async def test_what_it_ends_with_is_in_it(tmp_path: Path) -> None:
-    """Also where a commit was on its way as it began, and the one behind it is the moment's."""
+    """A freeze that begins during a commit has all messages up to its own commit."""
     volume = open_volume(tmp_path)
     store = await open_store(volume, tmp_path / "msgs", FileOptions())
     for number in range(15):
@@ -197,7 +197,7 @@ async def test_nothing_is_read_once_it_is_released(tmp_path: Path) -> None:
 
 
 async def test_damage_that_came_later_is_counted(tmp_path: Path) -> None:
-    """Of a block that cannot be read any more nothing is given, and all is said to be lost."""
+    """A frozen store serves no message that was damaged meanwhile, and counts it as lost."""
     volume = open_volume(tmp_path)
     store = await open_store(volume, tmp_path / "msgs", KINDS["plain"])
     for number in range(30):

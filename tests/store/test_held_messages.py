@@ -1,5 +1,6 @@
-"""A consumer's state where messages are delivered out of order, or are never to be delivered again:
-against plain sets.
+"""ConsumerTracker with held and terminated messages, against plain sets.
+
+A held message is delivered out of order; a terminated one is never delivered again.
 """
 
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ def test_what_is_terminated_stays_pending_until_it_is_acknowledged() -> None:
     tracker = ConsumerTracker(AckPolicy.EXPLICIT)
     deliver(tracker, 1, 2)
     tracker.terminate(1)
-    tracker.terminate(7)  # which is not pending
+    tracker.terminate(7)  # the message is not pending
     assert tracker.terminated == {1}
     assert tracker.pending_count == 2
     ack(tracker, 1)
@@ -101,7 +102,7 @@ def test_a_checkpoint_that_contradicts_itself_is_refused() -> None:
     tracker.hold(1, 2)
     deliver(tracker, 3)
     tracker.terminate(3)
-    encoded = tracker.encode()  # … runs, terminated, 1, 2, 3
+    encoded = tracker.encode()  # ends in the number of runs, of terminated ones, and 1, 2, 3
     for at, value in ((-8, 2), (-24, 0), (-16, 9), (-40, 2), (-32, 0), (-32, 1 << 63)):
         end = at + 8 or len(encoded)
         damaged = encoded[:at] + value.to_bytes(8, "little") + encoded[end:]
@@ -156,7 +157,7 @@ def test_what_is_held_is_cut_back_with_its_stream() -> None:
 
 @dataclass
 class Model:
-    """A consumer that remembers everything, on sets."""
+    """A consumer's state on sets, in which every message is remembered."""
 
     read: int = 0
     held: set[int] = field(default_factory=set)
@@ -175,6 +176,7 @@ def some(sequences: set[int] | dict[int, Pending], which: int) -> int:
 
 
 def step(what: str, which: int, tracker: ConsumerTracker, model: Model) -> None:
+    """Apply one random change to the tracker and to the model."""
     if what == "n" or (what == "l" and model.held):
         sequence = model.read + 1 if what == "n" else some(model.held, which)
         deliver(tracker, sequence)
@@ -210,6 +212,7 @@ def step(what: str, which: int, tracker: ConsumerTracker, model: Model) -> None:
 
 
 def as_sets(tracker: ConsumerTracker) -> Model:
+    """Return the tracker's state as a model."""
     held = set(tracker.held or ())
     state = tracker.state()
     return Model(
@@ -249,6 +252,6 @@ def test_state_log_and_checkpoint_are_those_of_the_model(
     for other in (decoded, replaced, replayed):
         assert as_sets(other) == model
         assert other.encode() == tracker.encode()
-    # Whatever of the last changes is lost: a state, in which nothing is skipped.
+    # Any prefix of the changes gives a valid state, in which no message is skipped.
     prefix.replay(entries[: cut % (len(entries) // 32 + 1) * 32])
     prefix.state().validate()

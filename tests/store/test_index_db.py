@@ -1,4 +1,4 @@
-"""index.db verifies whole or not at all (design, "Durability": a checksummed state snapshot)."""
+"""index.db, a checksummed snapshot of a store's state, verifies wholly or not at all."""
 
 import os
 

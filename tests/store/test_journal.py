@@ -1,4 +1,4 @@
-"""The journal's bytes: what is torn, what is damage, and what replay makes of it."""
+"""The journal's bytes: which are torn, which are damaged, and what a replay writes."""
 
 import random
 from pathlib import Path
@@ -44,13 +44,14 @@ def batch(number: int, *entries: bytes, seed: int = SEED) -> bytes:
 def write_journal(
     directory: Path, *batches: bytes, name: str = "journal.0", epoch: int = 1
 ) -> Path:
+    """Write a journal of these batches, followed by zeros, and return its path."""
     path = directory / name
     path.write_bytes(encode_header(epoch, SEED) + b"".join(batches) + bytes(4096))
     return path
 
 
 def test_layout() -> None:
-    """As journal.py draws it."""
+    """Header, entries and batches are laid out as natsd/store/journal.py draws them."""
     header = encode_header(7, SEED)
     assert (len(header), header[:512]) == (HEADER_BYTES, header[512:])
     assert (header[:8], header[8:10]) == (b"NATSDJNL", b"\2\0")
@@ -97,7 +98,7 @@ def test_what_is_forgotten_is_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", [0, 1])
 def test_a_damaged_forget_brings_nothing_back(tmp_path: Path, damaged: int) -> None:
-    """It is said twice."""
+    """A file stays forgotten if one of its two FORGET entries is damaged."""
     forgets = [batch(2, forget("f")), batch(3, forget("f"))]
     flipped = bytearray(forgets[damaged])
     flipped[40] ^= 4
@@ -123,7 +124,10 @@ def block_header(seed: int) -> bytes:
 def test_what_was_written_to_an_earlier_file_is_not_written_to_a_later_one(
     tmp_path: Path, others_first: bool
 ) -> None:
-    """Though it has its path, and no FORGET stands between: a file is known by its header."""
+    """A replay writes nothing to a later file at the same path, even without a FORGET entry.
+
+    A file is recognized by the random number in its header.
+    """
     (tmp_path / "f").write_bytes(block_header(7) + b"seven")
     pieces = [entry("f", 64, b"eight", identity=8), entry("f", 69, b" seven", identity=7)]
     write_journal(
@@ -136,7 +140,10 @@ def test_what_was_written_to_an_earlier_file_is_not_written_to_a_later_one(
 
 @pytest.mark.parametrize("found", [b"", bytes(100), block_header(7)[:40], b"x" * 64])
 def test_a_file_whose_header_is_not_there_is_the_last_one(tmp_path: Path, found: bytes) -> None:
-    """After a power cut the journal may be the only one to hold the header."""
+    """A file without a header gets the newest header and the entries that belong to it.
+
+    After a power cut the journal may be the only place where the header is.
+    """
     (tmp_path / "f").write_bytes(found)
     header = block_header(8)
     write_journal(
@@ -149,7 +156,7 @@ def test_a_file_whose_header_is_not_there_is_the_last_one(tmp_path: Path, found:
 
 
 def test_a_journal_of_the_version_before_is_replayed(tmp_path: Path) -> None:
-    """Its entries tell no identity."""
+    """A journal of version 1 is replayed, whose entries carry no identity."""
     old = encode_entries(SEED, [(WRITE_ANY, b"f", 64, b"data")])
     path = write_journal(tmp_path, batch(1, old))
     data = bytearray(path.read_bytes())
@@ -163,7 +170,7 @@ def test_a_journal_of_the_version_before_is_replayed(tmp_path: Path) -> None:
 
 
 def test_a_torn_end_is_no_damage(tmp_path: Path) -> None:
-    """It was never acknowledged."""
+    """A torn last batch is not reported as damage, since it was never acknowledged."""
     whole, torn = batch(1, entry("f", 0, b"a" * 600)), batch(2, entry("f", 600, b"b" * 600))
     for cut in range(0, len(torn), 100):
         write_journal(tmp_path, whole, torn[:cut])
@@ -173,7 +180,7 @@ def test_a_torn_end_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_another_epoch_is_none(tmp_path: Path) -> None:
-    """Overwritten from the start, the segment still holds the end of what it held before."""
+    """A replay ignores the batches of an earlier epoch behind the end of a reused segment."""
     write_journal(
         tmp_path, batch(9, entry("f", 0, b"new")), batch(2, entry("f", 0, b"old", 5), seed=5)
     )
@@ -189,7 +196,7 @@ def test_a_journal_as_a_payload_is_a_payload(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_is_damage_to_one_batch_at_most(tmp_path: Path) -> None:
-    """Never a wrong byte written, never another batch lost."""
+    """A flipped bit writes no wrong byte and costs no other batch."""
     batches = [batch(i, entry(f"f{i}", 0, bytes([i]) * 10)) for i in (1, 2, 3)]
     path = write_journal(tmp_path, *batches)
     good = path.read_bytes()
@@ -246,7 +253,7 @@ def test_a_journal_that_was_never_begun(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_journal_bounds_its_segments(tmp_path: Path) -> None:
-    """With both in use it takes nothing, until a checkpoint has freed one."""
+    """A journal with two full segments refuses writes until a checkpoint has freed one."""
     journal = Journal(DISK, tmp_path, lambda n: b"s" * n, segment_bytes_max=4096)
     workers = DISK.commit_workers(1)
     file = DISK.open(tmp_path / "f", create=True)
@@ -278,7 +285,7 @@ def test_a_journal_bounds_its_segments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_retired_epoch_stays_retired(seed: int) -> None:
-    """Once its paths count as free, no crash brings back what it said about them."""
+    """After a segment is retired, no crash brings back its entries."""
     disk = FaultyDisk(seed)
     root = Path("/")
     journal = Journal(disk, root, random.Random(seed).randbytes)

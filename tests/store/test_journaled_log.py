@@ -1,5 +1,6 @@
-"""JournaledLog: what a commit makes durable and what a rollback takes back, over blocks whose files
-are byte strings. After each commit a log made from those bytes alone is what was committed.
+"""JournaledLog over blocks whose files are byte strings: commits and rollbacks.
+
+After each commit, a log that is recovered from these bytes alone equals the committed log.
 """
 
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ SUBJECTS = ["a", "a.x", "a.y", "b", "b.x.y", "c"]
 
 
 class Files:
-    """Blocks' files as bytes: written when a commit is, read when a block is fetched."""
+    """The blocks' files as bytes: a commit writes them, and fetching a block reads them."""
 
     def __init__(self) -> None:
         self.written: dict[int, bytearray] = {}
@@ -56,7 +57,7 @@ class Files:
         assert block.load(scan) == []
 
     def recover(self, limits: Limits) -> MessageLog:
-        """As a store opens without index.db: the newest block first."""
+        """Return the log that a store recovers without index.db, from the newest block on."""
         scans = [Scan(bytes(data)) for _, data in sorted(self.written.items())]
         removed, dead = SequenceSet(), SequenceSet()
         index, expiries = SubjectIndex(), Expiries()
@@ -95,11 +96,15 @@ class Files:
 
 @dataclass
 class Taken:
+    """The extents of a commit that is in flight, and the model as of that commit."""
+
     extents: list[tuple[int, int, bytes]]
     model: PlainStore
 
 
 class JournalModel(RuleBasedStateMachine):
+    """Random operations, commits and rollbacks on a log and on the plain model."""
+
     def __init__(self) -> None:
         super().__init__()
         self.limits = Limits(max_msgs=14, max_msgs_per_subject=5)
@@ -115,7 +120,7 @@ class JournalModel(RuleBasedStateMachine):
         self.settle()
         assert self.contents(self.log) == self.now.matching(">")
 
-    # Blocks that are not in memory
+    # ---- blocks that are not in memory
 
     def settle(self) -> None:
         while self.log.is_behind:
@@ -156,7 +161,7 @@ class JournalModel(RuleBasedStateMachine):
             if arrays:
                 block.drop_arrays()
 
-    # Changing
+    # ---- writing
 
     @rule(
         subject=st.sampled_from(SUBJECTS),
@@ -206,7 +211,7 @@ class JournalModel(RuleBasedStateMachine):
     def expire(self) -> None:
         assert self.do(Expire(self.log, self.now.last)) == self.now.expire(self.now.last)
 
-    # Committing
+    # ---- committing
 
     @precondition(lambda self: self.taken is None)
     @rule(force=st.booleans())
@@ -246,7 +251,7 @@ class JournalModel(RuleBasedStateMachine):
         self.do(Sweep(self.log))
         assert self.log.subjects.ghosts == 0
 
-    # Looking
+    # ---- reading
 
     @invariant()
     def every_removal_was_told(self) -> None:
@@ -280,8 +285,7 @@ TestJournal.settings = settings(max_examples=150 * TORTURE, stateful_step_count=
 
 
 def test_a_removal_gives_up_nothing_before_it_is_durable() -> None:
-    """DESIGN.md: no erase, overwrite or unlink caused by a record happens before that record is
-    durable."""
+    """A block is given up only after the removals that emptied it are durable."""
     files = Files()
     log = JournaledLog(Limits(max_msgs=1), files.make_block)
     for sequence in range(1, 21):
@@ -292,7 +296,7 @@ def test_a_removal_gives_up_nothing_before_it_is_durable() -> None:
 
 
 def test_a_commit_that_failed_leaves_what_was_durable() -> None:
-    """Appends and the removals they caused go together."""
+    """A rollback undoes appends together with the removals that they caused."""
     files = Files()
     log = JournaledLog(Limits(max_msgs_per_subject=1), files.make_block)
     log.append("a", None, b"first", 1)
@@ -323,7 +327,7 @@ def test_the_number_of_extents_is_that_of_the_blocks_since_the_last_commit() -> 
 
 
 def test_a_search_passes_blocks_without_the_subject_by() -> None:
-    """They need not be in memory."""
+    """A search skips blocks without the subject, which need not be in memory."""
     files = Files()
     log = JournaledLog(Limits(), files.make_block)
     for sequence in range(1, 101):

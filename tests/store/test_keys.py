@@ -1,4 +1,7 @@
-"""Keys: what opens a key file, what each refusal says (reference 2.8: key, prev_key, cipher)."""
+"""Keys: which key opens a key file, and what each refusal says.
+
+The options are those of nats-server: `key`, `prev_key` and `cipher` (docs/store.md).
+"""
 
 import os
 import shutil
@@ -40,7 +43,7 @@ def test_a_key_file_opens_with_its_key(tmp_path: Path, cipher: Cipher) -> None:
     data_key = create(tmp_path, OperatorKeys(b"old secret", cipher=cipher))
     opened = reopen(tmp_path, OLD)
     assert opened == OpenedKey(data_key, ())
-    assert opened.data_key.cipher is cipher  # the file's, whatever the configuration says now
+    assert opened.data_key.cipher is cipher  # the file's cipher, not the configured one
 
 
 def test_neither_key_is_in_the_file_or_in_a_repr(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
-"""kill -9 at random moments: every acknowledged commit is there (issue: "hundreds of rounds", with
-NATSD_TORTURE=100)."""
+"""kill -9 at random moments: every acknowledged commit is found after a restart.
+
+With NATSD_TORTURE=100 the test runs hundreds of rounds.
+"""
 
 import os
 import random

@@ -1,7 +1,7 @@
-"""The process dies at any call, the next one opens what the page cache shows, and dies too or
-serves; then the power fails. What was acknowledged or shown is there still.
+"""A process is killed at any call, the next one reads the page cache, and then the power fails.
 
-Design, "Durability": recovery trusts nothing, the page cache included.
+The next process is killed too, or serves. Every message that was acknowledged or shown is still
+there: recovery does not trust the page cache (docs/store.md, "What an acknowledgement means").
 """
 
 import asyncio
@@ -41,13 +41,13 @@ KINDS = {**OPTIONS, "later": replace(OPTIONS["plain"], sync=Sync.LATER)}
 
 @pytest.fixture(autouse=True)
 def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """index.db is written in as many slices as there are subjects."""
+    """Let index.db be written in as many slices as there are subjects."""
     monkeypatch.setattr("natsd.store.index_keeper.KEYS_PER_SLICE", 1)
 
 
 @dataclass
 class Shown:
-    """What a process after the first showed, or acknowledged itself."""
+    """The messages that a process after the first one showed, or acknowledged itself."""
 
     messages: dict[int, Plain] = field(default_factory=dict)
     last: int = 0
@@ -63,13 +63,13 @@ class Shown:
 
 
 async def serve(machine: Machine, shown: Shown, appended: dict[int, Plain], calls: int) -> None:
-    """Open what there is, show it, append a message; be dead after so many calls."""
+    """Open the store, show its messages and append one; be dead after `calls` calls of the disk."""
 
     async def life() -> None:
         store = await machine.open()
         await shown.note(store)
         if store.limits != Limits():
-            return  # what is pushed out is no loss
+            return  # the limits may remove shown messages
         message = Plain(shown.last + 1, "z", None, b"after", shown.last + 1, 0)
         store.append("z", None, b"after", message.time_ns, sequence=message.sequence)
         appended[message.sequence] = message
@@ -85,17 +85,24 @@ async def serve(machine: Machine, shown: Shown, appended: dict[int, Plain], call
 async def opened_after(
     disk: FaultyDisk, like: Machine, known: int, *, scan: bool
 ) -> tuple[Any, ...]:
+    """Open the store, by index.db or by a scan, and return its content.
+
+    Asserts that no damage up to sequence `known` is reported.
+    """
     machine = Machine(disk, like.limits, like.options)
     if scan and disk.exists(DIRECTORY / INDEX_NAME):
         disk.unlink(DIRECTORY / INDEX_NAME)
     store = await machine.open()
-    for damage in store.damage:  # a commit that was torn, and neither shown nor acknowledged
+    for damage in store.damage:  # a torn commit, neither shown nor acknowledged
         assert damage.first_sequence > known or not damage.first_sequence, damage
     return await contents(store)
 
 
 async def check_power_cut(machine: Machine, seed: int, known: int) -> tuple[dict[int, Plain], int]:
-    """What is found when power is back, by index.db and by a scan, which must be the same."""
+    """Return the messages and the last sequence that are found after a power cut.
+
+    Asserts that an open by index.db and an open by a scan find the same.
+    """
     disk = machine.disk.crash(seed)
     other = disk.crash(seed)
     disk.is_off = False

@@ -1,6 +1,6 @@
-"""MemStore's own promises: memory follows what lives, and work comes in slices.
+"""MemStore's own promises: memory follows the live messages, and long work comes in slices.
 
-The rest is in the tests shared by all kinds (test_store_examples.py, test_store_model.py).
+The tests that all kinds of store share are in test_store_examples.py and test_store_model.py.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ KEYS = [f"key.{number}" for number in range(100)]
 
 
 async def test_overwritten_keys_leave_no_bytes_behind() -> None:
-    """A KV bucket: 100 keys of 1 KiB, each written 200 times."""
+    """A bucket of 100 keys of 1 KiB, each written 200 times, takes at most 5 times its bytes."""
     store = MemStore(Limits(max_msgs_per_subject=1), block_bytes=1 << 16)
     for _ in range(200):
         for key in KEYS:
@@ -38,7 +38,7 @@ async def test_overwritten_keys_leave_no_bytes_behind() -> None:
 
 
 async def test_bytes_that_are_not_counted() -> None:
-    """A record has 40 bytes beside its subject and data: 24 of them may be left out."""
+    """A record has 40 bytes beside its subject and data; 24 of them may not count."""
     store = MemStore(Limits(max_bytes=100, uncounted_bytes=24))
     for expected in (1, 2, 2):
         store.append("s", None, bytes(33), 1)
@@ -73,7 +73,7 @@ async def test_names_of_subjects_without_messages_are_forgotten() -> None:
 
 
 async def test_expiries_of_removed_messages_are_forgotten() -> None:
-    """One key with a TTL of a year, written again and again."""
+    """One key that is overwritten many times with a TTL leaves few expiries."""
     store = MemStore(Limits(max_msgs_per_subject=1))
     for number in range(50_000):
         store.append("a", None, b"", number, expires_ns=10**18)
@@ -96,7 +96,7 @@ async def test_a_store_without_messages_is_small() -> None:
     assert MemStore().memory_bytes < 8192
 
 
-# Slices
+# ---- slices
 
 OPERATIONS: dict[str, Callable[[MessageLog], Operation]] = {
     "num_pending": lambda log: NumPending(log, Filter(["key.*"]), 150),
@@ -124,7 +124,10 @@ def filled(limits: Limits | None = None) -> MemStore:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_slices_do_what_one_step_does(name: str) -> None:
-    """DESIGN.md: nothing holds the loop for more than 5 ms; long work runs in slices."""
+    """An operation in slices gives the same result as in one step.
+
+    Long work runs in slices, so that nothing holds the event loop for more than 5 ms.
+    """
     at_once, sliced = filled(), filled()
     for store in (at_once, sliced):
         store._log.set_limits(Limits(max_msgs_per_subject=1))
@@ -151,7 +154,7 @@ def test_an_operation_begins_anew_if_the_log_is_emptied(name: str) -> None:
 
 
 def test_what_is_appended_meanwhile_is_not_pending() -> None:
-    """`num_pending` is valid through the last sequence at its begin."""
+    """`num_pending` counts up to the last sequence at its beginning."""
     store = filled()
     operation = NumPending(store._log, Filter(["key.*"]), 1)
     while not operation.step(1):
@@ -189,6 +192,6 @@ async def test_a_smaller_limit_is_enforced_in_the_background() -> None:
 
 
 async def test_limits_without_a_loop_wait_for_settle() -> None:
-    """Made outside of any event loop, as `natsd store` does."""
+    """A store made outside of an event loop, as by `natsd store`, keeps its limits."""
     store = await asyncio.to_thread(filled, Limits(max_msgs=100))
     assert store.state().msgs == 100

@@ -1,5 +1,8 @@
-"""Block files that are whole, and not where they belong: missing, of another stream, another block
-of the same stream, renamed, or an older copy. Nothing wrong is served, and each is reported."""
+"""Block files that are whole but misplaced: they are not served, and each is reported.
+
+A file may be missing, renamed, an older copy of itself, another block of the stream, or of another
+stream.
+"""
 
 import asyncio
 import contextlib
@@ -28,7 +31,7 @@ ENDS = ["closed", "killed", "killed, without index.db"]
 
 @dataclass
 class Made:
-    """A stream's files, with older ones, and all of its messages."""
+    """A stream's files, older versions of them, and all of its messages."""
 
     machine: Machine
     files: dict[str, bytes]
@@ -36,7 +39,7 @@ class Made:
     messages: dict[int, Plain]
 
     def disk(self, change: Callable[[dict[str, bytes]], object]) -> FaultyDisk:
-        """A disk with these files, changed."""
+        """Return a disk with these files after `change` was applied to them."""
         files = dict(self.files)
         change(files)
         disk = self.machine.disk.kill()
@@ -58,6 +61,7 @@ async def fill(store: FileStore, first: int, upto: int, word: bytes) -> None:
 
 
 async def make(kind: str, end: str, word: bytes, seed: int) -> Made:
+    """Make a stream that ended as `end` says, and keep an older copy of its files."""
     machine = Machine(FaultyDisk(seed), Limits(), OPTIONS[kind])
     machine.chance.seed(seed)
     store = await machine.open()
@@ -94,6 +98,7 @@ def remove(name: str, files: Files) -> None:
 
 
 def wounds(made: Made, other: Made) -> dict[str, Callable[[Files], object]]:
+    """Return changes of a stream's files by name; each misplaces one block file."""
     names = sorted(name for name in made.files if name.endswith(".blk"))
     assert len(names) >= 4
     found: dict[str, Callable[[Files], object]] = {}
@@ -110,7 +115,7 @@ def wounds(made: Made, other: Made) -> dict[str, Callable[[Files], object]]:
 
 
 def is_hidden(name: str, end: str, newest: str) -> bool:
-    """Nothing tells that the newest block had gone on since the last index.db."""
+    """Return whether no file shows that the newest block has grown since the last index.db."""
     return end != "closed" and name == f"{newest} older"
 
 
@@ -133,7 +138,7 @@ def test_misplaced_blocks_are_reported_and_not_served(kind: str, end: str) -> No
 
 
 def look(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> None:
-    """As `natsd store check` does."""
+    """Assert that `natsd store check` reports a finding."""
     if made.machine.options.keys.key is None:
         operator, random_bytes = made.machine.options.keys, made.machine.chance.randbytes
         report = check_unlocked(disk, Path("/store"), operator, random_bytes)
@@ -141,10 +146,14 @@ def look(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> None:
 
 
 async def check(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> None:
+    """Assert that no wrong message is served, and that each missing one is reported.
+
+    With `may_hide`, missing messages need not be reported.
+    """
     machine = Machine(disk, made.machine.limits, made.machine.options)
     store = await machine.open()
     found = {m.sequence: plain(m) for m in await everything(store)}
-    for sequence in made.messages.keys() - found.keys():  # what a block in memory did not show
+    for sequence in made.messages.keys() - found.keys():  # the messages that are not served
         assert may_hide or any(each.covers(sequence) for each in store.damage), (name, sequence)
     for sequence, message in found.items():
         assert message == made.messages[sequence], (name, sequence)
@@ -152,7 +161,7 @@ async def check(made: Made, disk: FaultyDisk, name: str, *, may_hide: bool) -> N
     await end_other_tasks()
 
 
-GAP = 100_000  # sequences that have no message: too many for one block to span
+GAP = 100_000  # sequences without a message, too many for one block to span
 
 
 async def until_gone(disk: FaultyDisk, path: Path) -> None:
@@ -166,8 +175,11 @@ async def until_gone(disk: FaultyDisk, path: Path) -> None:
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("kind", list(OPTIONS))
 async def test_a_dropped_block_and_the_gap_in_front_of_it_are_not_lost(kind: str, end: str) -> None:
-    """As in a mirror whose origin has lost sequences: a block begins behind a gap that only the
-    block's header tells, and compaction drops the block."""
+    """A dropped block and the gap before it are not reported as lost.
+
+    A mirror whose origin lost sequences has such a gap. Only the block's header shows it, and
+    compaction drops the block.
+    """
     machine = Machine(FaultyDisk(), Limits(), OPTIONS[kind])
     store = await machine.open()
     word = b"a word that is longer than what commits cost"
@@ -197,7 +209,7 @@ async def test_a_dropped_block_and_the_gap_in_front_of_it_are_not_lost(kind: str
 
 
 async def newest_lost(machine: Machine, end: str) -> tuple[int, int]:
-    """Lose a stream's newest block; return the last sequence before it, and in it."""
+    """Remove a stream's newest block; return the last sequence before it, and in it."""
     store = await machine.open()
     await fill(store, 1, 16, b"kept or lost")
     newest, last = store._log.active, store.log.last_sequence
@@ -314,7 +326,10 @@ async def test_a_file_that_is_exchanged_while_it_is_served_costs_its_messages(
 async def test_an_only_block_that_is_lost_is_told_and_its_sequences_stay_unused(
     kind: str, end: str
 ) -> None:
-    """The stream is so new that its index.db tells no more than that it had blocks."""
+    """The loss of a new stream's only block is reported, and its sequences are not used again.
+
+    The stream's index.db says only that the stream had blocks.
+    """
     machine = Machine(FaultyDisk(), Limits(), replace(OPTIONS[kind], block_bytes_max=1 << 16))
     store = await machine.open()
     await fill(store, 1, 10, b"lost")
@@ -334,7 +349,7 @@ async def test_an_only_block_that_is_lost_is_told_and_its_sequences_stay_unused(
 
 
 async def test_a_blank_index_says_nothing() -> None:
-    """It is made with the store, and a power cut may take what was written to it since."""
+    """An empty or blank index.db is no damage: a power cut may take what was written to it."""
     machine = Machine(FaultyDisk(), Limits(), OPTIONS["plain"])
     store = await machine.open()
     await end_other_tasks()

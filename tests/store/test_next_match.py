@@ -1,4 +1,4 @@
-"""Searching a long log: where few subjects are wanted, where many are, where none has one."""
+"""Searches in a long log for few subjects, for many, and for subjects without a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from natsd.store.mem_store import MemStore
 from natsd.store.search import NextMatch
 from natsd.store.store import Limits
 
-LONG = 20_000  # several times what is looked at before the subjects are asked
+LONG = 20_000  # several times the messages that are read before the index is asked
 RARE = (3, 4_500, 4_501, 9_999, 15_000, 19_998)
 
 
@@ -53,7 +53,7 @@ def test_many_subjects_or_none(store: MemStore, patterns: list[str]) -> None:
 
 
 def test_a_subject_that_comes_later_or_comes_back_is_found() -> None:
-    """What was found out about a filter holds until a subject gets its first message."""
+    """A filter learns of a new subject, or of one that gets a message again."""
     log = MemStore().log
     wanted = Filter(["a.*"])
     numbers = itertools.count(1)
@@ -64,7 +64,7 @@ def test_a_subject_that_comes_later_or_comes_back_is_found() -> None:
 
     log.append("a.1", None, b"", next(numbers))
     fill()
-    assert next_match(log, wanted, 2) == 0  # the filter now knows that a.1 is all there is
+    assert next_match(log, wanted, 2) == 0  # the filter now knows that only a.1 matches
     second = next(numbers)
     log.append("a.2", None, b"", second)
     fill()
@@ -89,7 +89,7 @@ def test_a_subject_that_comes_later_or_comes_back_is_found() -> None:
 async def test_the_first_message_at_or_after_a_time(
     steps: list[int], removed: set[int], time_ns: int
 ) -> None:
-    """Of the live ones, by a plain walk; equal times are taken in their order."""
+    """The first live message at or after a time is the one that a plain walk finds."""
     store = MemStore(Limits(), block_bytes=400)
     times = list(itertools.accumulate(steps))
     for at in times:

@@ -1,4 +1,4 @@
-"""What is written to an overlay is read there, and never reaches the disk below."""
+"""Bytes written to an overlay are read there, and never reach the disk below."""
 
 from pathlib import Path
 

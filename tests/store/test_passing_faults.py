@@ -1,8 +1,8 @@
-"""EMFILE and ENOMEM at every call: what they interrupt is refused or put off, nothing acknowledged
-is lost, and the store goes on by itself when they are over.
+"""EMFILE and ENOMEM at every call: operations are refused or delayed, and then go on.
 
-Each case is one stream, one errno and one window of calls that fail: from the n-th call on, for
-every n. Issue 13, sections 2.4 and 4.
+No acknowledged message is lost, and the store goes on by itself when the faults are over. Each case
+is one stream, one errno and one window of failing calls, which begins at the n-th call, for every n
+(docs/store.md, "What an acknowledgement means").
 """
 
 import asyncio
@@ -44,12 +44,13 @@ STREAMS = {
     "per subject": (Limits(max_msgs_per_subject=2), FileOptions(block_bytes_max=700)),
     "small": (Limits(max_bytes=600), FileOptions()),
 }
-STEP = max(1, 7 // TORTURE)  # of the numbers of calls: every one in `make torture`
+STEP = max(1, 7 // TORTURE)  # distance of first failing calls; 1 in `make torture`
 DEADLINE_S = 20
 
 
 @contextmanager
 def short_pauses() -> Iterator[None]:
+    """Shorten all pauses before another try to a millisecond or less."""
     with (
         mock.patch("natsd.store.committer.PROBE_S", 0.001),
         mock.patch("natsd.store.file_commits.RETRY_S", 0.001),
@@ -64,7 +65,7 @@ def short_pauses() -> Iterator[None]:
 async def explore_all(
     explore_one: Callable[[int, int], Awaitable[bool]], windows: tuple[int, ...]
 ) -> None:
-    """Have as many calls fail as a window has, from each on, until no call is reached any more."""
+    """Run a case for each window size and each first failing call, until no call is reached."""
     cases = 0
     for times in windows:
         after = times % STEP
@@ -75,13 +76,14 @@ async def explore_all(
 
 
 def expect_passing(error: Exception) -> None:
+    """Raise the error again unless it is one of a passing fault."""
     if not is_passing(error):
         raise error
 
 
 @dataclass
 class Publisher:
-    """What a store acknowledged, and what it was asked to remove."""
+    """The messages that a store acknowledged, and the sequences that it was asked to remove."""
 
     limits: Limits
     sent: dict[int, tuple[str, bytes]] = field(default_factory=dict)
@@ -98,7 +100,7 @@ class Publisher:
         self.acknowledged |= sent
 
     async def check(self, store: FileStore) -> None:
-        """What was acknowledged is there, unless the limits or a removal took it."""
+        """Assert that each acknowledged message is stored, unless limits or a removal took it."""
         there = await everything(store)
         for sequence, (subject, data) in self.acknowledged.items():
             try:
@@ -110,7 +112,7 @@ class Publisher:
         assert store.state().last_sequence >= max(self.acknowledged, default=0)
 
     def is_pushed_out(self, sequence: int, there: list[StoredMessage]) -> bool:
-        """Whether the limits took it: what came later counts though it was removed since."""
+        """Return whether the limits removed a message; messages removed later count, too."""
         subject, data = self.acknowledged[sequence]
         later = {each.sequence: (each.subject, each.data) for each in there} | self.acknowledged
         later = {number: message for number, message in later.items() if number > sequence}
@@ -123,7 +125,7 @@ class Publisher:
 
 
 async def life(store: FileStore, publisher: Publisher) -> None:
-    """A bit of everything; what fails is answered with an error and nothing else."""
+    """Use the store in all ways; only errors of a passing fault may be raised."""
     for number in range(1, 26):
         try:
             publisher.append(store, number)
@@ -146,7 +148,7 @@ async def life(store: FileStore, publisher: Publisher) -> None:
 
 
 async def goes_on(store: FileStore, publisher: Publisher) -> None:
-    """Within a while it takes messages again, without being asked."""
+    """Assert that the store takes messages again by itself within DEADLINE_S seconds."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             try:
@@ -160,7 +162,7 @@ async def goes_on(store: FileStore, publisher: Publisher) -> None:
 
 
 async def explore(kind: str, number: int, after: int, times: int) -> bool:
-    """One case; whether any call failed."""
+    """Run one case and return whether any call failed."""
     limits, options = STREAMS[kind]
     machine = Machine(FaultyDisk(), limits, options)
     publisher = Publisher(limits)
@@ -189,7 +191,7 @@ async def test_calls_of_a_stream_that_is_served(kind: str, number: int) -> None:
 
 
 async def served_and_killed(kind: str) -> tuple[FaultyDisk, Publisher]:
-    """What a process leaves that is killed in the middle of its work."""
+    """Return the disk of a process that was killed in the middle of its work."""
     limits, options = STREAMS[kind]
     machine, publisher = Machine(FaultyDisk(), limits, options), Publisher(limits)
     await life(await machine.open(), publisher)
@@ -202,14 +204,14 @@ async def served_and_killed(kind: str) -> tuple[FaultyDisk, Publisher]:
 async def explore_start(
     kind: str, number: int, after: int, times: int, left: FaultyDisk, publisher: Publisher
 ) -> bool:
-    """One case; whether any call failed."""
+    """Run one case of a start and return whether any call failed."""
     limits, options = STREAMS[kind]
     machine = Machine(left.kill(), limits, options)
     left.is_off = False
     machine.disk.fail(CALLS[number], number, after=after, times=times)
     try:
         store = await machine.open()
-    except (StoreError, OSError) as error:  # who opens it tries again (jetstream/recovery.py)
+    except (StoreError, OSError) as error:  # jetstream/recovery.py tries again
         expect_passing(error)
         machine.disk = machine.disk.kill()
         await end_other_tasks()
@@ -253,7 +255,7 @@ async def consume(store: ConsumerStore, acknowledged: list[int]) -> None:
         store.update_delivered(sequence, sequence, 1, sequence)
         store.update_acks(sequence, sequence)
         if sequence == 20:
-            store.force_update(store.state())  # by a checkpoint
+            store.force_update(store.state())  # writes a checkpoint
         if sequence % 4 == 0:
             try:
                 await store.synced()
@@ -264,7 +266,7 @@ async def consume(store: ConsumerStore, acknowledged: list[int]) -> None:
 
 
 async def explore_consumer(number: int, after: int, times: int) -> bool:
-    """One case; whether any call failed."""
+    """Run one case of a consumer and return whether any call failed."""
     disk, acknowledged = FaultyDisk(), [0]
     volume = await open_volume(disk)
     store = await ConsumerStore.create(volume, CONSUMER, OPTIONS, disk.chance.randbytes)

@@ -1,4 +1,4 @@
-"""Where records may be cut: whole records only, none too many, the last marks by themselves."""
+"""Blocks are cut between whole records only, into bounded pieces; the last marks are a piece."""
 
 from itertools import pairwise
 
@@ -35,7 +35,7 @@ def test_pieces_hold_whole_records(records: list[tuple[int, bool]], piece_bytes:
         assert end in ends
         last = ends.index(end) - 1
         while last > ends.index(start) and records[last][1]:
-            last -= 1  # marks that go with it
+            last -= 1  # marks that go with the record
         assert ends[last + 1] - start <= piece_bytes or ends[last] == start
     marks_at_the_end = 0
     for _, is_mark in reversed(records[-2:]):

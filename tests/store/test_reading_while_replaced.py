@@ -1,5 +1,7 @@
-"""A block is read from the disk while its file is replaced: nothing is taken for damage, and each
-message is found, whichever of the two threads is first."""
+"""A block is read from the disk while its file is replaced.
+
+Nothing counts as damage, and each message is found, whichever of the two threads is first.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,19 @@ KINDS = {
     "compressed": FileOptions(block_bytes_max=4000, compress=True),
     "encrypted": FileOptions(block_bytes_max=4000, keys=OperatorKeys(key=b"k" * 32), context="S"),
 }
-OVERLAP_S = 0.3  # how long one thread waits for the other, which may rightly wait for it
+OVERLAP_S = 0.3  # how long one thread waits for the other, which may be waiting itself
 
 
 class Meeting:
-    """Two threads: one has done a step, and goes on when the other one has done its own."""
+    """A meeting of two threads: one waits behind its step until the other has done its own."""
 
     def __init__(self) -> None:
         self.has_come = threading.Event()
         self.may_go_on = threading.Event()
 
     def behind(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the step with a wait behind it, of at most OVERLAP_S seconds."""
+
         def met(*arguments: Any) -> Any:
             result = step(*arguments)
             self.has_come.set()
@@ -43,11 +47,12 @@ class Meeting:
         return met
 
     async def begun(self) -> None:
+        """Wait until the other thread has done its step."""
         assert await asyncio.to_thread(self.has_come.wait, 20)
 
 
 async def opened(volume: Volume, kind: str) -> FileStore:
-    """A store of some blocks, at rest; the first of them is not in memory."""
+    """Return a store of several blocks with no work left; the first block is not in memory."""
     store = await FileStore.open(volume, volume.directory / "S", Limits(), os.urandom, KINDS[kind])
     for _ in range(100):
         store.append("orders", None, os.urandom(100), 1)
@@ -58,14 +63,14 @@ async def opened(volume: Volume, kind: str) -> FileStore:
 
 
 def let_go(store: FileStore) -> None:
-    """As when the memory is needed for another block."""
+    """Drop the first block from memory, as if another block needed the room."""
     block = store._log.all_blocks[0]
     block.clear_cache()
     block.drop_arrays()
 
 
 async def change(store: FileStore, name: str) -> set[int]:
-    """Have the first block's file changed, in the background; what is gone then."""
+    """Have the first block's file replaced in the background; return the removed sequences."""
     if name == "erased":
         await store.erase(2)
         return {2}
@@ -87,7 +92,7 @@ async def check(store: FileStore, gone: set[int]) -> None:
 @pytest.mark.parametrize("name", ["compacted", "erased"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_read_behind_the_replacement(volume: Volume, kind: str, name: str) -> None:
-    """The file is the new one already, and the store does not know that yet."""
+    """A message is found if its file was replaced and the store does not know it yet."""
     store, meeting = await opened(volume, kind), Meeting()
     care: Any = store._care
     care._write_file = meeting.behind(care._write_file)
@@ -103,7 +108,7 @@ async def test_read_behind_the_replacement(volume: Volume, kind: str, name: str)
 @pytest.mark.parametrize("name", ["compacted", "erased"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_replaced_behind_the_read(volume: Volume, kind: str, name: str) -> None:
-    """What was read is of the old file, and is not that of the store any more."""
+    """A block is read again if its file was replaced after it was read."""
     store, meeting = await opened(volume, kind), Meeting()
     gone = await change(store, name)
     blocks: Any = store._blocks

@@ -1,4 +1,7 @@
-"""Consumers and their stream after recovery (reference 6.4: interest and work queue retention)."""
+"""Consumers and their stream after recovery, with interest and work queue retention.
+
+The rules are those of nats-server's `checkInterestState`.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +51,7 @@ def test_what_was_delivered_too_often_stays() -> None:
 
 
 def test_a_consumer_ahead_of_its_stream_is_cut_back() -> None:
-    """The stream's last appends went with the power: other messages will get their sequences."""
+    """A state beyond the stream's last message is cut back: other messages get these sequences."""
     state = consumer_of([1, 2, 3, 8, 9], [1, 2, 8])
     reconciled = cut_back(state, 5, lambda sequence: True)
     assert reconciled.state == ConsumerState(

@@ -1,7 +1,8 @@
 """A record is read back as it was written, or not at all.
 
-Design, "Durability": "A record header has its own checksum, so a flipped length does not lose the
-rest; checksums are seeded per block, so that a payload cannot forge a record".
+A header has its own checksum, so that a flipped length does not lose the records behind it.
+Checksums are seeded per block, so that a payload cannot forge a record (natsd/store/record.pxd,
+docs/store.md).
 """
 
 import pytest
@@ -64,7 +65,7 @@ def test_layout() -> None:
     head = b"".join(
         [
             (32 + 8 + len(body) + 8).to_bytes(4, "little"),
-            bytes([1, 1]),  # a message; it has an expiry
+            bytes([1, 1]),  # kind: a message; flags: it has an expiry
             (3).to_bytes(2, "little"),
             (0x1122).to_bytes(8, "little"),
             (0x3344).to_bytes(8, "little"),

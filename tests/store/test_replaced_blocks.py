@@ -1,9 +1,10 @@
-"""A step fails while a block's file is replaced, and the store goes on: after the rename nothing
-may be appended to the old file, which has no name any more, or read from the new one at the old
-one's offsets.
+"""A step fails while a block's file is replaced, and the store goes on.
 
-Blocks are as large as usual, so that the block that is appended to is the one that was replaced:
-erasing from an encrypted store replaces it. Every call of the disk fails in turn.
+After the rename nothing may be appended to the old file, which has no name any more, and nothing
+may be read from the new file at the old file's offsets.
+
+Blocks have their usual size, so that the active block is the one that is replaced: an erasure in an
+encrypted store replaces it. Each call of the disk fails in turn.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ KINDS = {
     "both": FileOptions(keys=KEYS, context="S", compress=True),
 }
 SMALL_BLOCK_BYTES = 2000
-"""Of operations on blocks that are full."""
+"""Block size in bytes for operations on full blocks."""
 CALLS_MAX = 200
 
 
 @dataclass
 class Kept:
-    """What was durable, and not asked to go since."""
+    """The durable messages that the store was not asked to remove."""
 
     messages: dict[int, bytes] = field(default_factory=dict)
     number: int = 0
 
     async def append(self, store: FileStore, count: int) -> None:
-        """One commit each, for as long as the store takes them."""
+        """Append messages in a commit each, and note those that the store took."""
         for _ in range(count):
             self.number += 1
             data = b"%d " % self.number * 30
@@ -63,11 +64,11 @@ class Kept:
 
 
 async def nothing() -> None:
-    """A job that only waits for its turn."""
+    """Do nothing: a job that only waits for its turn."""
 
 
 async def erase(store: FileStore, kept: Kept) -> None:
-    """From the block that is appended to."""
+    """Erase a message from the active block."""
     sequence = max(kept.messages) - 1
     kept.messages.pop(sequence)
     await store.erase(sequence)
@@ -75,7 +76,7 @@ async def erase(store: FileStore, kept: Kept) -> None:
 
 
 async def compact(store: FileStore, kept: Kept) -> None:
-    """Full blocks lose most of their messages, and are rewritten without them."""
+    """Delete most messages of full blocks, which are rewritten without them."""
     for sequence in sorted(kept.messages)[1:-10]:
         if sequence % 5:
             kept.messages.pop(sequence)
@@ -84,14 +85,14 @@ async def compact(store: FileStore, kept: Kept) -> None:
 
 
 async def truncate(store: FileStore, kept: Kept) -> None:
-    """The block that holds the new end is rewritten without what is behind it."""
+    """Truncate the stream; the block with the new end is rewritten without the rest."""
     last = max(kept.messages) - 3
     kept.messages = {s: data for s, data in kept.messages.items() if s <= last}
     await store.truncate(last)
 
 
 async def write_index(store: FileStore, kept: Kept) -> None:
-    """index.db is replaced."""
+    """Replace index.db."""
     await store.write_index()
 
 
@@ -104,7 +105,7 @@ OPERATIONS = {
 
 
 async def run(kind: str, operation: str, place: int, number: int) -> bool:
-    """Whether so many calls were made."""
+    """Run an operation in which call number `place` fails; return whether that call was made."""
     operate, block_bytes_max = OPERATIONS[operation]
     options = FileOptions(
         block_bytes_max=block_bytes_max,
@@ -142,7 +143,7 @@ async def run(kind: str, operation: str, place: int, number: int) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_call_fails(kind: str, operation: str, caplog: pytest.LogCaptureFixture) -> None:
     step = 2 if TORTURE == 1 else 1
-    with caplog.at_level(logging.CRITICAL):  # faults are logged as the failures that they are
+    with caplog.at_level(logging.CRITICAL):  # the injected faults are logged as errors
         for place in range(1, CALLS_MAX, step):
             reached = [
                 asyncio.run(run(kind, operation, place, number))
@@ -155,7 +156,10 @@ def test_any_call_fails(kind: str, operation: str, caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("fault", ["sync_dir", "pwrite", "fdatasync"])
 async def test_the_steps_after_the_rename(fault: str) -> None:
-    """The directory's sync fails: read-only. Wiping the old file fails: on in the new one."""
+    """After the rename a failed directory sync makes the store read-only.
+
+    A failure to overwrite the old file does not: the store goes on with the new file.
+    """
     machine, kept = Machine(FaultyDisk(), Limits(), KINDS["encrypted"]), Kept()
     store = await machine.open()
     await kept.append(store, 5)
@@ -174,19 +178,19 @@ async def test_the_steps_after_the_rename(fault: str) -> None:
 
 
 def drop_from_memory(store: FileStore) -> None:
-    """What is read next is read from the files."""
+    """Drop all blocks but the active one from memory, so that reads come from the files."""
     for block in store.log.all_blocks:
-        if block is not store._log.active:  # type: ignore[attr-defined]  # a file store's has one
+        if block is not store._log.active:  # type: ignore[attr-defined]  # a file store's log has one
             block.clear_cache()
             block.drop_arrays()
 
 
 def arm_after_rename(disk: FaultyDisk, call: str) -> None:
-    """The next call of that name that follows the next rename fails."""
+    """Let the first call of that name after the next rename fail with EIO."""
     rename = disk.rename
 
     def armed(*paths: Any) -> None:
         rename(*paths)
         disk.fail(call, errno.EIO)
 
-    disk.rename = armed  # type: ignore[method-assign]  # a double
+    disk.rename = armed  # type: ignore[method-assign]  # a test double

@@ -1,4 +1,4 @@
-"""Memory that is used again: never that of an object which anyone still has."""
+"""Memory for bytes objects is reused, but never while anyone holds the object."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ STEPS = st.lists(st.tuples(st.binary(max_size=40), st.booleans()), max_size=60)
 
 @given(STEPS)
 def test_what_is_held_does_not_change(steps: list[tuple[bytes, bool]]) -> None:
-    """Some are dropped at once, others are held: by themselves or by a view."""
+    """A bytes object does not change while it, or a view of it, is held."""
     reused, held = ReusedBytes(3), []
     for number, (data, is_held) in enumerate(steps):
         copied = reused.copy(data)

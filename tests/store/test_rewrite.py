@@ -1,7 +1,7 @@
-"""A block written anew has what was to be kept, to the byte, and nothing else.
+"""A rewritten block has the messages to keep, byte for byte, and nothing else.
 
-Issue "The store", MsgBlock: "Blocks with mostly dead records are compacted in the background,
-atomically"; design: nothing of the old file may ever be taken for the new one.
+Compaction rewrites blocks with mostly dead records in the background, and replaces the files
+atomically. No bytes of the old file may ever count as part of the new one (docs/store.md).
 """
 
 from hypothesis import given
@@ -25,6 +25,7 @@ def committed(block: MsgBlock, data: bytes = b"") -> bytes:
 
 
 def old_file(count: int = 20) -> tuple[bytes, dict[int, StoredMessage]]:
+    """Return the bytes of a block with removals and skips, and its live messages."""
     block = MsgBlock(3, OLD_SEED, 101, 1 << 20, created_ns=5)
     data = b""
     for sequence in range(101, 101 + count):
@@ -43,6 +44,7 @@ def old_file(count: int = 20) -> tuple[bytes, dict[int, StoredMessage]]:
 
 
 def rewritten(data: bytes, dead: set[int], last_sequence: int = 125) -> Scan:
+    """Return a scan of the block as rewritten without the dead sequences."""
     return Scan(
         rewrite(
             Scan(data),
@@ -107,7 +109,7 @@ def test_damaged_and_erased_messages_are_left_out() -> None:
 
 
 def test_nothing_of_the_old_file_counts_behind_the_new() -> None:
-    """The new file is shorter, and was written over the old one's place on the disk."""
+    """Bytes of the old file behind the end of the shorter new one are ignored."""
     data, _ = old_file()
     scan = rewritten(data, set(range(101, 115)))
     left = scan.data + data[len(scan.data) :]

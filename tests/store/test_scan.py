@@ -1,10 +1,14 @@
-"""Recovery of a block: whatever happened to its bytes, the rest is served, and only that.
+"""Recovery of a block by a scan: only damaged records are lost, and all others are served.
 
-Design, "Recovery trusts nothing": "what follows the last valid mark is torn and cut; what is bad
-before it is damage, reported with file, offset and sequence, set aside, never served […]; the
-records around it survive. A record header has its own checksum, so a flipped length does not lose
-the rest; checksums are seeded per block, so that a payload cannot forge a record; resync requires
-increasing sequences; preallocated zeros mean the end."
+- Bytes behind the last valid mark are torn and cut.
+- Bad bytes before it are damage: they are reported with file, offset and sequence, and never
+  served. The records around them survive.
+- A record header has its own checksum, so a flipped length does not lose the records behind it.
+- Checksums are seeded per block, so that a payload cannot forge a record.
+- Sequences must increase where the scan finds records again behind damage.
+- Preallocated zeros are the end.
+
+See docs/store.md, "When a disk has lied", and natsd/store/scan.pyx.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -37,15 +41,13 @@ MARKS_BYTES = 2 * MARK_BYTES
 
 @dataclass
 class Written:
-    """A block's file, and what a test knows of it."""
+    """A block and its file, and the messages, places and commits that a test knows of it."""
 
     block: MsgBlock = field(default_factory=lambda: MsgBlock(7, SEED, 1, 1 << 20))
     data: bytes = b""
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    commits: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # end of a commit, its last message
+    commits: list[tuple[int, int]] = field(default_factory=list)  # end in the file, last sequence
 
     def put(self, payload: bytes | None = None, subject: str = "orders.new") -> int:
         sequence = self.block.last_sequence + 1
@@ -65,7 +67,7 @@ class Written:
         self.block.put_tombstones(SequenceSet(sequences).encode())
 
     def commit(self, floor: int = 1, *, closing: bool = False) -> int:
-        """Returns where the commit's marks begin."""
+        """Commit the appends and return the offset of the commit's marks in the file."""
         extent = self.block.take_extent(
             self.block.commit_number + 1, floor, force=True, closing=closing
         )
@@ -76,7 +78,10 @@ class Written:
         return len(self.data) - MARKS_BYTES
 
     def reopen(self, data: bytes | None = None) -> Scan:
-        """Returns a scan of its own: the block takes over another."""
+        """Reopen the block from its bytes and return a scan of them.
+
+        The block takes over a second scan.
+        """
         scan = Scan(self.data if data is None else data)
         self.block = MsgBlock.from_scan(Scan(scan.data), 1 << 20)
         self.data = scan.data[: scan.end]
@@ -84,7 +89,7 @@ class Written:
 
 
 def small_file(*, closed: bool = True) -> Written:
-    """Three commits with everything that can be in one."""
+    """Return a file with three commits that contain every kind of record."""
     written = Written()
     written.put()
     written.put()
@@ -109,7 +114,7 @@ def removed(scan: Scan) -> set[int]:
 
 
 def check_wound(written: Written, wound: Wound, scan: Scan) -> None:
-    """Nothing wrong is served, nothing else is lost, what is lost is reported."""
+    """Assert that only messages that the wound overlaps are lost, and that these are reported."""
     found = {sequence: scan.read(sequence) for sequence in scan.sequences()}
     assert found == {sequence: written.messages[sequence] for sequence in found}, wound.what
     assert set(wound.untouched(written.places)) <= found.keys(), wound.what
@@ -147,7 +152,7 @@ def test_every_flipped_bit_costs_no_more_than_the_record_it_is_in() -> None:
         assert scan.last_sequence == 9
         assert not scan.torn_commit
         if wound.first >= len(written.data) - MARK_BYTES:
-            assert scan.torn_bytes == MARK_BYTES  # the very last mark, of which there is another
+            assert scan.torn_bytes == MARK_BYTES  # the very last mark, which is written twice
             continue
         assert scan.end == len(written.data)
         assert len(scan.damage) == 1, wound.what
@@ -156,7 +161,7 @@ def test_every_flipped_bit_costs_no_more_than_the_record_it_is_in() -> None:
 
 
 def test_every_flipped_bit_of_a_block_that_was_not_closed() -> None:
-    """A last commit that nothing proves: its messages that verify are kept."""
+    """The valid messages of a last commit are kept although no later mark proves the commit."""
     written = small_file(closed=False)
     for wound in flipped_bits(written.data):
         scan = Scan(wound.data)
@@ -168,7 +173,10 @@ def test_every_flipped_bit_of_a_block_that_was_not_closed() -> None:
 
 @pytest.mark.parametrize("unit", [512, 4096])
 def test_zeroed_sectors(unit: int) -> None:
-    """Of a block that is known to be on disk: sealed, or closed as index.db says."""
+    """Zeroed sectors of a block that is known to be on disk are damage, not a torn end.
+
+    A sealed block is known to be on disk, and so is a closed one that index.db describes.
+    """
     written = Written()
     for _ in range(20):
         for _ in range(7):
@@ -183,7 +191,7 @@ def test_zeroed_sectors(unit: int) -> None:
 
 
 def test_zeroed_last_sector_of_a_block_of_which_nothing_is_known() -> None:
-    """It may as well never have been written: cut after the last commit that has a mark."""
+    """Without proof a zeroed end counts as never written, and is cut behind the last mark."""
     written = small_file()
     for wound in zeroed(written.data, 256):
         scan = Scan(wound.data)
@@ -194,7 +202,7 @@ def test_zeroed_last_sector_of_a_block_of_which_nothing_is_known() -> None:
 
 
 def test_cut_off_at_every_length() -> None:
-    """What is left is what was committed before, to the last message."""
+    """A file that is cut off keeps all messages of the commits before the cut."""
     written = small_file()
     for wound in truncated(written.data):
         scan = Scan(wound.data)
@@ -209,7 +217,7 @@ def test_cut_off_at_every_length() -> None:
 
 
 def test_a_proven_end_that_is_missing_is_damage() -> None:
-    """Of a sealed block everything was on disk once."""
+    """The missing end of a sealed block is damage, since all of it was on disk once."""
     written = small_file()
     for wound in truncated(written.data, range(HEADER_BYTES, len(written.data))):
         scan = Scan(wound.data, proven=len(written.data))
@@ -261,11 +269,14 @@ def test_a_block_goes_on_behind_the_mark_that_is_left() -> None:
     assert scan.damage == []
 
 
-# A last commit that is not whole
+# ---- a last commit that is not whole
 
 
 def torn_commit() -> Written:
-    """Its first message is damaged; it has removals and moves the floor."""
+    """Return a file whose last commit is torn.
+
+    The commit's first message is damaged; the commit has removals and raises the first sequence.
+    """
     written = small_file(closed=False)
     damaged = written.put()
     written.put()
@@ -289,7 +300,10 @@ def test_a_torn_commit_removes_nothing() -> None:
 
 
 def test_a_torn_commit_never_counts_later() -> None:
-    """The next mark says so: what it proves is that the messages were on disk, not the removals."""
+    """The removals of a torn commit stay void after the next commit.
+
+    The next mark proves that the messages were on disk, but says that the removals are void.
+    """
     written = torn_commit()
     written.reopen()
     assert written.block.void_previous
@@ -312,7 +326,10 @@ def test_a_torn_commit_never_counts_later() -> None:
 
 
 def test_a_torn_commit_never_counts_although_proven_later() -> None:
-    """Its block takes no more messages, only the mark that the next commit writes in any case."""
+    """The removals of a torn commit stay void if the block gets only the next mark.
+
+    A full block takes no messages any more, but the next commit writes a mark to it in any case.
+    """
     written = torn_commit()
     written.reopen()
     assert written.block.size > written.block.durable_size
@@ -330,7 +347,7 @@ def test_a_commit_that_was_proven_counts_although_damaged() -> None:
 
 
 def test_a_write_that_was_lost_is_noticed_by_the_chain() -> None:
-    """The bytes of a commit that was undone stand where the new ones should, and verify."""
+    """Bytes of an undone commit in place of newer ones do not match the newer mark's chain."""
     written = small_file(closed=False)
     old, new = written.block, small_file(closed=False).block
     for block, payload in ((old, b"old"), (new, b"new")):
@@ -346,7 +363,7 @@ def test_a_write_that_was_lost_is_noticed_by_the_chain() -> None:
 
 @pytest.mark.parametrize("number", [4, 5])
 def test_what_an_undone_commit_left_behind_a_newer_one_is_torn(number: int) -> None:
-    """It was not cut off in time; its records and its mark verify, and stand in their places."""
+    """Valid records of an undone commit behind a newer commit's end are torn."""
     written = small_file(closed=False)
     for _ in range(6):
         written.put()
@@ -365,11 +382,11 @@ def test_what_an_undone_commit_left_behind_a_newer_one_is_torn(number: int) -> N
     assert scan.damage == []
 
 
-# What a payload cannot do
+# ---- payloads that look like records
 
 
 def test_a_block_file_as_a_payload_is_a_payload() -> None:
-    """Its own file, up to here; then every bit of that record's header, which would hide it."""
+    """A block's own file as a payload is never read as records, also if its header is damaged."""
     written = small_file(closed=False)
     holder = written.put(written.data)
     written.put()
@@ -424,11 +441,11 @@ def test_a_block_without_header_goes_on() -> None:
     assert [found.what for found in scan.damage] == ["block header damaged"]
 
 
-# Anything
+# ---- any bytes
 
 
 def test_scans_in_threads_do_not_wait_for_each_other() -> None:
-    """And find the same."""
+    """Scans in several threads find the same damage as a scan alone."""
     written = small_file()
     wounds = list(flipped_bits(written.data, 64, 300))
     alone = [Scan(wound.data).damage for wound in wounds]
@@ -487,8 +504,10 @@ def test_several_wounds_cost_what_they_touch(
 def test_bytes_written_to_the_wrong_place_cost_the_commits_that_they_touch(
     copies: list[tuple[int, int, int]], commits: list[int]
 ) -> None:
-    """The disk puts a piece of the file elsewhere in it: its records verify, and are not in order.
-    Those that were written there, or elsewhere in the same commit, may be lost, no others."""
+    """A misplaced write loses only messages of commits that it overlaps.
+
+    The misplaced records are valid, but not in order.
+    """
     written, commit_of, ends = Written(), {}, [HEADER_BYTES]
     for count in commits:
         for at in range(count):

@@ -58,7 +58,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(first=sequences, count=st.integers(1, 3000), step=st.integers(2, 5), add=st.booleans())
     def comb(self, first: int, count: int, step: int, add: bool) -> None:
-        """Enough single runs to turn a page into a bitmap."""
+        """Add or remove every `step`-th sequence, often enough to turn a page into a bitmap."""
         for sequence in range(first, first + count * step, step):
             if add:
                 self.ours.add(sequence)
@@ -212,7 +212,7 @@ def test_any_bytes_decode_or_raise(data: bytes) -> None:
 
 @pytest.mark.parametrize("step", [2, 3, 40, 70])
 def test_equal_sets_have_equal_encodings(step: int) -> None:
-    """Whatever they went through: this one has had more runs than it has now."""
+    """Equal sets have equal encodings, also if one of them had more runs before."""
     crowded = SequenceSet(range(0, 4 * PAGE, step))
     crowded.discard_range(1000 * step, 4 * PAGE)
     assert crowded.encode() == SequenceSet(range(0, 1000 * step, step)).encode()

@@ -1,4 +1,4 @@
-"""Compressed bytes: others unpack them, whatever they are; they are about as short as theirs."""
+"""Compressed bytes: other programs unpack them, and they are about as short as theirs."""
 
 import cramjam
 import pytest
@@ -34,7 +34,7 @@ def test_others_unpack_it(data: bytes) -> None:
 
 @pytest.mark.parametrize("length", [*range(80), 255, 256, 257, 65535, 65536, 65537])
 def test_any_length_is_unpacked(length: int) -> None:
-    """Of one stretch, after bytes that no other place holds."""
+    """Other programs unpack bytes of any length."""
     for data in (bytes(length), bytes(range(256)) * 2 + b"a" * length, b"ab" * length):
         assert bytes(cramjam.snappy.decompress(IDENTIFIER + packed(data))) == data
 
@@ -71,6 +71,6 @@ def test_sums_are_crc32c(data: bytes) -> None:
 
 @given(st.integers(3 * LANE - 20, 3 * LANE + 20) | st.integers(0, 9 * LANE), st.binary(min_size=9))
 def test_long_sums_are_alike(length: int, piece: bytes) -> None:
-    """Those of instructions are joined of three lanes'."""
+    """The checksum by instructions, joined of three lanes, equals the one by tables."""
     data = (piece * (length // len(piece) + 1))[:length]
     assert crc32c(data) == crc32c(data, by_tables=True)

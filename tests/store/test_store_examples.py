@@ -1,6 +1,6 @@
-"""What each operation and each limit of a store means, one example each, for every kind of store.
+"""One example of each operation and each limit of a store, for every kind of store.
 
-Reference: §6 (JetStream) and nats-server's memory store, whose answers these are.
+The answers are those of nats-server's `memStore`.
 """
 
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ HEADERS = b"NATS/1.0\r\nTrace: 1\r\n\r\n"
 
 
 def fill(store: LogStore, *subjects: str) -> None:
-    """Each message has its number as data and as time."""
+    """Append one message for each subject; its data and its time are its sequence."""
     for number, subject in enumerate(subjects, store.state().last_sequence + 1):
         store.append(subject, None, str(number).encode(), number)
 
@@ -144,7 +144,7 @@ class TestDiscardNew:
             store.append("c", None, b"", 3)
 
     async def test_a_full_subject_replaces_its_own(self, open_store: OpenStore) -> None:
-        """Discard new refuses what would grow the stream; this does not."""
+        """A new message of a full subject replaces the oldest, since the stream does not grow."""
         store = await open_store(max_msgs=2, max_msgs_per_subject=1, discard=Discard.NEW)
         fill(store, "a", "b", "a")
         assert data_in(store) == ["2", "3"]
@@ -193,7 +193,7 @@ class TestExpiry:
         assert store.next_expiry_ns() is None
 
     async def test_a_message_that_never_expires(self, open_store: OpenStore) -> None:
-        """`Nats-TTL: never` stays beyond the stream's max_age; what follows it does not."""
+        """A message with `Nats-TTL: never` stays beyond max_age; the message behind it expires."""
         store = await open_store(max_age_ns=10)
         store.append("a", None, b"never", 1, expires_ns=-1)
         store.append("b", None, b"aged", 2)
@@ -201,7 +201,7 @@ class TestExpiry:
         assert data_in(store) == ["never"]
 
     async def test_after_one_that_never_expires(self, open_store: OpenStore) -> None:
-        """What is to be looked at next is what may go."""
+        """The next expiry is that of the first message that may expire."""
         store = await open_store(max_age_ns=10)
         store.append("a", None, b"never", 1, expires_ns=-1)
         store.append("b", None, b"aged", 50)
@@ -214,7 +214,10 @@ class TestExpiry:
     async def test_the_last_of_a_subject_is_given_away(
         self, open_store: OpenStore, limits: dict[str, int]
     ) -> None:
-        """Who takes it removes it, or does not: then it is due again."""
+        """The last message of a subject is handed to `replace` instead of being removed.
+
+        A message that `replace` does not remove is due again.
+        """
         store = await open_store(**limits)
         for number, subject in enumerate(("a", "b", "a", "b", "c")):
             store.append(subject, b"h" * 12, b"", 1, expires_ns=number + 2)
@@ -262,7 +265,7 @@ class TestRemoving:
         assert data_in(store) == ["2"]
 
     async def test_purge_all(self, open_store: OpenStore) -> None:
-        """The sequences go on."""
+        """Sequences go on behind a purge of everything."""
         store = await open_store()
         fill(store, "a", "b")
         assert await store.purge() == 2
@@ -325,7 +328,7 @@ class TestRemoving:
 
 class TestReading:
     async def test_the_next_match(self, open_store: OpenStore) -> None:
-        """The message, and how many sequences were passed over."""
+        """`load_next` returns the message and the number of sequences that it passed over."""
         store = await open_store()
         fill(store, "a.x", "b", "a.y", "b", "a.x")
         message, skipped = await store.load_next("a.*", 2)

@@ -1,4 +1,4 @@
-"""Each kind of store against the plain model: any operations, in any order, under any limits."""
+"""Each kind of store against the plain model: any operations, in any order, with any limits."""
 
 import asyncio
 import tempfile
@@ -53,7 +53,7 @@ def plain(message: Any) -> Plain:
 
 
 class StoreModel(RuleBasedStateMachine):
-    """Subclassed for each kind."""
+    """The model test of a store; a subclass names the kind of store."""
 
     kind: str
 
@@ -82,7 +82,7 @@ class StoreModel(RuleBasedStateMachine):
         self.model = PlainStore(chosen)
         self.audience = Audience(self.store.log)
 
-    # Changing
+    # ---- writing
 
     @rule(
         subject=st.sampled_from(SUBJECTS),
@@ -159,7 +159,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule()
     def restore_in_memory(self) -> None:
-        """A snapshot has all of it, and goes into the other kind."""
+        """Assert that a memory store restored from a snapshot has the same content."""
 
         async def copy(chunks: AsyncIterator[bytes]) -> None:
             restored = await MemStore.restore(chunks, block_bytes=BLOCK_BYTES)
@@ -170,7 +170,7 @@ class StoreModel(RuleBasedStateMachine):
         if self.model.last:
             self.run(copy(self.store.snapshot()))
 
-    # Looking
+    # ---- reading
 
     @rule(filters=filters, back=st.integers(-1, 14))
     def look_ahead(self, filters: Any, back: int) -> None:

@@ -1,4 +1,4 @@
-"""A block file in any form gives the same messages, and tells damage where it is in the file."""
+"""A block file in any form gives the same messages; damage is reported with its file offset."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def stored_blocks(data_key: DataKey | None) -> StoredBlocks:
 
 
 def make_block(*commits: int, data_key: DataKey | None = None) -> bytes:
-    """The logical bytes of a block with that many messages in each commit."""
+    """Return the logical bytes of a block with `commits[i]` messages in commit i."""
     block = MsgBlock(1, SEED, 1, 1 << 20, flags=0 if data_key is None else WRAPPED)
     noise = random.Random(5)
     logical = b""
@@ -94,11 +94,11 @@ def test_an_end_that_is_missing_is_damage_where_it_is_proven() -> None:
 
 
 def test_a_clear_block_that_was_cut_is_told_wherever_that_was() -> None:
-    """Where it was cut right behind a mark, only its size can tell: index.db knows it."""
+    """A cut of a clear block is reported; if it is right behind a mark, only by index.db's size."""
     logical = make_block(3, 2)
     blocks = stored_blocks(None)
     assert blocks.scan(logical + bytes(100), 1, proven=-1).damage == []
-    first = len(make_block(3))  # its mark stands there twice
+    first = len(make_block(3))  # a commit's mark is written twice
     for size in range(65, len(logical)):
         read = blocks.scan(logical[:size], 1, proven=-1)
         assert read.damage or read.scan.message_count == 5 or size in {first, first - 104}
@@ -115,7 +115,10 @@ def test_only_what_is_encrypted_counts_where_there_is_a_key() -> None:
 
 
 def test_envelopes_in_a_payload_do_not_make_a_clear_block_a_wrapped_one() -> None:
-    """The block's header is damaged, and its end is torn where the payload's envelope ends."""
+    """A clear block with an envelope as a payload is read as a clear one.
+
+    Its header is damaged, and its end is torn where the payload's envelope ends.
+    """
     forged = wrap(make_block(3)[BLOCK_HEADER_BYTES:], BLOCK_HEADER_BYTES, 77)
     block = MsgBlock(1, SEED, 1, 1 << 20)
     block.put(1, "orders", None, b"mine", 1)

@@ -1,9 +1,8 @@
-"""A commit of several blocks is interrupted, and the stream's limit pushed out some of them before
-they were written: what is found is the stream as it was before some message was published, without
-a hole in it.
+"""An interrupted commit of several blocks, some of which the stream's limit emptied before.
 
-Blocks are written one after the other, and the mark of the last one ends the commit. Blocks that
-the limit has emptied meanwhile are never written.
+The recovered stream is the stream before some message was published, without a hole. Blocks are
+written one after the other, and the mark of the last block ends the commit. Blocks that the limit
+has emptied meanwhile are never written.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ KINDS = {
     "plain": FileOptions(block_bytes_max=700),
     "encrypted": FileOptions(block_bytes_max=700, keys=KEYS, context="S"),
 }
-"""A block has room for half as many messages as the limit keeps."""
+"""A block has room for half the number of messages that the limit keeps."""
 
 
 async def append(store: FileStore, upto: int) -> None:
@@ -38,7 +37,7 @@ async def append(store: FileStore, upto: int) -> None:
 
 
 async def nothing() -> None:
-    """A job that only waits for its turn."""
+    """Do nothing: a job that only waits for its turn."""
 
 
 async def sequences(store: FileStore) -> list[int]:
@@ -46,7 +45,10 @@ async def sequences(store: FileStore) -> list[int]:
 
 
 def check(found: list[int], durable: int, when: str) -> None:
-    """As it was before some message was published, perhaps with more of the oldest messages."""
+    """Assert that the sequences have no hole, and reach at least to the durable ones.
+
+    More of the oldest messages may be there than the limit keeps.
+    """
     last = found[-1] if found else 0
     assert last >= durable, when
     assert found == list(range(last - len(found) + 1, last + 1)), f"{when}: a hole in {found}"
@@ -64,7 +66,7 @@ def test_killed_at_any_call(kind: str, durable: int, has_index: bool) -> None:
 
 
 async def kill(kind: str, durable: int, calls: int, *, has_index: bool) -> bool:
-    """Whether the commit was over by then."""
+    """Kill the process after `calls` calls of the disk; return whether the commit was over."""
     limits = Limits(max_msgs=MSGS_MAX)
     machine = Machine(FaultyDisk(calls), limits, KINDS[kind])
     store = await machine.open()
@@ -105,7 +107,10 @@ async def kill(kind: str, durable: int, calls: int, *, has_index: bool) -> bool:
 async def test_blocks_stay_when_what_ended_their_commit_is_lost(
     limits: Limits, durable: int
 ) -> None:
-    """It was acknowledged: index.db tells that, or that nothing is missing before them."""
+    """The blocks of an acknowledged commit stay if its last block is lost.
+
+    Either index.db shows that the commit was acknowledged, or nothing before them is missing.
+    """
     machine = Machine(FaultyDisk(), limits, KINDS["plain"])
     store = await machine.open()
     await append(store, durable)
@@ -113,7 +118,7 @@ async def test_blocks_stay_when_what_ended_their_commit_is_lost(
     await append(store, durable + 30)
     await store.synced()
     if limits.max_msgs > 0:
-        await store._care.in_turn(nothing)  # of the index that comes with the first commit
+        await store._care.in_turn(nothing)  # until the first commit's index is written
         await store.write_index()
     disk = machine.disk.kill()
     names = [name for name in disk.listdir(DIRECTORY) if name.endswith(".blk")]

@@ -1,5 +1,7 @@
-"""What was to be overwritten is not on the disk any more once a start has gone through: not after
-an overwriting that failed, nor after one whose process died, whatever the page cache showed."""
+"""Bytes of an erased message are gone from the disk after a start, also if an erasure failed.
+
+That holds after a failed overwriting, and after a kill during it, whatever the page cache shows.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +28,7 @@ SEEDS = range(12 * TORTURE)
 
 
 async def filled(kind: str, *, has_index: bool) -> tuple[Machine, FileStore]:
+    """Return a machine and a store whose first message is the secret."""
     machine = Machine(FaultyDisk(), Limits(), OPTIONS[kind])
     store = await machine.open()
     for number in range(8):
@@ -38,8 +41,9 @@ async def filled(kind: str, *, has_index: bool) -> tuple[Machine, FileStore]:
 
 
 async def until_at_rest(store: FileStore) -> None:
+    """Wait until the store has no background work, or the disk is off."""
     disk: Any = store._blocks.disk
-    while store._care._task is not None and not disk.is_off:  # noqa: ASYNC110 - it tells nobody
+    while store._care._task is not None and not disk.is_off:  # noqa: ASYNC110 - a disk has no event
         await asyncio.sleep(0)
 
 
@@ -50,7 +54,7 @@ async def erase(store: FileStore) -> None:
 
 
 async def started_again(machine: Machine, *, has_index: bool) -> bool:
-    """Start, go on to the end of it, write index.db; return whether the message is gone."""
+    """Start the next process, let it write index.db, and return whether the message is gone."""
     machine.disk = machine.disk.kill()
     if not has_index and machine.disk.exists(DIRECTORY / INDEX_NAME):
         machine.disk.unlink(DIRECTORY / INDEX_NAME)
@@ -63,7 +67,7 @@ async def started_again(machine: Machine, *, has_index: bool) -> bool:
 
 
 def check(machine: Machine) -> None:
-    """The power fails now."""
+    """Assert that the secret is in no file after a power cut now."""
     for seed in SEEDS:
         disk = machine.disk.crash(seed)
         for name in disk.listdir(DIRECTORY):

@@ -1,7 +1,7 @@
-"""Pages of any file that cannot be read (EIO): they cost the messages in them and nothing else, at
-an open and while the stream is served, and each loss is told once.
+"""Pages of files that cannot be read (EIO) cost the messages in them and nothing else.
 
-Issue 13, section 3.1; "Recovery trusts nothing" of the design.
+That holds at an open and while the stream is served, and each loss is reported once (docs/store.md,
+"When a disk has lied").
 """
 
 import asyncio
@@ -36,7 +36,7 @@ COUNT = 60
 
 
 def message(sequence: int) -> Plain:
-    # What does not shrink, so that a compressed block has pages too.
+    # Random bytes do not compress, so that a compressed block has several pages, too.
     data = Machine(FaultyDisk(sequence), Limits(), FileOptions()).disk.chance.randbytes
     return Plain(sequence, "abc"[sequence % 3], None, data(MESSAGE_BYTES), sequence, 0)
 
@@ -45,7 +45,7 @@ MESSAGES = {sequence: message(sequence) for sequence in range(1, COUNT + 1)}
 
 
 async def stored(machine: Machine, *, is_closed: bool) -> FaultyDisk:
-    """A stream of three blocks and more; closed in order, or its process was killed."""
+    """Return a disk with a stream of more than three blocks, which was closed or killed."""
     store = await machine.open()
     for each in MESSAGES.values():
         store.append(each.subject, None, each.data, each.time_ns)
@@ -57,7 +57,7 @@ async def stored(machine: Machine, *, is_closed: bool) -> FaultyDisk:
 
 
 def again(disk: FaultyDisk) -> FaultyDisk:
-    """A copy of the disk, as the next process finds it."""
+    """Return a copy of the disk, as the next process finds it."""
     copy = disk.kill()
     disk.is_off = False
     return copy
@@ -73,20 +73,23 @@ def pages_of(disk: FaultyDisk, path: Path) -> range:
 
 
 async def load_all(store: FileStore) -> tuple[dict[int, Plain], set[int]]:
-    """What can be read, and the sequences of what is damaged."""
+    """Return the readable messages and the sequences of the damaged ones."""
     found, damaged = {}, set()
     for sequence in range(1, store.state().last_sequence + 1):
         try:
             found[sequence] = plain(await store.load(sequence))
         except MessageDamaged:
             damaged.add(sequence)
-        except MessageNotFound:  # told at the open before: the block's header is gone since
+        except MessageNotFound:  # reported by an earlier open; the block's header is gone since
             continue
     return found, damaged
 
 
 def bytes_in_a_page(kind: str) -> int:
-    """How many messages one page may cost: an envelope of a compressed block holds 64 KiB."""
+    """Return the number of messages that one page may cost.
+
+    An envelope of a compressed block holds 64 KiB.
+    """
     whole_block = BLOCK_BYTES // MESSAGE_BYTES + 2
     return whole_block if kind == "compressed" else PAGE_BYTES // MESSAGE_BYTES + 2
 
@@ -118,7 +121,7 @@ async def test_any_page_of_any_file_costs_its_messages_only(kind: str, is_closed
 
 
 async def goes_on(machine: Machine, store: FileStore, before: dict[int, Plain], where: Any) -> None:
-    """What is published behind a hole is kept, and so is what was there before it."""
+    """Assert that a message appended behind a hole is kept, as are all messages before it."""
     store.append("new", None, b"behind it", 99)
     await store.synced()
     last = store.state().last_sequence
@@ -134,7 +137,7 @@ async def goes_on(machine: Machine, store: FileStore, before: dict[int, Plain], 
 
 
 async def test_a_page_lost_while_the_stream_is_served(caplog: pytest.LogCaptureFixture) -> None:
-    """Blocks are read again and again; what is lost is told once, and the rest is served."""
+    """A loss while blocks are read again and again is reported once, and the rest is served."""
     machine = Machine(FaultyDisk(), Limits(), OPTIONS["plain"])
     await stored(machine, is_closed=True)
     machine.disk = again(machine.disk)
@@ -145,14 +148,15 @@ async def test_a_page_lost_while_the_stream_is_served(caplog: pytest.LogCaptureF
         found, damaged = await load_all(store)
         assert set(found) | damaged == set(MESSAGES)
         assert 0 < len(damaged) <= bytes_in_a_page("plain")
-        store._volume.cache.resize(0)  # what can be read again is dropped
+        store._volume.cache.resize(0)  # drop all caches
         store._volume.arrays.resize(0)
         store._volume.cache.resize(1 << 20)
         store._volume.arrays.resize(1 << 20)
 
     told = [record.message for record in caplog.records if "damaged" in record.message]
     assert told == [str(damage) for damage in store.damage]
-    assert len(told) == len(set(told)) == 2  # the record that the page cuts in two, and the others
+    # One line for the record that the page cuts in two, and one for the other records.
+    assert len(told) == len(set(told)) == 2
     await store.close()
 
 
@@ -160,7 +164,10 @@ async def test_a_page_lost_while_the_stream_is_served(caplog: pytest.LogCaptureF
 async def test_a_read_that_lacks_something_is_tried_again(
     number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No message is taken for damaged, nobody spins, and one line is logged."""
+    """A read without descriptors or memory is tried again, with pauses, and logged once.
+
+    No message counts as damaged.
+    """
     caplog.set_level(logging.INFO)
     machine = Machine(FaultyDisk(), Limits(), OPTIONS["plain"])
     await stored(machine, is_closed=True)
@@ -224,8 +231,11 @@ async def open_consumer(disk: FaultyDisk, create: bool = False) -> tuple[Volume,
 
 
 async def test_any_page_of_a_consumers_files() -> None:
-    """The checkpoint has a second copy; of the log, what stands in other pages counts, and what was
-    lost is told. Nothing is acknowledged that was not."""
+    """A lost page of a consumer's files acknowledges nothing that was not acknowledged.
+
+    A checkpoint has a second copy. The log's entries in other pages count, and the loss is
+    reported.
+    """
     disk = FaultyDisk()
     volume, store = await open_consumer(disk, create=True)
     for sequence in range(1, 301):

@@ -1,4 +1,4 @@
-"""Small files: plain or sealed, read again with the key, the previous one, or not at all."""
+"""Small files: plain or sealed, read with the key or the previous key, or refused."""
 
 import errno
 import os
@@ -128,7 +128,7 @@ def test_either_file_may_be_lost(
     is_copy: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is logged once, in one line, and both files are whole again."""
+    """If one of the two files is lost, it is logged in one line and written anew."""
     (tmp_path / "T").mkdir()
     other = tmp_path / "T" / "meta.json"
     vault(tmp_path, keys).write(other, MAGIC, b"another's")
@@ -169,7 +169,7 @@ def test_what_was_moved_as_a_whole_is_believed_at_its_new_place(tmp_path: Path, 
 def test_what_is_worth_having_but_not_needed_stops_nothing(
     tmp_path: Path, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither a wrong key, nor damage, nor a disk that gives nothing back."""
+    """`recall` returns None for a wrong key, for damage, and for a disk that reads nothing."""
     assert vault(tmp_path).recall(path, MAGIC, "it is made anew") is None
     assert caplog.messages == []
     vault(tmp_path, OLD).write(path, MAGIC, BODY)
@@ -188,8 +188,10 @@ def test_what_is_worth_having_but_not_needed_stops_nothing(
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_write_that_fails_changes_nothing(call: str, after: int, times: int) -> None:
-    """Neither for the next process nor, where the old content could be put back on disk, after a
-    power cut."""
+    """A failed write leaves the old content for the next process.
+
+    It does so after a power cut as well, if the old content could be put back on disk.
+    """
     disk = FaultyDisk(seed=1)
     store = Vault(disk, Path("/"), os.urandom)
     path = Path("/meta.json")
@@ -200,7 +202,7 @@ def test_a_write_that_fails_changes_nothing(call: str, after: int, times: int) -
     except OSError:
         expected = b"before"
     else:
-        expected = b"refused"  # there was no such call any more
+        expected = b"refused"  # there was no further call of that name
     assert Vault(disk.kill(), Path("/"), os.urandom).read(path, MAGIC) == expected
     if times == 1:
         for seed in range(10):

@@ -1,4 +1,4 @@
-"""A store directory: opened by one, replayed, shared, closed."""
+"""A volume: one process opens it, replays its journal, shares it among stores and closes it."""
 
 import asyncio
 import errno
@@ -22,7 +22,7 @@ ROOT = Path("/store")
 
 
 def copy_of(disk: FaultyDisk) -> FaultyDisk:
-    """The disk as it is now; the first one goes on."""
+    """Return a copy of the disk as it is now; the first disk stays in use."""
     copied = disk.kill()
     disk.is_off = False
     return copied
@@ -85,7 +85,7 @@ async def test_space_is_known(tmp_path: Path) -> None:
 
 
 async def test_a_journal_left_behind_is_replayed(tmp_path: Path, eventually: Eventually) -> None:
-    """As after a kill: the files lost what was never synced, the journal has it."""
+    """Files that lost their unsynced bytes get them back from a journal that a kill left behind."""
     volume = open_volume(tmp_path)
     volume.make_directory(tmp_path / "streams" / "x")
     directory = tmp_path / "streams" / "x"
@@ -109,7 +109,7 @@ async def test_a_journal_left_behind_is_replayed(tmp_path: Path, eventually: Eve
 
 
 async def open_busy(disk: FaultyDisk, eventually: Eventually) -> tuple[Volume, list[Pieces]]:
-    """A volume with directories a and b, whose journal speaks of six files in each."""
+    """Return a volume with directories a and b, whose journal has entries of six files in each."""
     volume = Volume.open(disk, ROOT, lambda n: bytes(n), loop=asyncio.get_running_loop())
     sources = []
     for name in ("a", "b"):
@@ -131,7 +131,7 @@ async def let_go(volume: Volume, sources: list[Pieces]) -> None:
 
 
 async def test_what_is_removed_does_not_come_back(eventually: Eventually) -> None:
-    """Not by the replay of a journal that spoke of it; and what came in its place is untouched."""
+    """A replay brings back no removed file, and leaves new files at the same paths untouched."""
     disk = FaultyDisk(1)
     volume, _ = await open_busy(disk, eventually)
     await volume.committer.forget(*(ROOT / "a" / f"000{number}" for number in range(3)))
@@ -165,7 +165,10 @@ async def test_a_removal_that_fails_changes_nothing(
 
 
 async def test_a_removal_of_which_nobody_knows_is_told_apart(eventually: Eventually) -> None:
-    """The directory can be synced neither under its new name nor, again, under its own."""
+    """A rename that can neither be synced nor undone raises UnsyncedRename.
+
+    The directory can be synced neither under its new name nor, again, under its old name.
+    """
     disk = FaultyDisk(1)
     volume, _ = await open_busy(disk, eventually)
     disk.fail("sync_dir", errno.EIO, after=1, times=2)
@@ -175,8 +178,10 @@ async def test_a_removal_of_which_nobody_knows_is_told_apart(eventually: Eventua
 
 
 async def test_a_kept_journal_lets_a_path_be_used_again(eventually: Eventually) -> None:
-    """A sync fails: the journal is kept for the one file, and goes on to forget what is removed.
-    What comes in its place is not overwritten by what the journal said of the old one."""
+    """A journal that is kept for one file still forgets removed paths.
+
+    A failed sync keeps the journal. New files at removed paths are not overwritten by its entries.
+    """
     disk = FaultyDisk(1)
     volume, sources = await open_busy(disk, eventually)
     disk.fail("fdatasync", errno.EIO, path="a/0003")
@@ -204,7 +209,7 @@ async def test_a_kept_journal_lets_a_path_be_used_again(eventually: Eventually) 
 async def test_nothing_comes_to_a_path_that_the_journal_cannot_forget(
     eventually: Eventually,
 ) -> None:
-    """Until the next start, which finds no such directory."""
+    """A path that the journal cannot forget is refused until the next start."""
     disk = FaultyDisk(1)
     volume, sources = await open_busy(disk, eventually)
     disk.fail("fdatasync", errno.EIO, path="a/0003")

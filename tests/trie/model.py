@@ -1,4 +1,4 @@
-"""The readable model that tries are compared with: a dict, walked by looking at all of its keys."""
+"""A readable model that tries are compared with: a dict, walked by looking at all of its keys."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from natsd.trie.cursor import Cursor
 
 
 class DictCursor(Cursor):
-    """The plainest cursor there is: it knows `advance`, and takes everything else as inherited."""
+    """The simplest cursor: it implements `advance`, and inherits every other move."""
 
     def __init__(self, content: Mapping[bytes, Any], reverse: bool = False) -> None:
         self.depth = 0
@@ -18,12 +18,15 @@ class DictCursor(Cursor):
         self._key = self._ahead.pop(0)
 
     def key(self) -> bytes:
+        """Return the key of the current node."""
         return self._key
 
     def content(self) -> Any:
+        """Return the content of the current node, or None."""
         return self._content.get(self._key) if self.depth >= 0 else None
 
     def advance(self) -> int:
+        """Move to the next node and return its depth, or -1 past the end."""
         if not self._ahead:
             self.close()
             return -1
@@ -33,12 +36,13 @@ class DictCursor(Cursor):
         return self.depth
 
     def close(self) -> None:
+        """End the walk."""
         self._ahead = []
         super().close()
 
 
 def nodes_of(keys: Mapping[bytes, Any], reverse: bool = False) -> list[bytes]:
-    """Every prefix of every key: before what it is a prefix of, siblings in order."""
+    """Return every prefix of every key in the order of a walk: parents first, siblings in order."""
     nodes = {key[:length] for key in [*keys, b""] for length in range(len(key) + 1)}
     flip = 0xFF if reverse else 0
     return sorted(nodes, key=lambda node: bytes(byte ^ flip for byte in node))
@@ -48,11 +52,12 @@ class DictTrie(dict[bytes, Any]):
     """A dict that can be walked as a trie."""
 
     def cursor(self, reverse: bool = False) -> DictCursor:
+        """Return a cursor at the root."""
         return DictCursor(self, reverse)
 
 
 def shown(cursor: Cursor) -> list[tuple[int, int, bytes, Any]]:
-    """The whole rest of a walk, node by node."""
+    """Return the rest of a walk, node by node: depth, transition, key and content."""
     nodes = [(cursor.depth, cursor.incoming_transition, cursor.key(), cursor.content())]
     while cursor.advance() >= 0:
         nodes.append((cursor.depth, cursor.incoming_transition, cursor.key(), cursor.content()))
@@ -60,7 +65,7 @@ def shown(cursor: Cursor) -> list[tuple[int, int, bytes, Any]]:
 
 
 def lies_ahead(cursor: Cursor, depth: int, transition: int) -> bool:
-    """May a walk that stands there skip to that position?"""
+    """Return whether the cursor's walk may skip to that position."""
     if depth > cursor.depth:
         return True
     there = cursor.key()[depth - 1]

@@ -1,7 +1,7 @@
-"""Reads a trie from the bytes of its cells, as the document describes them, and checks it all over.
+"""A slow, plain reader of a trie's cells, which the compiled code is compared with.
 
-Slow and plain: what the compiled code is compared with. `read` follows every pointer from the root,
-notes which cells it stood in, and fails where a rule about nodes is broken.
+It reads the cells as natsd/trie/trie.md describes them. `read` follows every pointer from the root,
+notes the cells that it passes, and fails if a rule about nodes is broken.
 """
 
 import struct
@@ -12,35 +12,40 @@ from natsd.trie.cell_trie import CellTrie
 NONE = 0
 SPLIT, SPARSE, PREFIX = 0x1C, 0x1E, 0x1F
 
-Children = list[tuple[bytes, int]]  # the key down to a child, and its pointer
+Children = list[tuple[bytes, int]]  # keys that lead to children, and the children's pointers
 
 
 @dataclass
 class Reading:
+    """The contents and cells that a walk over a trie found."""
+
     contents: dict[bytes, int] = field(default_factory=dict)  # key → content index
     cells: list[int] = field(default_factory=list)  # offsets, each once
-    kinds: dict[str, int] = field(default_factory=dict)  # how many of each kind of node
+    kinds: dict[str, int] = field(default_factory=dict)  # number of nodes of each kind
     is_old: bool = False
 
     def count(self, kind: str) -> None:
+        """Count a node of this kind."""
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
 
 
 def words(cell: bytes) -> list[int]:
-    """The eight 32-bit numbers in a cell, or in part of one."""
+    """Return the eight 32-bit numbers of a cell, or fewer of a part of one."""
     return list(struct.unpack(f"={len(cell) // 4}i", cell))
 
 
 def order_word(cell: bytes) -> int:
+    """Return the order word of a Sparse cell."""
     return int(struct.unpack_from("=H", cell, 0x1E)[0])
 
 
 def pointer_at(cell: bytes, offset: int) -> int:
+    """Return the pointer at this byte offset of a cell."""
     return int(struct.unpack_from("=i", cell, offset)[0])
 
 
 def order_digits(word: int) -> list[int]:
-    """The digits in base 6, the lowest one first."""
+    """Return the digits of an order word in base 6, the lowest one first."""
     digits = []
     while word:
         word, digit = divmod(word, 6)
@@ -49,9 +54,10 @@ def order_digits(word: int) -> list[int]:
 
 
 def read(trie: CellTrie, old_root: int | None = None) -> Reading:
-    """Everything below the root, or below one that the trie had.
+    """Return all that is below the root, or below an earlier root.
 
-    What is obsolete need not be tidy: its last in-place change may have left too little in it.
+    An obsolete root's nodes may break the rules about the least number of children, since the last
+    in-place change may have left too few.
     """
     reading = Reading(is_old=old_root is not None)
     todo: Children = [(b"", trie.root if old_root is None else old_root)]
@@ -71,11 +77,12 @@ def read(trie: CellTrie, old_root: int | None = None) -> Reading:
 
 
 def read_node(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
+    """Note the node's cells and content, and return its children."""
     if node & 31 == PREFIX:
         prefix = node
         node = read_prefix(trie, reading, key, node)
         assert node > 0 and node & 31 != PREFIX, "a prefix links to a node with children"
-        if (prefix ^ node) < 32:  # embedded: its cell is counted with the node
+        if (prefix ^ node) < 32:  # embedded: the cell is counted with the linked node
             reading.count("embedded prefix")
         else:
             reading.count("standalone prefix")
@@ -89,12 +96,14 @@ def read_node(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Childr
 
 
 def read_prefix(trie: CellTrie, reading: Reading, key: bytes, node: int) -> int:
+    """Note the content of a Prefix, and return the node that it links to."""
     cell = trie.cell(node)
     reading.contents[key] = pointer_at(cell, 0)
     return pointer_at(cell, 0x1C) if cell[4] == 0xFF else (node & ~31) | cell[4]
 
 
 def read_chain(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
+    """Note the cell of a Chain, and return its one child."""
     cell = trie.cell(node)
     reading.count("chain")
     reading.cells.append(node & ~31)
@@ -102,6 +111,7 @@ def read_chain(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Child
 
 
 def read_sparse(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
+    """Note the cell of a Sparse node, check it, and return its children in order."""
     cell = trie.cell(node)
     reading.count("sparse")
     reading.cells.append(node & ~31)
@@ -116,6 +126,7 @@ def read_sparse(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Chil
 
 
 def read_split(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Children:
+    """Note the cells of a Split, check them, and return its children in order."""
     reading.count("split")
     reading.cells.append(node & ~31)
     children: Children = []
@@ -135,13 +146,13 @@ def read_split(trie: CellTrie, reading: Reading, key: bytes, node: int) -> Child
 
 
 def linked_from(trie: CellTrie, cell: int, start: int) -> list[tuple[int, int]]:
-    """Index and pointer of all that is not NONE in a cell of a Split."""
+    """Return index and pointer of each entry that is not NONE in a cell of a Split."""
     pointers = list(enumerate(words(trie.cell(cell)[start:])))
     return [(index, pointer) for index, pointer in pointers if pointer != NONE]
 
 
 def check(trie: CellTrie) -> Reading:
-    """Read it all; no cell and no slot is lost, none counted twice."""
+    """Read the whole trie; assert that no cell and no slot is lost or counted twice."""
     reading = read(trie)
     usage = trie.usage()
     in_use = usage.cells + usage.slots - usage.waiting

@@ -1,12 +1,13 @@
-"""A hundred million overwrites and deletes over a million keys: memory stays flat, nothing is lost.
+"""A hundred million overwrites and deletes over a million keys: memory stays flat.
 
     python -m tests.trie.soak [--operations 100000000] [--keys 1000000]
 
-Keys are visited in a scrambled order: half of the visits overwrite the record, the others delete
-the key or put it back. All the while one cursor is forgotten at the root and replaced when it has
-become stale, so that recycling has to get past readers. What each key has is known from two arrays,
-and is compared at the end. Memory is that of the process, and what the trie says it has touched; it
-is flat if the second half of the run adds nothing to speak of.
+Keys are visited in a scrambled order. Half of the visits overwrite the record; the others delete
+the key or put it back. All the while one cursor rests at the root, and is replaced when it has
+become stale, so that recycling has to get past readers. Two arrays tell which keys are there and
+what their records hold, and the trie is compared with them at the end. Two figures of memory are
+reported: the resident size of the process, and the bytes that the trie has touched. Memory is flat
+if the second half of the run adds less than 2 % (GROWTH_MAX).
 """
 
 import argparse
@@ -23,19 +24,22 @@ from natsd.trie.trie_cursor import TrieCursor
 
 RECORD_BYTES = 28
 REPORTS = 10
-GROWTH_MAX = 1.02  # of the second half of a run
+GROWTH_MAX = 1.02  # touched bytes at the end, relative to those at half the run
 
 
 @dataclass
 class Soak:
+    """A trie under test, and the arrays with its expected content."""
+
     keys: list[bytes]
     trie: RecordTrie
     present: bytearray  # 1: the key is there
-    versions: "array.array[int]"  # and this is the first field of its record
+    versions: "array.array[int]"  # the first field of each key's record
     cursor: TrieCursor
     stale: int = 0
 
     def run(self, operations: int, start: int) -> None:
+        """Overwrite, delete or put back one key per operation."""
         trie, present, versions, keys = self.trie, self.present, self.versions, self.keys
         tail = bytes(RECORD_BYTES - 8)
         count = len(keys)
@@ -50,6 +54,7 @@ class Soak:
                 present[index] = 0
 
     def replace_cursor(self) -> None:
+        """Replace the resting cursor if it has become stale."""
         try:
             self.cursor.advance()
         except StaleCursor:
@@ -57,6 +62,7 @@ class Soak:
             self.cursor = self.trie.cursor()
 
     def check(self) -> None:
+        """Assert that every key has the expected record."""
         for index, key in enumerate(self.keys):
             record = self.trie.get(key)
             assert (record is not None) == self.present[index], key
@@ -66,6 +72,7 @@ class Soak:
 
 
 def prepared(key_count: int) -> Soak:
+    """Return a trie with all keys."""
     keys = [b"orders.eu.%05d.item.%08d" % (i % 100_000, i) for i in range(key_count)]
     trie = RecordTrie(RECORD_BYTES)
     for key in keys:
@@ -80,12 +87,13 @@ def prepared(key_count: int) -> Soak:
 
 
 def touched_bytes(trie: RecordTrie) -> int:
+    """Return the bytes of memory that the trie has touched."""
     usage = trie.usage()
     return usage.cell_bytes + usage.slot_bytes + usage.bookkeeping_bytes
 
 
 def soak(operations: int, key_count: int) -> Iterator[str]:
-    """A line for each part of the run; raises AssertionError where memory or a key is wrong."""
+    """Yield one line for each part of the run; raise AssertionError if memory or a key is wrong."""
     run = prepared(key_count)
     touched = [touched_bytes(run.trie)]
     yield f"{key_count:,} keys: {touched[0] / key_count:.1f} bytes each"
@@ -107,6 +115,7 @@ def soak(operations: int, key_count: int) -> Iterator[str]:
 
 
 def main() -> None:
+    """Run the soak and print its lines."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

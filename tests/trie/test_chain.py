@@ -1,4 +1,7 @@
-"""Chain nodes (Cassandra's InMemoryTrie design, "Chain nodes"): layout, in-place and copy rules."""
+"""Chain nodes: their layout, in-place changes and copies.
+
+Source: Cassandra's InMemoryTrie design, "Chain nodes".
+"""
 
 import pytest
 
@@ -16,11 +19,14 @@ def trie_of(*keys: bytes) -> InMemoryTrie[bytes]:
 def test_one_transition_stands_at_1b_before_its_child_pointer() -> None:
     trie = trie_of(b"A")
     assert trie.root == 0x1B
-    assert trie.cell(0x1B)[0x1B:] == b"A\xff\xff\xff\xff"  # to the leaf of content 0
+    assert trie.cell(0x1B)[0x1B:] == b"A\xff\xff\xff\xff"  # points to the leaf of content 0
 
 
 def test_transitions_share_a_cell() -> None:
-    """The document's 0x139: C, H, A, and a leaf; 0x13A and 0x13B are valid pointers too."""
+    """The transitions C, H and A share a cell; each has a valid pointer.
+
+    The chain is 0x139 in Cassandra's drawing; 0x13A and 0x13B are valid pointers too.
+    """
     trie = trie_of(b"CHA")
     assert trie.root == 0x19
     assert trie.cell(0)[0x19:] == b"CHA\xff\xff\xff\xff"
@@ -37,14 +43,17 @@ def test_a_long_key_fills_cells_from_its_end(length: int) -> None:
 
 @pytest.mark.parametrize("length", [28, 56])
 def test_no_chain_of_28_stands_in_cell_0(length: int) -> None:
-    """Its pointer would be 0, which is NONE."""
+    """No chain of 28 transitions is in cell 0, since its pointer would be 0, which is NONE."""
     trie = trie_of(bytes(length))
     assert trie.root != 0
     assert trie.get(bytes(length)) == bytes(length)
 
 
 def test_no_transition_is_written_in_front_of_a_full_chain_in_cell_0() -> None:
-    """Content in the middle makes the upper part in a second step."""
+    """A chain in cell 0 is not extended to 28 transitions, also if its upper part comes later.
+
+    Content in the middle of the chain makes its upper part in a second step.
+    """
     trie = trie_of(bytes(30))
     trie.put(bytes(2), b"two")
     trie.put(bytes(1), b"one")
@@ -56,11 +65,11 @@ def test_no_transition_is_written_in_front_of_a_full_chain_in_cell_0() -> None:
 
 
 def test_a_chains_child_pointer_is_changed_in_place() -> None:
-    """The only in-place change of a Chain: the pointer at 1C."""
-    trie = trie_of(*(b"CHA" + bytes([c]) for c in b"123456"))  # the chain CHA, and a Sparse of six
+    """The child pointer at 1C is the only part of a Chain that is changed in place."""
+    trie = trie_of(*(b"CHA" + bytes([c]) for c in b"123456"))  # a chain CHA to a Sparse of six
     root, before = trie.root, trie.cell(trie.root)
     assert before[root & 31 :][:3] == b"CHA"
-    trie.put(b"CHA7", b"7")  # a Split instead
+    trie.put(b"CHA7", b"7")  # makes the Sparse a Split
     assert trie.root == root
     assert trie.cell(root)[:0x1C] == before[:0x1C]
     assert pointer_at(before, 0x1C) & 31 == 0x1E
@@ -68,9 +77,12 @@ def test_a_chains_child_pointer_is_changed_in_place() -> None:
 
 
 def test_a_fork_inside_a_chain_copies_what_is_above_and_shares_the_tail() -> None:
-    """Inside a chain the pointer is implicit: a new node replaces it."""
+    """A fork inside a Chain copies the transitions above it and shares those below it.
+
+    The pointers inside a Chain are implicit, so a new node must replace them.
+    """
     trie = trie_of(b"tractor")
-    cursor = trie.cursor()  # holds what becomes obsolete
+    cursor = trie.cursor()  # keeps obsolete cells
     before = trie.cell(0)
     trie.put(b"trie", b"trie")
     assert trie.cell(0) == before
@@ -79,7 +91,7 @@ def test_a_fork_inside_a_chain_copies_what_is_above_and_shares_the_tail() -> Non
     assert upper[trie.root & 31 : 0x1C] == b"tr"
     sparse = trie.cell(pointer_at(upper, 0x1C))
     assert sparse[0x18:0x1A] == b"ai"
-    assert words(sparse)[0] == 0x15 + 3  # behind `tra` in the old cell, which stays for its tail
+    assert words(sparse)[0] == 0x15 + 3  # the tail behind `tra` in the old cell
     check(trie)
     cursor.close()
 
@@ -88,10 +100,10 @@ def test_a_cell_is_free_only_when_no_tail_of_it_is_in_use() -> None:
     trie = trie_of(b"tractor")
     trie.put(b"trie", b"trie")
     trie.recycle()
-    assert 0 in check(trie).cells  # `ctor` still stands there
+    assert 0 in check(trie).cells  # the tail `ctor` is still in it
     trie.delete(b"tractor")
     trie.recycle()
-    assert trie.usage().cells == len(check(trie).cells) == 1  # trie, one chain
+    assert trie.usage().cells == len(check(trie).cells) == 1  # the one chain `trie`
     assert trie.cell(trie.root)[trie.root & 31 : 0x1C] == b"trie"
 
 

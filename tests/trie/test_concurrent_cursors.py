@@ -1,7 +1,7 @@
-"""Cursors on threads of their own while a writer is at work: no lock, and nothing torn or lost.
+"""Cursors in threads of their own while a writer is at work: nothing is torn or lost.
 
-"Any number of readers": whatever is there all the time is seen by every walk, each key once and in
-order, with a content that was put there.
+Readers take no lock. Every walk sees each key that is there all the time once and in order, with a
+content that was put there.
 """
 
 import random
@@ -26,7 +26,7 @@ WRITES = 60_000
 
 @pytest.fixture(autouse=True)
 def threads_take_turns_often() -> Iterator[None]:
-    """Every few writes; left alone, the writer would be done after two or three turns."""
+    """Let threads switch every few writes; otherwise a writer ends after two or three turns."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(20e-6)
     yield
@@ -34,7 +34,7 @@ def threads_take_turns_often() -> Iterator[None]:
 
 
 def other_keys(seed: int) -> Iterator[bytes]:
-    """Keys between, below and above the stable ones: they change every node that leads to those."""
+    """Yield keys around the stable ones, so that every node that leads to these changes."""
     rng = random.Random(seed)
     while True:
         region = rng.choice(["eu", "us", "e", "eux", "z"])
@@ -47,6 +47,7 @@ def record_of(n: int) -> bytes:
 
 
 def write(trie: RecordTrie | InMemoryTrie[bytes]) -> None:
+    """Put and delete keys around the stable ones, and overwrite stable ones at times."""
     rng = random.Random(7)
     present: set[bytes] = set()
     for n, key in enumerate(islice(other_keys(11), WRITES)):
@@ -61,6 +62,7 @@ def write(trie: RecordTrie | InMemoryTrie[bytes]) -> None:
 
 
 def until(done: threading.Event, walk: Callable[[], None]) -> int:
+    """Walk until `done` is set, at least once, and return the number of walks."""
     rounds = 0
     while not done.is_set() or rounds == 0:
         walk()
@@ -69,6 +71,7 @@ def until(done: threading.Event, walk: Callable[[], None]) -> int:
 
 
 def check(found: list[tuple[bytes, bytes]], expected: list[bytes]) -> None:
+    """Assert that keys are in order, all stable ones are found, and no record is torn."""
     keys = [key for key, _ in found]
     assert keys == sorted(set(keys))
     assert [key for key in keys if key.endswith(b".x") and int(key[3:6]) % 2 == 0] == expected
@@ -76,18 +79,19 @@ def check(found: list[tuple[bytes, bytes]], expected: list[bytes]) -> None:
 
 
 def resumed(trie: RecordTrie | InMemoryTrie[bytes], pattern: str) -> Iterator[tuple[bytes, bytes]]:
-    """The matches, over as many resumptions as it takes."""
+    """Yield the matches of a pattern, with as many resumptions as it takes."""
     cursor = PatternCursor(trie, pattern)
     while True:
         try:
             while (entry := next(cursor, None)) is not None:
-                yield entry  # and here other threads may come, as they may not in `yield from`
+                yield entry  # other threads may run here, unlike in `yield from`
             return
         except StaleCursor:
             cursor.resume()
 
 
 def run(trie: RecordTrie | InMemoryTrie[bytes], walks: list[Callable[[], None]]) -> None:
+    """Run the walks in threads while the writer writes, and assert that all garbage is recycled."""
     for n, key in enumerate(STABLE):
         trie.put(key, record_of(n))
     done = threading.Event()
@@ -116,7 +120,7 @@ def test_patterns_over_records() -> None:
 
 
 def test_a_cursor_is_used_by_one_thread_at_a_time() -> None:
-    """`count` lets other threads run; they may not use the cursor meanwhile."""
+    """A second thread cannot use a cursor while `count`, which lets other threads run, uses it."""
     trie = RecordTrie(16)
     for n in range(200_000):
         trie.put(b"%d" % n, record_of(n))
@@ -124,7 +128,7 @@ def test_a_cursor_is_used_by_one_thread_at_a_time() -> None:
     def use(cursor: PatternCursor) -> int:
         found = 0
         while True:
-            with suppress(RuntimeError):  # while another one counts
+            with suppress(RuntimeError):  # another thread counts
                 counted = cursor.count(100)
                 if counted == 0:
                     return found
@@ -151,7 +155,10 @@ def test_walks_over_objects() -> None:
 
 
 def test_readers_that_rest_while_nothing_may_wait_for_them() -> None:
-    """With no garbage allowed every rest may make a cursor stale; it resumes, and loses nothing."""
+    """A cursor that becomes stale at any rest resumes and loses no key.
+
+    The limit of garbage is 0 bytes here.
+    """
     trie = RecordTrie(16, garbage_bytes_max=0)
 
     def listed() -> None:

@@ -1,6 +1,7 @@
-"""The cursor's moves that follow from `advance` ("Cursors over InMemoryTrie").
+"""The moves of a cursor that follow from `advance`.
 
-The trie is the one drawn in `natsd/trie/cursor.pyx`: car, ox, oxen.
+The trie is the one drawn in `natsd/trie/cursor.pyx`: car, ox, oxen. Source: Cassandra's
+InMemoryTrie design, "Cursors over InMemoryTrie".
 """
 
 from tests.trie.model import DictTrie, shown

@@ -1,7 +1,7 @@
 """Cursors that are open while keys come and go, through random histories.
 
-Whatever happens between its moves, a cursor shows every key that was there from when it was made
-until it came to its end, each once and in order, and none that never was ("Mutation").
+A cursor shows every key that was there during its whole walk, each once and in order, and no key
+that was never there. Source: Cassandra's InMemoryTrie design, "Mutation".
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from natsd.trie.in_memory_trie import InMemoryTrie
 from natsd.trie.pattern import PatternCursor
 from natsd.trie.trie_cursor import TrieCursor
 
-LETTERS = st.sampled_from(b"\x00.abcdefgh@P\xff")  # enough for Splits; `.` for patterns
+LETTERS = st.sampled_from(b"\x00.abcdefgh@P\xff")  # enough bytes for Splits; patterns need `.`
 KEYS = st.lists(LETTERS, max_size=3).map(bytes) | st.tuples(
     st.sampled_from([b"", b"a", b"a" * 27, b"a" * 60]), st.lists(LETTERS, max_size=2).map(bytes)
 ).map(b"".join)
@@ -24,16 +24,16 @@ KEYS = st.lists(LETTERS, max_size=3).map(bytes) | st.tuples(
 
 @dataclass
 class Open:
-    """An open cursor, and what it must and may show."""
+    """An open cursor, and the keys that it must show and may show."""
 
     cursor: TrieCursor | PatternCursor
     pattern: str
-    always: set[bytes]  # there since it was made
+    always: set[bytes]  # keys that were there since the cursor was made
     ever: set[bytes]
     seen: list[bytes] = field(default_factory=list)
 
     def move(self) -> bool:
-        """To the next key; False at the end."""
+        """Move to the next key; return False at the end."""
         if isinstance(self.cursor, PatternCursor):
             try:
                 key, content = next(self.cursor)
@@ -56,7 +56,7 @@ class Open:
     def may_show(self, key: bytes) -> bool:
         if isinstance(self.cursor, PatternCursor):
             return matches(key, self.pattern)
-        return key != b""  # the root has been passed
+        return key != b""  # the cursor has passed the root
 
     def place(self, key: bytes) -> bytes:
         flip = 0xFF if isinstance(self.cursor, TrieCursor) and self.cursor.reverse else 0
@@ -64,6 +64,8 @@ class Open:
 
 
 class CursorHistory(RuleBasedStateMachine):
+    """Random puts, deletes and moves of open cursors."""
+
     cursors = Bundle("cursors")
 
     @initialize(garbage_bytes_max=st.sampled_from([0, 256, 1 << 20]), keys=st.sets(KEYS))
@@ -115,7 +117,10 @@ class CursorHistory(RuleBasedStateMachine):
         each.cursor.close()
 
     def moves(self, each: Open, steps: int) -> bool:
-        """Is it at its end? A stale pattern cursor resumes; another one has lost its place."""
+        """Move the cursor and return whether it is at its end.
+
+        A stale pattern cursor resumes. Another stale cursor has lost its place.
+        """
         for _ in range(steps):
             try:
                 if not each.move():

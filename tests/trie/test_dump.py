@@ -1,4 +1,4 @@
-"""A trie as text, for people."""
+"""The dump of a trie as text."""
 
 from natsd.trie.dump import dump
 from natsd.trie.in_memory_trie import InMemoryTrie

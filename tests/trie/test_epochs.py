@@ -1,4 +1,4 @@
-"""Recycling: what is obsolete is used again when no reader can see it any more, and not before."""
+"""Recycling: an obsolete cell is used again once no reader can see it any more, and not before."""
 
 import gc
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ CELL_BYTES = 32
 
 
 def churn(trie: InMemoryTrie[int], rounds: int) -> None:
-    """Leaves the trie as it was, and garbage behind."""
+    """Write and delete keys; the trie is left as it was, with garbage."""
     for number in range(rounds):
         key = b"churn.%d" % (number % 97)
         trie.put(key, number)
@@ -33,6 +33,7 @@ def sample(**limits: int) -> InMemoryTrie[int]:
 
 @pytest.fixture
 def resting() -> Iterator[tuple[InMemoryTrie[int], TrieCursor]]:
+    """Yield a trie with a limit of 100 garbage cells, and a cursor that rests in it."""
     trie = sample(garbage_bytes_max=100 * CELL_BYTES)
     with trie.cursor() as cursor:
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""A trie of objects: put, put_recursive, get, delete; what it owns, and when it refuses."""
+"""A trie of objects: put, put_recursive, get and delete, ownership, and refusals."""
 
 import gc
 import weakref
@@ -11,7 +11,7 @@ from tests.trie.plain_reader import check
 
 
 class Thing:
-    """Something that can be watched going away."""
+    """An object to which a test holds weak references."""
 
 
 def test_a_key_leads_to_what_was_put_last() -> None:
@@ -34,7 +34,7 @@ def test_other_keys_lead_nowhere(key: bytes) -> None:
 
 
 def test_a_transformer_sees_what_was_there() -> None:
-    """ "put_recursive with an upsert transformer": None stands for a new key."""
+    """`put_recursive` calls its transformer with the existing content, or None for a new key."""
     trie: InMemoryTrie[list[int]] = InMemoryTrie()
     seen: list[list[int] | None] = []
 
@@ -142,7 +142,7 @@ def test_a_destructor_may_write_to_the_trie() -> None:
     check(trie)
 
 
-# The size limit: "size limit with a clear error", before anything is changed.
+# ---- the size limit: a put beyond it raises before anything is changed
 
 
 KEYS = [b"%d.%d" % (number * 7919 % 10_000, number) for number in range(10_000)]
@@ -192,7 +192,7 @@ def test_limits_are_checked(wrong: dict[str, int]) -> None:
 
 
 def test_a_small_trie_is_cheap() -> None:
-    """Thousands of streams have one each."""
+    """A trie of ten keys takes at most 2 KiB, since each of thousands of streams has one."""
     trie: InMemoryTrie[int] = InMemoryTrie()
     for number in range(10):
         trie.put(b"orders.%d" % number, number)

@@ -1,4 +1,7 @@
-"""apply ("Merging a branch using apply", "Handling prefix nodes"): one trie merged into another."""
+"""`apply`: one trie is merged into another.
+
+Source: Cassandra's InMemoryTrie design, "Merging a branch using apply" and "Handling prefix nodes".
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +44,10 @@ def test_the_documents_traverse_and_truck() -> None:
 
 
 def test_the_documents_trees() -> None:
-    """tree was a leaf: content 1 moves into a prefix embedded in the cell of the new chain s."""
+    """In Cassandra's example `trees`, the content of `tree` moves from a leaf to a prefix.
+
+    The prefix is embedded in the cell of the new chain `s`.
+    """
     trie = trie_of(SAMPLE)
     index = check(trie).contents[b"tree"]
     trie.apply(trie_of({b"trees": 3}), newer)
@@ -51,7 +57,10 @@ def test_the_documents_trees() -> None:
 
 
 def test_branches_attach_in_place_one_by_one() -> None:
-    """The transformer of the second branch sees the first one attached: not atomic for readers."""
+    """Branches are attached in place one by one, so a merge is not atomic for readers.
+
+    The transformer of the second branch sees the first one attached.
+    """
     trie = trie_of(SAMPLE)
     root = trie.root
     seen = []
@@ -66,7 +75,10 @@ def test_branches_attach_in_place_one_by_one() -> None:
 
 
 def test_what_is_copied_is_attached_when_all_its_children_are_merged() -> None:
-    """A root Sparse that overflows: its copy is reachable only at the end."""
+    """A copied node is attached only once all of its children are merged.
+
+    The copy here is that of a root Sparse that overflows.
+    """
     trie = trie_of({bytes([c]): c for c in b"ABCDE"})
     seen = []
 
@@ -75,7 +87,7 @@ def test_what_is_copied_is_attached_when_all_its_children_are_merged() -> None:
         return update
 
     trie.apply(trie_of({b"X": 1, b"Y": 2, b"Z": 3}), look)
-    assert seen == [[], [b"X"], [b"X"]]  # X fitted in, Y made a copy
+    assert seen == [[], [b"X"], [b"X"]]  # X fitted into the Sparse, Y made a copy
     assert [key for key in (b"X", b"Y", b"Z") if key in trie] == [b"X", b"Y", b"Z"]
     check(trie)
 
@@ -115,7 +127,7 @@ def test_nothing_merged_with_nothing() -> None:
 
 
 def test_anything_that_can_be_walked_can_be_merged() -> None:
-    """apply knows its mutation by the cursor alone."""
+    """`apply` merges anything that has a cursor."""
     trie = trie_of(SAMPLE)
     trie.apply(DictTrie({b"traverse": 3, b"": 4, b"tractors": 5}), newer)
     assert content_of(trie) == {**SAMPLE, b"traverse": 3, b"": 4, b"tractors": 5}
@@ -133,6 +145,8 @@ def test_records_are_merged_through_the_same_door() -> None:
 
 
 def fail_at(key_value: Any) -> Callable[[Any, Any], Any]:
+    """Return a transformer that raises ZeroDivisionError for this update."""
+
     def transform(existing: Any, update: Any) -> Any:
         if update == key_value:
             raise ZeroDivisionError
@@ -205,7 +219,7 @@ def test_apply_is_what_a_dict_does(base: Content, mutation: Content) -> None:
 @settings(deadline=None)
 @given(st.lists(st.dictionaries(KEYS, st.binary(min_size=4, max_size=4), max_size=30), max_size=5))
 def test_tries_of_blocks_are_merged_without_the_interpreter(blocks: list[Content]) -> None:
-    """Recovery: a trie per block, merged in order."""
+    """Recovery merges one trie per block, in order, with the same result as dicts."""
     whole = RecordTrie(4)
     expected: Content = {}
     for block in blocks:

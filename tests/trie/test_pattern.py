@@ -1,6 +1,7 @@
-"""NATS patterns over a trie: what natsd.core.subject says of each key, without looking at all.
+"""NATS patterns over a trie find the keys that natsd.core.subject matches, without visiting all.
 
-Reference §3.6: `*` is one token, `>` one or more at the end; no token is empty.
+`*` matches one token, `>` matches one or more at the end, and no token is empty, as in
+nats-server's `IsValidSubject` and `matchLiteral`.
 """
 
 from itertools import islice, product
@@ -27,6 +28,7 @@ PATTERNS = st.tuples(
 
 
 def automaton_matches(pattern: Pattern, subject: bytes) -> bool:
+    """Return whether the automaton accepts the subject, byte by byte."""
     state = pattern.start
     for byte in subject:
         literal = pattern.literal(state)
@@ -119,7 +121,7 @@ STREAM_PATTERNS = st.sampled_from(["orders.>", "orders.*.*.item.*", "orders.*.7.
 def write_some(
     trie: InMemoryTrie[Any], now: dict[bytes, Any], data: st.DataObject, doomed: list[bytes]
 ) -> None:
-    """Keys go, those `doomed` among them, and others come."""
+    """Delete random keys and the `doomed` ones, and put others."""
     gone = data.draw(st.lists(st.sampled_from(sorted(now)), max_size=30))
     for key in {*gone, *doomed} & now.keys():
         trie.delete(key)
@@ -134,7 +136,7 @@ def write_some(
 def test_a_cursor_resumes_behind_its_last_match(
     slices: list[int], pattern: str, close: bool, data: st.DataObject
 ) -> None:
-    """Nothing before the last match is found again, and everything behind it as it is by then."""
+    """A resumed cursor finds nothing up to its last match again, and all current keys behind it."""
     trie, now = trie_of(ORDERS), dict(ORDERS)
     cursor = PatternCursor(trie, pattern)
     found: list[bytes] = []
@@ -155,7 +157,7 @@ def test_a_cursor_resumes_behind_its_last_match(
 def test_a_cursor_goes_on_while_keys_come_and_go(
     slices: list[int], pattern: str, data: st.DataObject
 ) -> None:
-    """Each key at most once, in order; all that were there all the time."""
+    """A cursor finds each key at most once and in order, and all keys that were always there."""
     trie, now = trie_of(ORDERS), dict(ORDERS)
     always, ever = set(now), set(now)
     cursor = PatternCursor(trie, pattern)

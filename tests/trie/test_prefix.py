@@ -1,4 +1,7 @@
-"""Content on nodes with children ("Content Prefix"): standalone and embedded prefixes."""
+"""Prefixes, the content of nodes with children: standalone and embedded ones.
+
+Source: Cassandra's InMemoryTrie design, "Content Prefix".
+"""
 
 from natsd.trie.in_memory_trie import InMemoryTrie
 from tests.trie.plain_reader import check, pointer_at, words
@@ -12,7 +15,10 @@ def trie_of(*keys: bytes) -> InMemoryTrie[bytes]:
 
 
 def test_before_a_sparse_node_it_stands_alone() -> None:
-    """Content index, flag FF in one byte, the linked node at 1C; pointer offset 1F."""
+    """The prefix of a Sparse node has a cell of its own, and pointer offset 1F.
+
+    The cell holds the content index, the flag FF in one byte, and the linked node at 1C.
+    """
     trie = trie_of(b"A", b"C")
     sparse = trie.root
     trie.put(b"", b"root")
@@ -25,7 +31,10 @@ def test_before_a_sparse_node_it_stands_alone() -> None:
 
 
 def test_in_a_split_head_it_is_embedded() -> None:
-    """Both pointers are valid: 1C the plain Split, 1F the one with content."""
+    """The prefix of a Split is in its head's cell.
+
+    Both pointers are valid: 1C is the plain Split, and 1F the one with content.
+    """
     trie = trie_of(*(bytes([c]) for c in b"CA5BP3Q"))
     split, before = trie.root, trie.cell(trie.root)
     trie.put(b"", b"root")
@@ -39,7 +48,10 @@ def test_in_a_split_head_it_is_embedded() -> None:
 
 
 def test_in_a_new_chains_cell_it_is_embedded() -> None:
-    """Content 1 for `tree`, then `trees`: the document's 0x0BB and 0x0BF."""
+    """The prefix of a new Chain is in the Chain's cell: content 1 for `tree`, then `trees`.
+
+    These are 0x0BB and 0x0BF in Cassandra's drawing.
+    """
     trie = trie_of(b"tree", b"trees")
     assert check(trie).kinds == {"chain": 2, "embedded prefix": 1, "leaf": 1}
     prefix = pointer_at(trie.cell(trie.root), 0x1C)
@@ -52,7 +64,10 @@ def test_in_a_new_chains_cell_it_is_embedded() -> None:
 
 
 def test_a_chain_that_was_there_is_copied_for_it() -> None:
-    """What stands before its first transition may be in use by readers."""
+    """An existing Chain is copied to get a prefix.
+
+    The bytes before the Chain's first transition may be in use by readers.
+    """
     trie = trie_of(b"orders.eu")
     cursor = trie.cursor()
     before = trie.cell(0)
@@ -76,7 +91,7 @@ def test_a_standalone_link_is_changed_in_place() -> None:
     root, before = trie.root, trie.cell(trie.root)
     prefix = words(before)[0]
     link = words(trie.cell(prefix))[7]
-    trie.delete(b"ay")  # from a Sparse to a Chain of 28, which has no room
+    trie.delete(b"ay")  # leaves a Chain of 28, which has no room
     assert (trie.root, trie.cell(root)) == (root, before)
     assert trie.cell(prefix)[4] == 0xFF
     assert words(trie.cell(prefix))[7] != link

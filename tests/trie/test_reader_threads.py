@@ -1,7 +1,7 @@
-"""Readers in threads of their own while one thread writes: what the document promises them.
+"""Readers in threads of their own while one thread writes.
 
-A cursor's `advance_to_content` walks without the GIL, and so does `update` write: these run at the
-same time as whatever another thread does, with or without the GIL.
+A cursor's `advance_to_content` walks without the GIL, and `update` writes without it, so both run
+at the same time as the other threads, with or without the GIL.
 """
 
 import struct
@@ -17,7 +17,7 @@ READERS = 3
 
 
 def while_writing(write: Callable[[], None], read: Callable[[], None]) -> None:
-    """Run `read` over and over in threads until `write` has come to its end."""
+    """Run `read` over and over in threads until `write` has ended; no call may raise."""
     done = threading.Event()
     failures: list[BaseException] = []
 
@@ -72,7 +72,7 @@ def test_what_is_not_written_to_is_always_seen_in_order_and_once() -> None:
 
 
 def test_no_record_is_seen_half_written() -> None:
-    """first, last and count always belong together, in new records and in changed ones."""
+    """The fields first, last and count always belong together, in new and in changed records."""
     trie = RecordTrie(28)
     keys = [subject(number) for number in range(300)]
     versions = []
@@ -105,7 +105,10 @@ def test_no_record_is_seen_half_written() -> None:
 
 
 def test_a_cursor_is_whole_or_stale_never_wrong() -> None:
-    """The garbage limit is low: cursors that rest between their steps are often overtaken."""
+    """A cursor sees all stable keys or raises StaleCursor, and never shows a wrong content.
+
+    The garbage limit is low, so cursors that rest between their steps often become stale.
+    """
     trie: InMemoryTrie[bytes] = InMemoryTrie(garbage_bytes_max=32 * 64)
     stable = {subject(number) for number in range(0, 400, 2)}
     for key in stable:

@@ -98,18 +98,18 @@ def test_update_takes_over_what_another_trie_has() -> None:
 
 
 def test_a_record_is_never_seen_half_written_new_or_not() -> None:
-    """New keys appear with their record; see also the reader threads."""
+    """A new key appears together with its record; test_reader_threads.py tests changed ones."""
     trie = RecordTrie(4)
     cursor = trie.cursor()
     trie.put(b"k", b"full")
-    assert cursor.advance() == -1  # it read the root before
+    assert cursor.advance() == -1  # the cursor read the root before
     with trie.cursor() as later:
         later.advance()
         assert later.content() == b"full"
 
 
 def test_a_trie_of_many_segments() -> None:
-    """Small segments come from the heap, large ones are mapped."""
+    """A trie works with small segments, which are on the heap, and large ones, which are mapped."""
     seeded = random.Random(3)
     records = {
         b"orders.%d.item.%d" % (seeded.randrange(1000), seeded.randrange(10**8)): bytes([i % 251])

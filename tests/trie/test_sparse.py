@@ -1,4 +1,7 @@
-"""Sparse nodes ("Sparse nodes", "Adding a new child to Sparse"): cells and order words as given."""
+"""Sparse nodes: their cells and order words, and their changes.
+
+Source: Cassandra's InMemoryTrie design, "Sparse nodes" and "Adding a new child to Sparse".
+"""
 
 from itertools import permutations
 
@@ -9,7 +12,7 @@ from tests.trie.plain_reader import check, order_digits, order_word, words
 
 
 def trie_of(transitions: str) -> InMemoryTrie[str]:
-    """A root with those children, added in that order: child i is the leaf of content i."""
+    """Return a trie whose root has these children, added in that order: child i has content i."""
     trie: InMemoryTrie[str] = InMemoryTrie()
     for transition in transitions:
         trie.put(transition.encode(), transition)
@@ -20,7 +23,7 @@ def chars(trie: InMemoryTrie[str]) -> bytes:
     return trie.cell(trie.root)[0x18:0x1E]
 
 
-# The document's example grows from C, then A, by 5, B, P, 3.
+# Cassandra's example has C and A, and grows by 5, B, P and 3.
 @pytest.mark.parametrize(
     ("transitions", "stored", "order", "word"),
     [
@@ -40,7 +43,7 @@ def test_characters_and_order_word_are_the_documents(
 
 
 def test_a_child_is_inserted_into_the_order_word() -> None:
-    """ "to insert j in sparse node that has a@4 f@0 g@2 k@1 q@3 we change 31204 to 315204"."""
+    """An insertion of j between a@4 f@0 g@2 k@1 q@3 changes the order word 31204 to 315204."""
     trie = trie_of("fkgqa")
     assert chars(trie)[:5] == b"fkgqa"
     assert order_word(trie.cell(trie.root)) == int("31204", 6)
@@ -61,12 +64,12 @@ def test_every_order_of_arrival_gives_a_valid_word(count: int) -> None:
         trie = trie_of("".join(transitions))
         word = order_word(trie.cell(trie.root))
         digits = order_digits(word)
-        assert len(digits) == count  # no leading zero
+        assert len(digits) == count  # the word has no leading zero
         assert bytes(chars(trie)[digit] for digit in digits) == b"abcdef"[:count]
 
 
 def test_a_new_child_takes_the_next_free_place_and_nothing_else_moves() -> None:
-    """In place: character, pointer and order word of the new child."""
+    """A new child changes in place only its character, its pointer and the order word."""
     trie = trie_of("CA5")
     before, root = trie.cell(trie.root), trie.root
     trie.put(b"x", "x")
@@ -81,7 +84,7 @@ def test_a_new_child_takes_the_next_free_place_and_nothing_else_moves() -> None:
 def test_a_childs_pointer_is_replaced_in_place() -> None:
     trie = trie_of("CA5")
     before, root = trie.cell(trie.root), trie.root
-    trie.put(b"Cx", "Cx")  # C was a leaf, and is a prefix before a chain
+    trie.put(b"Cx", "Cx")  # C was a leaf and becomes a prefix before a chain
     after = trie.cell(trie.root)
     assert trie.root == root
     assert words(before)[1] < 0 < words(after)[1]
@@ -94,13 +97,16 @@ def test_a_seventh_child_makes_a_copy() -> None:
     root, before = trie.root, trie.cell(trie.root)
     trie.put(b"Q", "Q")
     assert trie.root & 31 == 0x1C
-    assert trie.cell(root) == before  # for those who stand in it
+    assert trie.cell(root) == before  # a reader may still be in it
     cursor.close()
 
 
 @pytest.mark.parametrize("gone", "CA5BP3")
 def test_a_child_is_removed_by_a_copy_in_order(gone: str) -> None:
-    """A lookup stops at the first NONE, so there must be none between."""
+    """The copy that removes a child has the others in order, without a gap.
+
+    A lookup stops at the first NONE, so no NONE may be between children.
+    """
     trie = trie_of("CA5BP3")
     cursor = trie.cursor()
     root, before = trie.root, trie.cell(trie.root)

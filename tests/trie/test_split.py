@@ -1,11 +1,14 @@
-"""Split nodes ("Split nodes", "Adding a new child to Split"): the mini trie of 2, 3 and 3 bits."""
+"""Split nodes: a small trie of cells for the upper 2, the middle 3 and the lower 3 bits.
+
+Source: Cassandra's InMemoryTrie design, "Split nodes" and "Adding a new child to Split".
+"""
 
 import pytest
 
 from natsd.trie.in_memory_trie import InMemoryTrie
 from tests.trie.plain_reader import check, linked_from, words
 
-SEVEN = "CA5BP3Q"  # the document's six, and Q
+SEVEN = "CA5BP3Q"  # the six of Cassandra's example, and Q
 
 
 def trie_of(transitions: str) -> InMemoryTrie[str]:
@@ -34,7 +37,7 @@ def test_head_mid_and_end_cells_are_the_documents() -> None:
 
 
 def test_a_new_end_cell_is_linked_at_one_place() -> None:
-    """The document's x: "needs a new end cell for 01 111"."""
+    """A new end cell changes one pointer in one mid cell, as for Cassandra's x: 01 111."""
     trie = trie_of(SEVEN)
     cells = {offset: trie.cell(offset) for offset in check(trie).cells}
     mid01 = words(trie.cell(trie.root))[5]
@@ -43,7 +46,7 @@ def test_a_new_end_cell_is_linked_at_one_place() -> None:
     assert [offset for offset in cells if cells[offset] != after[offset]] == [mid01 & ~31]
     assert words(after[mid01 & ~31])[:7] == words(cells[mid01 & ~31])[:7]
     end = words(after[mid01 & ~31])[7]
-    assert words(trie.cell(end)) == [~7, 0, 0, 0, 0, 0, 0, 0]  # 01 111 000
+    assert words(trie.cell(end)) == [~7, 0, 0, 0, 0, 0, 0, 0]  # x is 01 111 000
 
 
 def test_a_new_mid_cell_is_linked_in_the_head() -> None:
@@ -78,7 +81,7 @@ def test_all_256_children_take_37_cells() -> None:
 
 @pytest.mark.parametrize("order", [range(256), range(255, -1, -1)])
 def test_cells_go_with_their_last_child(order: range) -> None:
-    """Each deletion reads back whole: `check` fails where an end or mid cell is left empty."""
+    """An end or mid cell is removed with its last child; `check` fails if one is left empty."""
     trie: InMemoryTrie[int] = InMemoryTrie()
     for transition in range(256):
         trie.put(bytes([transition]), transition)

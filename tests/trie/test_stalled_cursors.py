@@ -1,11 +1,13 @@
-"""What a cursor that stands still sees of the writes that pass it by.
+"""A cursor that stands still, and the writes that it sees.
 
-The sections "Adding a new key -> value mapping", "In-place modifications" and "Merging a branch"
-say so for a trie of tractor, tree and trie, to which traverse, trespass and truck are added:
+The example is a trie of tractor, tree and trie, to which traverse, trespass and truck are added:
 
     t─r─┬─a─c─t─o─r          tr is a Sparse node, tra a Chain to tractor's leaf
         ├─e─e
         └─i─e
+
+Source: Cassandra's InMemoryTrie design, "Adding a new key -> value mapping", "In-place
+modifications" and "Merging a branch".
 """
 
 import gc
@@ -27,6 +29,7 @@ def sample() -> InMemoryTrie[int]:
 
 
 def stalled_at(trie: InMemoryTrie[Any], key: bytes, reverse: bool = False) -> TrieCursor:
+    """Return a cursor that stands still on this key."""
     cursor = trie.cursor(reverse)
     while cursor.key() != key:
         cursor.advance()
@@ -34,6 +37,7 @@ def stalled_at(trie: InMemoryTrie[Any], key: bytes, reverse: bool = False) -> Tr
 
 
 def rest_of(cursor: TrieCursor) -> list[bytes]:
+    """Return the keys with content that are ahead of the cursor."""
     return [key for key, _ in with_content(cursor)]
 
 
@@ -53,7 +57,7 @@ def test_a_forward_cursor_above_the_change_sees_it() -> None:
 
 
 def test_the_later_of_two_writes_may_be_the_only_one_seen() -> None:
-    """It lies ahead in the order of the walk, the earlier one does not."""
+    """A cursor may see only the later of two writes, if only that one lies ahead of its walk."""
     trie = sample()
     cursor = stalled_at(trie, b"tra")
     trie.put(b"traverse", 3)
@@ -76,8 +80,11 @@ def test_a_reverse_cursor_below_the_change_goes_on_in_what_was() -> None:
 
 
 def test_a_new_child_of_a_sparse_node_that_was_entered_is_not_seen() -> None:
-    """The order word was read on entry. (The section on merging lets such a reader see `truck`; by
-    the rules for Sparse nodes, which we keep, it cannot.)"""
+    """A cursor in a Sparse node does not see a new child, since it read the order word on entry.
+
+    Cassandra's section on merging lets such a reader see `truck`. By its rules for Sparse nodes,
+    which this trie follows, the reader cannot.
+    """
     trie = sample()
     entered, before = stalled_at(trie, b"tree"), stalled_at(trie, b"t")
     trie.put(b"truck", 5)
@@ -87,7 +94,10 @@ def test_a_new_child_of_a_sparse_node_that_was_entered_is_not_seen() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_new_child_of_a_split_node_is_seen_if_it_lies_ahead(reverse: bool) -> None:
-    """Its cells are read when the walk comes back to them; even cells that came meanwhile."""
+    """A cursor in a Split sees new children ahead, also in new cells.
+
+    It reads the cells when the walk comes back to them.
+    """
     trie = trie_of({bytes([byte]): byte for byte in range(0x40, 0x50)})
     cursor = stalled_at(trie, b"\x48", reverse)
     for byte in (0x00, 0x3F, 0x50, 0x7F, 0x80, 0xFF):
@@ -98,7 +108,10 @@ def test_a_new_child_of_a_split_node_is_seen_if_it_lies_ahead(reverse: bool) -> 
 
 
 def test_content_put_on_the_way_is_seen_above_and_not_below() -> None:
-    """A Prefix is one more node above: the parent's pointer leads to it, or to what was."""
+    """New content is seen by a cursor above its node, but not by one on the node.
+
+    A Prefix is one more node above: the parent's pointer leads to the Prefix or to the old node.
+    """
     trie = sample()
     above, on = stalled_at(trie, b"t"), stalled_at(trie, TR)
     trie.put(TR, 9)
@@ -115,7 +128,10 @@ def test_what_is_deleted_ahead_is_gone_what_was_entered_stays() -> None:
 
 
 def test_what_is_deleted_from_a_node_that_was_entered() -> None:
-    """A Sparse node loses a child by a copy; a Split's slot is cleared."""
+    """A cursor in a Sparse node still sees a deleted child; one in a Split does not.
+
+    A Sparse node loses a child by a copy, a Split by clearing a slot.
+    """
     trie = sample()
     cursor = stalled_at(trie, b"tra")
     trie.delete(b"trie")
@@ -145,7 +161,7 @@ def test_content_changed_in_place_is_seen() -> None:
 
 
 def test_a_cursor_that_rested_too_long_is_stale() -> None:
-    """Above the garbage limit a forgotten cursor holds nothing back any more."""
+    """Above the garbage limit a resting cursor becomes stale and holds nothing back any more."""
     trie: InMemoryTrie[int] = InMemoryTrie(garbage_bytes_max=0)
     keys = [b"key.%d" % i for i in range(200)]
     for key in keys:
@@ -169,7 +185,7 @@ def test_a_cursor_that_rested_too_long_is_stale() -> None:
 
 
 def test_a_cursor_gives_back_what_it_held() -> None:
-    """At its end, on close, and when it is collected: then nothing waits for it any more."""
+    """A cursor holds nothing back after its end, its `close` or its collection."""
     trie = trie_of({b"key.%d" % i: i for i in range(200)})
     at_its_end, closed, collected = trie.cursor(), trie.cursor(), trie.cursor()
     half = entries(trie)
@@ -187,7 +203,7 @@ def test_a_cursor_gives_back_what_it_held() -> None:
 
 
 def test_a_cursor_in_a_cycle_is_collected_before_its_trie() -> None:
-    """Its lease points into the trie: neither may be taken apart while the other needs it."""
+    """A cursor in a reference cycle is collected safely; its lease points into the trie."""
 
     class Knot(TrieCursor):
         me: Any

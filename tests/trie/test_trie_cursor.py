@@ -1,6 +1,7 @@
-"""Cursors over cells: every node kind, forward and reverse, against the dict walked plainly.
+"""Cursors over cells: every kind of node, forward and reverse, against the plain walk of a dict.
 
-Sections: "Cursors over InMemoryTrie", "Pointers and node types", "Content Prefix".
+Source: Cassandra's InMemoryTrie design, "Cursors over InMemoryTrie", "Pointers and node types" and
+"Content Prefix".
 """
 
 from collections.abc import Mapping
@@ -55,7 +56,7 @@ def test_a_walk_shows_every_node(name: str, reverse: bool) -> None:
 
 
 def follow(cursor: TrieCursor, plain: DictCursor, move: str, depth: int, transition: int) -> None:
-    """One move of both; the plain one takes single steps where the other takes a chain."""
+    """Make one move with both cursors; the plain one takes single steps along a chain."""
     if move == "skip_to":
         cursor.skip_to(depth, transition)
         plain.skip_to(depth, transition)
@@ -120,7 +121,7 @@ def test_advance_multiple_takes_a_chain_in_one_step() -> None:
 def test_a_chain_of_several_cells_takes_a_step_for_each() -> None:
     cursor = trie_of({b"a" * 70: 1}).cursor()
     depths = [cursor.advance_multiple(bytearray()) for _ in range(3)]
-    assert depths == [70 - 28 - 27, 70 - 27, 70]  # 28 in a cell, 27 in cell 0
+    assert depths == [70 - 28 - 27, 70 - 27, 70]  # a cell holds 28 transitions, cell 0 holds 27
 
 
 def test_skip_to_within_a_split_looks_at_one_cell_only() -> None:
@@ -134,7 +135,7 @@ def test_skip_to_within_a_split_looks_at_one_cell_only() -> None:
 
 
 def test_a_cursor_says_what_it_stands_on() -> None:
-    """What `dump` shows: node kinds, pointers, prefixes."""
+    """A cursor has the kind, pointer and prefix of its node, which `dump` shows."""
     cursor = trie_of({b"car": 1, b"ox": 2, b"oxen": 3}).cursor()
     seen = {}
     while cursor.depth >= 0:
@@ -180,4 +181,4 @@ def test_a_closed_cursor_is_past_the_end() -> None:
 
 def test_a_cursor_is_of_a_trie() -> None:
     with pytest.raises(TypeError):
-        TrieCursor(DictTrie())  # type: ignore[arg-type]  # that is the point
+        TrieCursor(DictTrie())  # type: ignore[arg-type]  # a trie without cells is refused

@@ -1,4 +1,4 @@
-"""The worked example of `natsd/trie/trie.md` is what happens."""
+"""The worked example of `natsd/trie/trie.md` is what the trie does."""
 
 import re
 import struct
@@ -9,7 +9,7 @@ from tests.source.reading import ROOT
 
 TEXT = (ROOT / "natsd" / "trie" / "trie.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```trie\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-LAYOUTS = {  # numbers, and bytes as they stand there
+LAYOUTS = {  # numbers, and bytes as they are in the cell
     "Chain": "=I24sI",
     "Prefix": "=I24sI",
     "Sparse": "=6I6sH",
@@ -20,6 +20,7 @@ LAYOUTS = {  # numbers, and bytes as they stand there
 
 
 def drawn(offset: int, kind: str, cell: bytes) -> str:
+    """Return a cell as natsd/trie/trie.md draws it."""
     parts = struct.unpack(LAYOUTS[kind], cell)
     words = [part.hex() if isinstance(part, bytes) else f"{part:08x}" for part in parts]
     if kind == "Sparse":

@@ -1,4 +1,4 @@
-"""Both tries against a dict, through random histories; what was reachable stays readable."""
+"""Both tries against a dict, through random histories; old roots stay readable."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from natsd.trie.record_trie import RecordTrie
 from natsd.trie.trie_cursor import TrieCursor
 from tests.trie.plain_reader import check, read
 
-# Few pieces, so that keys share stems of all lengths; any byte, so that nodes of all kinds come up.
+# Few pieces make keys share stems of all lengths; any byte makes nodes of all kinds.
 PIECES = st.sampled_from(
     [b"a", b"b", b"ab", b"orders.", b"eu.", b"\0", b"\xff", b"x" * 27, b"y" * 29]
 )
@@ -26,7 +26,7 @@ KEYS = (
 
 @dataclass
 class Held:
-    """A reader from some time ago: its lease, the root it saw, and what has not changed since."""
+    """A reader: its lease, the root that it saw, and the contents that have not changed since."""
 
     cursor: TrieCursor
     root: int
@@ -34,6 +34,8 @@ class Held:
 
 
 class TrieHistory(RuleBasedStateMachine):
+    """Random changes of a trie and of a dict, with readers of earlier roots."""
+
     trie: CellTrie
 
     def __init__(self) -> None:
@@ -123,6 +125,8 @@ class TrieHistory(RuleBasedStateMachine):
 
 
 class ObjectHistory(TrieHistory):
+    """The history of a trie of objects."""
+
     @initialize()
     def start(self) -> None:
         self.trie = InMemoryTrie()
@@ -133,6 +137,8 @@ class ObjectHistory(TrieHistory):
 
 
 class RecordHistory(TrieHistory):
+    """The history of a trie of records."""
+
     @initialize(width=st.sampled_from([8, 28]))
     def start(self, width: int) -> None:
         self.trie = self.records = RecordTrie(width)

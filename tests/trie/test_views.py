@@ -1,4 +1,4 @@
-"""Slices, unions and matches against the dict they are made from; all of them nest."""
+"""Slices, unions and matches, also nested ones, against the dicts they are made from."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ PATTERNS = st.tuples(
 
 
 def source(content: DictTrie, real: bool) -> Trie:
-    """The model itself, or a real trie of the same content."""
+    """Return the model itself, or a real trie of the same content."""
     return trie_of(content) if real else content
 
 
@@ -62,6 +62,7 @@ def between(
     with_left: bool,
     with_right: bool,
 ) -> DictTrie:
+    """Return the part of the model between the bounds."""
     return DictTrie(
         {
             key: value
@@ -129,6 +130,7 @@ VIEWS: dict[str, Callable[[Trie, Trie], Trie]] = {
 
 
 def same_place(cursor: Cursor, plain: Cursor) -> bool:
+    """Return whether both cursors have the same depth, key and content."""
     if cursor.depth < 0:
         return plain.depth < 0
     return (cursor.depth, cursor.key(), cursor.content()) == (
@@ -143,10 +145,10 @@ def same_place(cursor: Cursor, plain: Cursor) -> bool:
 def test_views_move_as_plain_tries_do(
     name: str, one: DictTrie, other: DictTrie, reverse: bool, real: bool, data: st.DataObject
 ) -> None:
-    """Every move over a view against the same move over a plain copy of what the view shows.
+    """Every move over a view ends at the same content as over a plain copy of the view.
 
-    A view may show nodes without content that a copy does not have, so a move is compared by the
-    content that comes next.
+    A view may show nodes without content that the copy does not have, so a move is compared by the
+    next content.
     """
     view = VIEWS[name](source(one, real), source(other, real))
     copy = DictTrie(entries(view))
