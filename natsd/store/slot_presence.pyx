@@ -15,7 +15,7 @@ cdef enum:
     BITS_MIN = 512
     BITS_MAX = 1 << 24
     BITS_PER_MESSAGE = 8
-    DENSITY = 8                     # an eighth of the bits
+    DENSITY = 8                     # at most an eighth of the bits is set after folding
 
 
 cdef extern from *:
@@ -66,7 +66,10 @@ cdef SlotPresence presence_of(const BlockIndex* index):
 
 
 cdef int fold(SlotPresence made) except -1:
-    """A mask of one bit less maps each bit of the upper half onto one of the lower."""
+    """Halve the filter while it stays sparse enough.
+
+    With one bit less in the mask, each bit of the upper half falls onto one of the lower half.
+    """
     cdef uint64_t count = (made.mask + 1) >> 6, at, found = 0
     cdef uint64_t* words
     for at in range(count):

@@ -1,4 +1,4 @@
-"""See subject_snapshot.pyx."""
+"""The declarations of subject_snapshot.pyx."""
 
 from libc.stdint cimport int64_t
 
@@ -10,9 +10,10 @@ cdef class SubjectSnapshot:
     cdef readonly SubjectIndex index
     cdef FrozenSubjects frozen
     cdef PatternCursor cursor
-    cdef bint begun                         # a name was written: the next one may share its bytes
+    # a name was written in this piece: the next one may share bytes with it
+    cdef bint begun
     cdef bytearray piece
-    cdef bytearray name                     # the one written last
+    cdef bytearray name                     # the last written name
 
     cdef bint was_there(self, int64_t slot, Subject* record) noexcept
     cdef int write(
