@@ -28,7 +28,7 @@ from natsd.trie.nodes cimport (
 
 
 cdef enum:
-    PREFIX_BYTES = 5            # of an embedded one
+    PREFIX_BYTES = 5            # bytes of an embedded Prefix
 
 
 cdef inline bint has_room_for_prefix(Pointer node) noexcept nogil:
@@ -47,7 +47,10 @@ cdef inline Pointer embed_prefix(
 cdef inline Pointer new_prefix(
     TrieMemory* memory, int32_t content, Pointer node, bint fresh
 ) noexcept nogil:
-    """Content for a node with children; `fresh`: the node is of this very change."""
+    """Return a Prefix with content for a node with children.
+
+    `fresh`: this same change made the node.
+    """
     cdef uint32_t offset
     cdef unsigned char* cell
     assert node > NONE and kind_of(node) != PREFIX
@@ -66,10 +69,10 @@ cdef inline Pointer new_prefix(
 cdef inline Pointer keep_content(
     TrieMemory* memory, Pointer with_content, Pointer old, Pointer new
 ) noexcept nogil:
-    """The new node with the content that the old one had, if any. Both as without content.
+    """Return the new node with the content of the old one, if any.
 
-    `with_content` is the old node as its parent links to it; if that is what is returned, the
-    change was made in place.
+    `old` and `new` are without content. `with_content` is the old node as its parent links to it;
+    if it is returned, the change was made in place.
     """
     cdef int32_t content
     if with_content == old:
