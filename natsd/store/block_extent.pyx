@@ -15,6 +15,7 @@ cdef extern from "buffers.h" nogil:
 
 cdef class BlockBuffer:
     """Memory of `capacity` bytes, freed with the last reference to it."""
+
     def __dealloc__(self):
         free(self.data)
 

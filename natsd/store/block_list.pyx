@@ -15,6 +15,8 @@ from natsd.store.slot_presence cimport SlotPresence, presence_of
 
 
 cdef class BlockList:
+    """The blocks of a log in sequence order, with an array of their base sequences."""
+
     def __cinit__(self):
         self.blocks = []
         self.presences = []

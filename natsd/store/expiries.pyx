@@ -63,6 +63,8 @@ cdef void pop_first(Heap* heap) noexcept nogil:
 
 
 cdef class Expiries:
+    """The expiry times of a log's messages; `len()` counts entries, removed messages included."""
+
     def __cinit__(self):
         self.tidy_at = TIDY_AT_MIN
 
@@ -133,4 +135,5 @@ cdef class Expiries:
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes of memory for the entries."""
         return (self.heap.capacity + self.old.capacity) * sizeof(Expiry)

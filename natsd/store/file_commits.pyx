@@ -141,6 +141,7 @@ cdef class FileCommits:
 
     @property
     def buffered_msgs(self) -> int:
+        """Messages appended and not committed."""
         if self.log.edges.last <= self.durable_sequence:
             return 0
         return self.log.edges.last - self.durable_sequence

@@ -141,6 +141,8 @@ cdef int take_patterns(Filter to, tuple patterns, Interest wild) except -1:
 
 
 cdef class Filter:
+    """A set of NATS patterns. Raises InvalidSubject for an invalid one."""
+
     def __init__(self, patterns):
         for _ in self.build(patterns):
             pass
@@ -289,6 +291,7 @@ cdef class Filter:
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes of memory for the patterns and the remembered verdicts, without the trie."""
         cdef uint32_t at
         cdef size_t total = self.count * sizeof(NatsPattern) + self.page_count * sizeof(uint32_t*)
         for at in range(self.page_count):

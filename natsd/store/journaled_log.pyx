@@ -27,6 +27,8 @@ cdef class Sealed:
 
 
 cdef class JournaledLog(MessageLog):
+    """A MessageLog whose changes become durable by commits, or are rolled back."""
+
     def __cinit__(self, limits=None, make_block=None):
         self.is_undoable = True
         self.new_journal()

@@ -65,6 +65,8 @@ cdef class Replaced:
 
 
 cdef class MessageLog:
+    """The messages of one stream with their limits; every change is durable at once."""
+
     def __cinit__(self, limits=None, make_block=None):
         """`make_block(base_sequence)` must return a new MsgBlock, in which appending continues."""
         self.make_block = make_block

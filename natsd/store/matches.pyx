@@ -22,6 +22,8 @@ cdef enum:
 
 @cython.final    # called for each subject, so the calls should be direct
 cdef class Matches:
+    """The slots of the live subjects that a filter matches, each once."""
+
     def __cinit__(self, SubjectIndex subjects, Filter wanted):
         self.subjects = subjects
         self.filter = wanted

@@ -45,6 +45,8 @@ cdef inline bint is_live(uint32_t offset) noexcept nogil:
 
 
 cdef class ReadableLog:
+    """The messages of one stream, read-only."""
+
     def __cinit__(self):
         self.subjects = SubjectIndex()
         self.dead = SequenceSet()

@@ -595,18 +595,22 @@ cdef class Scan:
 
     @property
     def block_id(self):
+        """The block's number in its stream."""
         return self.header.block_id
 
     @property
     def seed(self):
+        """The random number that seeds the block's checksums."""
         return self.header.seed
 
     @property
     def version(self):
+        """The version of the block's format."""
         return self.header.version
 
     @property
     def created_ns(self):
+        """The time when the block was created, in ns since 1970."""
         return self.header.created_ns
 
     @property

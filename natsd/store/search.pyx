@@ -43,7 +43,14 @@ cdef inline bint is_live(uint32_t offset) noexcept nogil:
 
 
 cdef class Operation:
+    """Long work on a log, done in steps; `result` is set when all is done."""
+
     cpdef bint step(self, uint64_t budget) except? -1:
+        """Do a part of the work; return whether all of it is done.
+
+        `budget` limits the part, in units of about 2 ns. Raises ColdBlock if a block must be loaded
+        first; the next step goes on where this one stopped.
+        """
         if self.subjects is not self.log.subjects:
             self.subjects = self.log.subjects
             self.begin()

@@ -54,6 +54,8 @@ cdef inline uint64_t size_of(const Entry* entry) noexcept nogil:
 
 
 cdef class SequenceSet:
+    """A mutable set of sequences (0 to 2^64 - 1)."""
+
     def __init__(self, sequences=()):
         """Make a set of the given sequences."""
         for sequence in sequences:

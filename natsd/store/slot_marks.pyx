@@ -6,6 +6,8 @@ from libc.string cimport memset
 
 
 cdef class SlotMarks:
+    """A set of slots, as bits, with a list of the first FEW_SLOTS that were marked."""
+
     def __dealloc__(self):
         free(self.words)
 

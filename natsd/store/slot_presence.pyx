@@ -1,9 +1,10 @@
-"""SlotPresence: a Bloom filter of the slots in a block, so that a search passes the block by.
+"""SlotPresence: a Bloom filter of the slots in a block, by which a search skips blocks.
 
-Two bits of a power of two of them, about eight for each message; a block with few subjects has it
-folded, half onto half, until an eighth of the bits are set. One in 20 blocks without a slot is
-looked at in vain. It stays when the block's arrays go: a byte a message, often far less. Removals
-leave it as it is, and a slot that became another subject's only makes it say "perhaps" once more.
+Each slot sets two bits. The number of bits is a power of two, about eight bits for each message; if
+a block has few subjects, the filter is folded, half onto half, as long as at most an eighth of the
+bits is set. One in 20 blocks without a slot is searched in vain. The filter stays when the block's
+arrays are dropped: it takes a byte a message, often far less. Removals do not change it; a slot
+that was given to another subject only causes one more "perhaps".
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -30,6 +31,8 @@ cdef inline uint64_t mixed(uint32_t slot) noexcept nogil:
 
 
 cdef class SlotPresence:
+    """A Bloom filter of the slots in one block."""
+
     def __dealloc__(self):
         free(self.words)
 

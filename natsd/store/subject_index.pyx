@@ -26,6 +26,8 @@ cdef enum:
 
 
 cdef class SubjectIndex:
+    """The index of a stream's subjects; `count` subjects have messages."""
+
     def __cinit__(self, uint32_t births=0, uint64_t frees=0):
         """Make an empty index that continues the births and frees of the index that it replaces."""
         self.trie = RecordTrie(SUBJECT_BYTES)
@@ -238,5 +240,6 @@ cdef class SubjectIndex:
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes of memory for the trie's cells, contents and bookkeeping."""
         usage = self.trie.usage()
         return usage.cell_bytes + usage.slot_bytes + usage.bookkeeping_bytes

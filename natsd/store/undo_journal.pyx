@@ -17,6 +17,8 @@ cdef enum:
 
 
 cdef class Journal:
+    """The undo log since the durable point; oldest entries first."""
+
     def __cinit__(self):
         self.begun = []
         self.retired = []

@@ -1,17 +1,17 @@
-"""Writing Prefix nodes: the content of a node that has children too.
+"""Writing of Prefix nodes: the content of a node that has children too.
 
     standalone   [ 00000001 | FF | …unused…                                   | 0000025E ]
                    content    flag                                              linked node
     embedded     [ 00000001 | 1C | …unused… | 0000053C | 0000057C | 00000000 | 00000000 ]
       in a Split head, 051F     └ offset of the Split in this same cell
 
-- Embedded wherever the cell has room: always in a Split's head, and in a Chain's cell of this very
-  change that has five bytes in front. A Chain that was there before is copied for it, since readers
-  may stand in what precedes its first transition.
-- A standalone one's link is changed in place. An embedded one goes with its node: for a new node
-  there is a new Prefix.
-- The same index of the same key may be written again into a Split's head where a reader of an older
-  Prefix still stands: it finds the newer content.
+- A Prefix is embedded wherever the cell has room: always in a Split's head, and in a Chain's cell
+  that this same change made and that has five bytes in front. An older Chain is copied for it,
+  since readers may use the bytes before its first transition.
+- The link of a standalone Prefix is changed in place. An embedded one goes with its node: a new
+  node gets a new Prefix.
+- The same index of the same key may be written again into a Split's head that a reader of an older
+  Prefix still uses: that reader finds the newer content.
 - A Prefix never links to a Prefix, a leaf or NONE.
 """
 
