@@ -231,7 +231,7 @@ cdef class LogScan:
             marks = number - 1 if mark.flags & SECOND else number
             start = marks - <Py_ssize_t> (mark.c >> 32) - <Py_ssize_t> (mark.c & 0xffffffff)
             if start < end or marks + 1 >= self.slot_count:
-                self.kinds[number] = 0      # the position would fit in an intact log
+                self.kinds[number] = 0      # a mark that was written here would fit
                 number += 1
                 continue
             if start > end:
@@ -246,7 +246,10 @@ cdef class LogScan:
         return 0
 
     cdef int take_unmarked(self, Py_ssize_t start, Py_ssize_t end, uint64_t total) except -1:
-        """Take entries of extents that lost both marks: each still verifies by itself."""
+        """Take the entries of extents that lost both marks: each entry still verifies by itself.
+
+        The next mark's total tells whether entries are missing.
+        """
         cdef Py_ssize_t number, found = 0, first_bad = end
         for number in range(start, end):
             if is_entry(self.kinds[number]):

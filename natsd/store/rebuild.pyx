@@ -8,7 +8,7 @@
 
     block, for index.db   id u32 │ flags u32 (1 sealed, 2 open) │ seed u64 │ base u64 │ last u64
                           │ size u32 │ messages u32 │ live bytes u64 │ commit u64 │ chain u64
-                          │ last checksum u64    open: index.db may not cover the block's end
+                          │ last checksum u64     open: later records may follow in the file
 
 Promise
 - The shares of all blocks, merged in any order, add up to the whole stream.

@@ -298,7 +298,7 @@ cdef class Expire(Operation):
         if self.last is not None:
             slot = self.log.subjects.find(view.subject, view.subject_len)
             if slot >= 0 and self.log.subjects.record(slot).count == 1:
-                if sequence not in self.noted:      # due by its age
+                if sequence not in self.noted:      # else noted before, because of its age
                     self.last.append((
                         sequence, view.subject[:view.subject_len], view.headers[:view.headers_len]
                     ))
