@@ -41,7 +41,7 @@ cdef class Attached:
     def commit(self, bint is_on_disk) -> None:
         """Tell the source that its extent is written, and with `is_on_disk` that it is durable.
 
-        Does nothing unless the source is OUT: then a sync of its file failed, and it knows.
+        Does nothing if the source is not OUT any more: a sync of its file failed, and it was told.
         """
         if self.state != OUT:
             return

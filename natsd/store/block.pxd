@@ -11,8 +11,7 @@ from natsd.store.sequence_set cimport SequenceSet
 
 
 cdef enum Found:
-    # the message may exist, but the bytes or arrays that tell are not in memory
-    COLD = -1
+    COLD = -1                   # unknown: the needed data is not in memory
     ABSENT = 0
     FOUND = 1
 
@@ -46,8 +45,7 @@ cdef class MsgBlock:
     cdef bint cache_used        # since the last call of `take_cache_used`
     cdef readonly SequenceSet dead          # None while has_arrays
     cdef readonly SequenceSet skipped       # reserved without a message; None: no sequence
-    # uint32_t offsets of records that are no messages, ascending
-    cdef Array interruptions
+    cdef Array interruptions                # uint32_t offsets of non-message records, ascending
 
     # The cached bytes, from `cache_start` on: the whole block, or only the bytes that were not on
     # disk when the cache was cleared.
@@ -108,8 +106,7 @@ cdef class MsgBlock:
     cdef int adopt_bytes(self, Scan scan) except -1
     cdef int adopt_arrays(self, Scan scan) except -1
     cdef int own_bytes(self, size_t capacity) except -1
-    # the block will be filled: allocate all of its memory now
-    cdef int expect_full(self) except -1
+    cdef int expect_full(self) except -1    # it will be filled: allocate all memory now
     # The capacity of a full block in bytes: a full block still takes marks and a few removals, and
     # moving it to a larger buffer would take milliseconds.
     cdef size_t full_bytes(self) noexcept nogil

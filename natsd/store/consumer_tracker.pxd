@@ -25,16 +25,13 @@ cdef class ConsumerTracker:
     cdef readonly uint64_t floor_consumer
     cdef readonly uint64_t floor_stream
     cdef readonly dict redelivered
-    # read, but to be delivered later; None: there never was any
-    cdef readonly SequenceSet held
-    # pending, but never to be delivered again; None: none
-    cdef readonly set terminated
+    cdef readonly SequenceSet held              # read, but to be delivered later; None: never any
+    cdef readonly set terminated                # pending, but not to be delivered again; None: none
     cdef readonly EntryBuffer changes
     cdef readonly uint64_t change_count         # all changes, those before `changes` included
     cdef readonly bint logging
     cdef object on_change
-    # sorted by stream sequence; head .. tail - 1 are in use
-    cdef PendingMessage* items
+    cdef PendingMessage* items                  # sorted by stream sequence; head .. tail - 1 in use
     cdef Py_ssize_t head
     cdef Py_ssize_t tail
     cdef Py_ssize_t capacity

@@ -25,16 +25,14 @@ cdef class Filter:
     cdef uint32_t count
     cdef uint32_t* literals                 # indexes in `each` of the patterns without wildcards
     cdef uint32_t literal_count
-    # trie of the patterns with wildcards; None: no such pattern, or few patterns
-    cdef Interest wild
+    cdef Interest wild                      # trie of wildcard patterns; None: none, or few
     cdef uint32_t** pages                   # by slot: birth << 1 | verdict; 0: unknown
     cdef uint32_t page_count
     cdef uint64_t frees                     # `frees` of the index at the first verdict
     cdef bint has_learned
     # The slots of the matching subjects, if they are few; see ReadableLog.narrow.
     cdef SlotMarks few
-    # arrivals in the log when `few` was made; 0: not made yet
-    cdef uint64_t arrivals
+    cdef uint64_t arrivals                  # log's arrivals at that time; 0: not collected yet
 
     cdef bint matches(self, const char* subject, Py_ssize_t length) noexcept nogil
     # Return the index in `each` of the first pattern that matches; -1: none.

@@ -9,8 +9,7 @@ cimport cython
 from natsd.store.record cimport MARK, RECORD_BYTES_MIN, record_length_at
 
 
-# each access is preceded by a check that RECORD_BYTES_MIN bytes follow `at`
-@cython.boundscheck(False)
+@cython.boundscheck(False)    # RECORD_BYTES_MIN bytes behind `at` are checked to exist
 @cython.wraparound(False)
 def piece_bounds(records: memoryview, piece_bytes: int) -> list:
     """Return the bounds (start, end) in bytes of consecutive pieces that together are `records`.

@@ -24,8 +24,7 @@ cdef class ReadableLog:
     cdef readonly uint64_t msgs
     cdef readonly uint64_t live_bytes
     cdef readonly SubjectIndex subjects
-    # sequences between first and last without a live message
-    cdef readonly SequenceSet dead
+    cdef readonly SequenceSet dead          # sequences in first..last without a live message
     cdef BlockList blocks
     cdef readonly MsgBlock wanted           # the block that is needed after NEEDS_BLOCK
     cdef uint64_t resume_at                 # set by `next_match`: nothing before it matches

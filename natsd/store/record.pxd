@@ -53,12 +53,10 @@ cdef enum RecordKind:
 
 cdef enum RecordFlag:
     HAS_EXPIRY = 1              # MESSAGE: the body begins with expiry_ns
-    # TOMBSTONES: overwrite the removed bytes; MESSAGE: the bytes are overwritten
-    ERASED = 2
+    ERASED = 2                  # TOMBSTONES: overwrite their bytes; MESSAGE: it was overwritten
     VOID_PREVIOUS = 4           # MARK: the commit before is torn, so its removals do not count
     CLOSING = 8                 # MARK: written when everything before it was synced
-    # MESSAGE: part of a batch, which is recovered as a whole or not at all
-    TOGETHER = 16
+    TOGETHER = 16               # MESSAGE: part of a batch, found as a whole or not at all
 
 cdef struct RecordHeader:
     uint32_t length

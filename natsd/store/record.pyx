@@ -17,8 +17,7 @@ cdef const char* BLOCK_MAGIC = b"NATSDBLK"
 cdef const char* MARK_MAGIC = b"MARK"
 
 HEADER_BYTES = BLOCK_HEADER_BYTES
-# of a message record, besides its subject, headers and payload
-OVERHEAD_BYTES = RECORD_BYTES_MIN
+OVERHEAD_BYTES = RECORD_BYTES_MIN         # bytes of a record without subject, headers and payload
 KIND_MESSAGE = MESSAGE
 KIND_SKIP = SKIP
 KIND_TOMBSTONES = TOMBSTONES

@@ -38,15 +38,11 @@ cdef class Scan:
     cdef readonly bytes data
     cdef readonly bint readable             # the seed is known, from the header or from a mark
     cdef readonly bint header_is_whole
-    # the last mark says that everything before it was synced
-    cdef readonly bint closed
-    # the last commit is not whole: its removals do not count
-    cdef readonly bint torn_commit
+    cdef readonly bint closed               # the last mark says: all before it was synced
+    cdef readonly bint torn_commit          # the last commit is torn: its removals do not count
     cdef readonly uint32_t end              # end of the last commit, where the block goes on
-    # bytes behind `end` that are not all zero: to be cut off
-    cdef readonly uint32_t torn_bytes
-    # from the last commit's mark: all lower are removed; 0: unknown
-    cdef readonly uint64_t first_sequence
+    cdef readonly uint32_t torn_bytes       # bytes behind `end`, up to the last nonzero one
+    cdef readonly uint64_t first_sequence   # first one not removed, by the last mark; 0: unknown
     cdef readonly uint64_t last_sequence    # last one written, reserved or named by a mark
     cdef readonly uint64_t commit_number
     cdef readonly uint64_t live_bytes       # of all records in `index` that are not removed

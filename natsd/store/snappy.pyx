@@ -46,10 +46,8 @@ cdef extern from "crc32c.h" nogil:
 cdef enum:
     FRAME = 64 << 10
     HEADER = 8                  # bytes of a frame's header, with its checksum
-    # bytes of a frame that readers skip; it holds the next frame's number
-    NUMBER = 12
-    # bytes reserved for a frame while it is made
-    BOUND = NUMBER + HEADER + 32 + FRAME + (FRAME >> 2)
+    NUMBER = 12                 # bytes of a skippable frame with the next frame's number
+    BOUND = NUMBER + HEADER + 32 + FRAME + (FRAME >> 2)   # reserved for a frame while it is made
     HASH_BITS = 14
     TAIL = 18                   # the last bytes are not searched, because reads go in words
     SHIFT = 5                   # after each 32 bytes without a match, one more byte is skipped

@@ -5,8 +5,8 @@
 
 A message's slot is that of its subject. `birth` numbers the subjects that a slot was given to: a
 note about a slot is valid as long as its birth is unchanged. A record with count 0 is a ghost: its
-last message was removed, but the removal may still be undone, or its name was not at hand (`sweep`
-finds it).
+last message was removed, but the removal may still be undone, or its name was not at hand (`Sweep`
+in removal.pyx finds it).
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -56,11 +56,9 @@ cdef class SubjectIndex:
     # there is no new subject.
     cdef uint64_t arrivals
     cdef readonly uint64_t ghosts           # subjects without a message
-    # name of a ghost -> generation, in ascending order of the generations
-    cdef dict buried
+    cdef dict buried                        # name of a ghost -> generation, ascending
     cdef uint32_t generation
-    # names of this generation and older ones can be forgotten
-    cdef uint32_t forgettable
+    cdef uint32_t forgettable               # this generation and older ones can be forgotten
     cdef char* recent                       # name of the subject that was placed last
     cdef uint32_t recent_len
     cdef uint32_t recent_room

@@ -10,8 +10,7 @@ cdef class SubjectSnapshot:
     cdef readonly SubjectIndex index
     cdef FrozenSubjects frozen
     cdef PatternCursor cursor
-    # a name was written in this piece: the next one may share bytes with it
-    cdef bint begun
+    cdef bint begun                         # the piece has a name; the next may share bytes
     cdef bytearray piece
     cdef bytearray name                     # the last written name
 

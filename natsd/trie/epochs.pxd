@@ -49,8 +49,7 @@ cdef struct Epochs:
     uint32_t garbage_limit      # so many items may wait for resting leases
 
 
-# returns a pinned lease; NULL: out of memory
-cdef Lease* enter(Epochs* epochs) noexcept nogil
+cdef Lease* enter(Epochs* epochs) noexcept nogil        # pinned; NULL: out of memory
 
 
 cdef inline void leave(Lease* lease) noexcept nogil:

@@ -24,7 +24,6 @@ cdef struct Merge:
 # that was merged.
 cdef int merge_open(Merge* merge, TrieMemory* memory) noexcept nogil
 cdef int merge_descend(Merge* merge, unsigned char transition) noexcept nogil
-# slot of this node's content
-cdef int32_t merge_slot(Merge* merge, bint* created) noexcept nogil
+cdef int32_t merge_slot(Merge* merge, bint* created) noexcept nogil     # of this node's content
 cdef void merge_ascend_to(Merge* merge, Py_ssize_t depth) noexcept nogil    # -1: the end
 cdef void merge_close(Merge* merge) noexcept nogil
