@@ -2,9 +2,9 @@
 
 Each slot sets two bits. The number of bits is a power of two, about eight bits for each message; if
 a block has few subjects, the filter is folded, half onto half, as long as at most an eighth of the
-bits is set afterwards. One in 20 blocks without a slot is searched in vain. The filter stays when the block's
-arrays are dropped: it takes a byte a message, often far less. Removals do not change it; a slot
-that was given to another subject only causes one more "perhaps".
+bits is set afterwards. One in 20 blocks without a slot is searched in vain. The filter stays when
+the block's arrays are dropped: it takes a byte a message, often far less. Removals do not change
+it; a slot that was given to another subject only causes one more "perhaps".
 """
 
 from libc.stdint cimport uint32_t, uint64_t

@@ -8,7 +8,7 @@ from natsd.trie.merge cimport Merge
 
 
 cdef enum:
-    GARBAGE_BYTES_MAX = 4 * 1024 * 1024     # default limit of unused bytes
+    GARBAGE_BYTES_MAX = 4 * 1024 * 1024     # default limit of cells that wait for resting cursors
 
 
 cdef class CellTrie:

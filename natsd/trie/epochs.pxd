@@ -1,7 +1,7 @@
 """Epochs and readers' leases: they tell when cells that a write made obsolete may be reused.
 
     lease.state   0                        free
-                  epoch << 2 | PINNED      its reader is reading now: must be waited for
+                  epoch << 2 | PINNED      its reader is reading now: never becomes stale
                   epoch << 2               resting between two steps of a cursor
                   epoch << 2 | STALE       rested too long; its cells may be recycled
 

@@ -36,8 +36,8 @@ cdef class RecordTrie(CellTrie):
     cdef void _tidy(self) noexcept nogil
     cdef bint _put(self, bytes key, bytes record) except -1
 
-    # Return a slot's record, at the same address until the key is removed. Only the writer may use
-    # it, and changes it between `begin_write` and `end_write`; others use `read_record`.
+    # Return a slot's record, at the same address until the key is removed. Readers copy it with
+    # `read_record`; the writer changes it between `begin_write` and `end_write`.
     cdef unsigned char* record(self, int64_t slot) noexcept nogil
     cdef void begin_write(self, int64_t slot) noexcept nogil
     cdef void end_write(self, int64_t slot) noexcept nogil
