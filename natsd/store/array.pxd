@@ -1,4 +1,4 @@
-"""A C array of anything, grown by doubling; its owner frees `items`."""
+"""A growable C array of items of any one type; its owner frees `items`."""
 
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport realloc
@@ -11,7 +11,11 @@ cdef struct Array:
 
 
 cdef inline void* array_add(Array* array, size_t item_bytes) noexcept nogil:
-    """Room for one more item at the end; NULL: out of memory, and nothing changed."""
+    """Return the place of one more item at the end, uninitialised.
+
+    Doubles the capacity when the array is full. Returns NULL, with nothing changed, if there is no
+    memory.
+    """
     cdef uint32_t capacity
     cdef void* grown
     if array.count == array.capacity:

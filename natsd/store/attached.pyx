@@ -1,12 +1,12 @@
-"""A committer's sources: where each stands, and the answers that it gets.
+"""The committer's sources: the state of each, and the answers that it gets.
 
-    IDLE ──take──▶ OUT ──commit──▶ IDLE        FULL: space is being looked for
+    IDLE ──take──▶ OUT ──commit──▶ IDLE        FULL: the store is out of space
                     └──failed──▶ FULL, DEAD    DEAD: nothing will be written any more
 
-A Round is many extents on their way to their files and, those that are not large, to the journal.
+A Round is a set of extents on their way to their files and, unless they are large, to the journal.
 
-Compiled since a thousand streams may commit at once: what the loop pays for each is here, in
-file_commits.pyx and in the log.
+This is compiled because a thousand streams may commit at once: the event loop's work for each of
+them is here, in file_commits.pyx and in the log.
 """
 
 import logging
@@ -19,7 +19,7 @@ _logger = logging.getLogger("natsd.store.committer")
 
 
 cdef class Attached:
-    """One source, and what is known about it."""
+    """A source with its commit state."""
 
     def __init__(
         self, source, bint is_synced_at_once, int64_t buffered_bytes_max, int64_t buffered_msgs_max
@@ -32,14 +32,17 @@ cdef class Attached:
         self.waiters = []
 
     def take(self):
-        """What the source has to write: then it is OUT; None: nothing, now."""
+        """Return the source's next extent, which makes it OUT; None: nothing to write now."""
         cdef Extent extent = self.source.take_extent()
         if extent is not None:
             self.state = OUT
         return extent
 
     def commit(self, bint is_on_disk) -> None:
-        """Its extent is written. Nothing if a sync of its file failed meanwhile: then it knows."""
+        """Tell the source that its extent is written, and with `is_on_disk` that it is durable.
+
+        Does nothing if the source is not OUT any more: a sync of its file failed, and it was told.
+        """
         if self.state != OUT:
             return
         self.state = IDLE
@@ -51,7 +54,7 @@ cdef class Attached:
             self.wake()
 
     def answer(self, callback, *what) -> None:
-        """A store that cannot take its answer must not keep others from theirs."""
+        """Call a source's callback; an exception must not keep others from their answers."""
         try:
             callback(*what)
         except Exception:
@@ -60,14 +63,14 @@ cdef class Attached:
 
     @property
     def is_over_limit(self) -> bool:
-        """More is waiting than the source may buffer."""
+        """Whether more is waiting than the source may buffer."""
         return (
             self.source.buffered_bytes > self.buffered_bytes_max
             or self.source.buffered_msgs > self.buffered_msgs_max
         )
 
     def wake(self) -> None:
-        """Let those go on who wait for less to be waiting, or for nothing to be written."""
+        """Resume the waiters, unless too much is still buffered and can be written."""
         if self.is_over_limit and self.state in (IDLE, OUT):
             return
         waiters, self.waiters = self.waiters, []
@@ -77,14 +80,14 @@ cdef class Attached:
 
 
 cdef class Round:
-    """`taken`: (Attached, Extent) each, in order."""
+    """A set of extents that are written together; `taken` is a list of (Attached, Extent)."""
 
     def __init__(self, list taken not None, int64_t journal_bytes_max):
         self.taken = taken
         self.journal_bytes_max = journal_bytes_max
 
     def add_writing(self, job) -> None:
-        """Have the job write each to its file, as a part of its own."""
+        """Add the writing of each extent to the job, each as a part of its own."""
         cdef Extent extent
         for _, extent in self.taken:
             job.begin_part()
@@ -92,7 +95,7 @@ cdef class Round:
         job.end_parts()
 
     def small(self) -> list:
-        """Those that the journal is to have: what is larger is synced, not written twice."""
+        """Return the extents for the journal; larger ones are synced, not written twice."""
         cdef Extent extent
         cdef Attached attached
         cdef list small = []
@@ -102,7 +105,7 @@ cdef class Round:
         return small
 
     def commit_journaled(self) -> list:
-        """The journal is on disk: answer those that it has. The others."""
+        """Answer the extents in the journal, which is on disk; return the others."""
         cdef Extent extent
         cdef Attached attached
         cdef list large = []
@@ -115,12 +118,12 @@ cdef class Round:
 
 
 def write_extent(job, Extent extent not None) -> None:
-    """Add the steps that write it to a job."""
+    """Add the steps that write the extent to a job."""
     add_writing(job, extent)
 
 
 def idle_sources(dict dirty not None) -> tuple:
-    """Of the dirty ones: those that are synced at once, and the others."""
+    """Return the idle ones of the dirty sources: (synced at once, synced later)."""
     cdef Attached attached
     cdef list at_once = []
     cdef list later = []

@@ -1,24 +1,23 @@
-"""A block: a stretch of a stream's messages, one record after another, as one file has them.
+"""The block: a range of a stream's messages, one record after another, as one file holds them.
 
     0      64                     durable.size          taken.size           size
     ┌──────┬──────────────────────┬─────────────────────┬────────────────────┐
-    │header│ records and marks …  │ … of the commit in  │ … of the next one  │
+    │header│ records and marks …  │ … being committed   │ … not yet taken    │
     └──────┴──────────────────────┴─────────────────────┴────────────────────┘
            │◀── may be evicted ──▶│◀──── always in memory: `data` ──────────▶│
 
 Promise
-- It owns the logical bytes, where in them each message is, and what is removed; no file, no clock,
-  no random numbers. What a file holds comes in as a `Scan`, what it is to hold goes out as a
-  `BlockExtent`. Removals are decided by the log, which also says when they are written.
-- An extent's bytes neither move nor change while it exists: growth takes another buffer.
-- `undo` takes back all that is not on disk; a message's removal is not undone, see `mark_live`.
-- 8 bytes a message (block_index.pxd) beside the cached bytes; both can be dropped and loaded again,
-  each for itself. Without arrays what is dead is a SequenceSet.
-- A record is served only if it verified when it was loaded; what did not is in `damage`.
+- A block owns the logical bytes, the position of each message in them, and which messages are
+  removed. It has no file, no clock and no random numbers: a file's content comes in as a `Scan`,
+  the bytes to write go out as a `BlockExtent`. The log decides removals and when they are written.
+- An extent's bytes neither move nor change while it exists: a block that grows takes a new buffer.
+- `undo` takes back everything that is not on disk, except removals: for these see `mark_live`.
+- The arrays take 8 bytes a message (block_index.pxd), beside the cached bytes. Both can be dropped
+  and loaded again, independently. Without arrays a SequenceSet holds the dead sequences.
+- Only records that verified when they were loaded are served; `damage` lists the others.
 
-Without the GIL, `self.x += 1` is written out: in a debug build it would look whether self is None.
-
-Source: MsgBlock of the .NET port of nats-server; "Durability" of the design.
+Without the GIL, `self.x += 1` is written out: a debug build would check whether self is None.
+Source: nats-server's `msgBlock` (filestore.go) and its .NET port; docs/store.md.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -48,11 +47,11 @@ cdef enum:
     LOGICAL_BYTES_MAX = 0x7fffffff
     RELATIVE_MAX = 0xffffffff
 
-cdef uint64_t SEQUENCE_LIMIT = 0xffffffffffffffff   # so that one more than a sequence is one too
+cdef uint64_t SEQUENCE_LIMIT = 0xffffffffffffffff   # so that sequence + 1 never overflows
 
 
 cdef class MsgBlock:
-    """A new block, which begins with `base_sequence`; `seed` is random, 64 bits."""
+    """A block of a stream that begins with `base_sequence`; `seed` is 64 random bits."""
 
     def __init__(
         self, uint32_t block_id, uint64_t seed, uint64_t base_sequence, uint32_t max_bytes,
@@ -87,8 +86,9 @@ cdef class MsgBlock:
 
     @classmethod
     def from_scan(cls, Scan scan not None, uint32_t max_bytes) -> MsgBlock:
-        """The block that a file holds, its bytes cached; takes over the scan's index. Of the
-        removals only what was erased is applied: `scan.tombstones` may be about other blocks too.
+        """Return the block of a scanned file, cached; takes over the scan's index.
+
+        Only erasures are applied: `scan.tombstones` may concern other blocks too.
         """
         cdef MsgBlock self = cls.__new__(cls)
         if not scan.readable:
@@ -117,7 +117,7 @@ cdef class MsgBlock:
     # Bytes
 
     cdef int own_bytes(self, size_t capacity) except -1:
-        """Have a buffer of our own with so much room, with what is cached in it."""
+        """Move the cached bytes into an own, writable buffer of `capacity` bytes."""
         cdef BlockBuffer buffer
         cdef unsigned char* moved
         cdef size_t used = self.size - self.cache_start
@@ -146,7 +146,7 @@ cdef class MsgBlock:
         return <size_t> self.max_bytes + self.max_bytes // 256 + 2 * MARK_BYTES
 
     cdef unsigned char* reserve(self, uint64_t sequence, size_t size) except NULL:
-        """Where a record of `size` bytes is to be written."""
+        """Return the place where a record of `size` bytes is to be written."""
         cdef size_t capacity, used = self.size - self.cache_start
         if <uint64_t> self.size + size > LOGICAL_BYTES_MAX:
             raise BlockFull(f"block {self.block_id} cannot grow by {size} bytes")
@@ -158,7 +158,7 @@ cdef class MsgBlock:
         return self.data + used
 
     cdef int adopt_bytes(self, Scan scan) except -1:
-        """Cache what was scanned, and behind it what is not on disk yet."""
+        """Cache the scanned bytes, followed by those that are not on disk yet."""
         cdef size_t durable_size = self.durable.size
         cdef size_t rest = self.size - durable_size
         cdef BlockBuffer buffer
@@ -180,7 +180,7 @@ cdef class MsgBlock:
         return 0
 
     def clear_cache(self) -> int:
-        """Drop the bytes that are on disk; returns how many were freed."""
+        """Drop the bytes that are on disk; return how many bytes were freed."""
         cdef int64_t before = self.cached_bytes
         cdef size_t rest = self.size - self.durable.size
         cdef BlockBuffer buffer
@@ -200,20 +200,20 @@ cdef class MsgBlock:
         return before - self.cached_bytes
 
     def take_cache_used(self) -> bool:
-        """Was a message read since this was asked last?"""
+        """Return whether a message was read since the last call."""
         cdef bint used = self.cache_used
         self.cache_used = False
         return used
 
     def take_arrays_used(self) -> bool:
-        """Was a message looked for since this was asked last?"""
+        """Return whether a message was looked up since the last call."""
         cdef bint used = self.arrays_used
         self.arrays_used = False
         return used
 
     @property
     def has_cache(self) -> bool:
-        """Every byte of the block is in memory."""
+        """Whether every byte of the block is in memory."""
         return self.cache_start == 0
 
     @property
@@ -266,7 +266,7 @@ cdef class MsgBlock:
         self.size = self.size + <uint32_t> size
 
     cdef int interrupt(self) except -1:
-        """What is written next is no message."""
+        """Note that the next record is no message."""
         cdef uint32_t* place = <uint32_t*> array_add(&self.interruptions, sizeof(uint32_t))
         if place == NULL:
             raise MemoryError
@@ -318,7 +318,7 @@ cdef class MsgBlock:
         return 0 if self.sealed else <int64_t> self.max_bytes - <int64_t> self.size
 
     def seal(self) -> None:
-        """Nothing but removals is to be written from now on; gives back what growth reserved."""
+        """Accept only removals from now on, and free the arrays' unused capacity."""
         self.sealed = True
         index_trim(&self.index)
 
@@ -364,7 +364,7 @@ cdef class MsgBlock:
         return self.size_at(<uint32_t> place) if place >= 0 else 0
 
     cdef uint32_t size_at(self, uint32_t place) noexcept nogil:
-        """Up to the next message, or up to what stands between."""
+        """Return the record's length: the bytes up to the next message or interruption."""
         cdef uint32_t offset = self.index.offsets[place] & OFFSET_MASK
         cdef uint32_t end = self.size
         cdef uint32_t* places = <uint32_t*> self.interruptions.items
@@ -390,8 +390,6 @@ cdef class MsgBlock:
         cdef uint32_t place
         place = index_next_live(&self.index, <uint32_t> index_seek(&self.index, sequence))
         return index_sequence(&self.index, place) if place < self.index.count else 0
-
-    # Removing
 
     cdef bint mark_dead(self, uint64_t sequence) noexcept nogil:
         cdef int64_t place = index_find(&self.index, sequence)
@@ -510,8 +508,7 @@ cdef class MsgBlock:
         return 0
 
     def drop_arrays(self) -> int:
-        """Keep only which sequences are dead; returns how many bytes that frees. All of the block
-        must be on disk."""
+        """Drop the arrays if all of the block is on disk; return how many bytes were freed."""
         cdef int64_t before = self.array_bytes
         if not self.has_arrays or self.durable.size != self.size:
             return 0
@@ -523,7 +520,7 @@ cdef class MsgBlock:
         return before - self.array_bytes
 
     cdef SequenceSet find_dead(self):
-        """What is no live message between base_sequence and last_sequence."""
+        """Return the sequences from base_sequence to last_sequence that are no live messages."""
         cdef SequenceSet dead = SequenceSet()
         cdef uint64_t sequence = self.base_sequence
         cdef uint64_t live
@@ -535,9 +532,10 @@ cdef class MsgBlock:
         return dead
 
     def load(self, Scan scan not None) -> list[int]:
-        """Cache the block's bytes, and its arrays where they were dropped, from a scan of what is
-        on disk; takes over the scan's arrays, slots included. Returns the messages that should have
-        been there and were not: they are dead from now on, and `damage` says why."""
+        """Cache the block's bytes, and its arrays if they were dropped, from a scan of the file.
+
+        Takes over the scan's arrays. Returns the missing messages: they are dead now, see `damage`.
+        """
         cdef list lost
         if scan.header.seed != self.seed or scan.end < self.durable.size:
             raise ValueError(f"these are not the bytes of block {self.block_id}")
@@ -553,7 +551,7 @@ cdef class MsgBlock:
         return lost
 
     def summary(self) -> BlockSummary:
-        """What `from_summary` needs. Raises ValueError while something is not on disk."""
+        """Return what `from_summary` needs. Raises ValueError while something is not on disk."""
         if self.durable.size != self.size:
             raise ValueError(f"block {self.block_id} is not wholly on disk")
         dead = self.find_dead() if self.has_arrays else self.dead
@@ -566,7 +564,7 @@ cdef class MsgBlock:
 
     @classmethod
     def from_summary(cls, summary, uint32_t max_bytes) -> MsgBlock:
-        """The block as it was, with neither its bytes nor its arrays in memory: see `load`."""
+        """Return the summarised block, without its bytes and arrays in memory; see `load`."""
         cdef MsgBlock self = cls.__new__(cls)
         self.max_bytes = max_bytes
         self.block_id = summary.block_id
@@ -588,7 +586,7 @@ cdef class MsgBlock:
         return self
 
     cdef list forget_lost(self, Scan scan):
-        """Make holes in the index where the scan found no message."""
+        """Remove the messages that the scan lacks from the index; return those that were live."""
         cdef list lost = []
         cdef uint64_t sequence
         cdef uint32_t place, offset
@@ -605,7 +603,7 @@ cdef class MsgBlock:
         return lost
 
     cdef list lost_of_dead(self, Scan scan):
-        """What is not in `dead`, and not in the scan either."""
+        """Return the sequences that are neither in `dead` nor in the scan."""
         cdef list lost = []
         cdef uint64_t sequence = self.base_sequence
         while self.dead.find_absent(sequence, &sequence) and sequence <= self.last_sequence:
@@ -615,7 +613,7 @@ cdef class MsgBlock:
         return lost
 
     cdef int apply_dead(self) except -1:
-        """The arrays are those of all records: mark what is dead, and count anew."""
+        """Mark the dead messages in arrays that hold all records, and count the live ones again."""
         cdef uint32_t place
         cdef uint32_t* offset
         self.live_bytes = 0
@@ -633,7 +631,7 @@ cdef class MsgBlock:
         return 0
 
     def is_damaged(self, sequence: int) -> bool:
-        """Whether a message of that sequence may have been where the block is damaged."""
+        """Return whether a message of that sequence may have stood in a damaged part."""
         return any(found.covers(sequence) for found in self.damage_found)
 
     @property
@@ -641,14 +639,16 @@ cdef class MsgBlock:
         return list(self.damage_found)
 
     def forget_damage(self, offset: int) -> None:
-        """What stood there was repaired, or was to be erased."""
+        """Drop the damage at `offset`: it is repaired, or was to be erased."""
         self.damage_found = [found for found in self.damage_found if found.offset != offset]
 
     # Erasing
 
     cdef bytes erase(self, uint64_t sequence, bytes noise):
-        """Replace a removed message's record by noise, in the cache too; returns what is to be
-        written at `offset_of(sequence)`. Its removal must be on disk, or a crash loses both."""
+        """Replace a removed message's record by noise, in the cache too; return the new record.
+
+        Write it at `offset_of(sequence)` once the removal is on disk: earlier, a crash loses both.
+        """
         cdef int64_t place = index_find(&self.index, sequence)
         cdef uint32_t offset, size
         cdef bytes record
@@ -661,7 +661,7 @@ cdef class MsgBlock:
         record = erased_record(self.seed, sequence, noise)
         if offset >= self.cache_start:
             if self.capacity == 0:
-                self.own_bytes(self.size)       # what was loaded may be someone else's too
+                self.own_bytes(self.size)       # loaded bytes may be shared
             memcpy(
                 self.data + (offset - self.cache_start), PyBytes_AS_STRING(record), size
             )
@@ -673,19 +673,19 @@ cdef class MsgBlock:
     # For Python: the block's file, tests, tools
 
     def offset_of(self, uint64_t sequence) -> int:
-        """Where the message's record stands, removed or not; 0: none, or no arrays."""
+        """Return the offset of the message's record, removed or not; 0: none, or no arrays."""
         cdef int64_t place = index_find(&self.index, sequence)
         return self.index.offsets[place] & OFFSET_MASK if place >= 0 else 0
 
     def record_bytes(self, sequence: int) -> int:
-        """The length of the message's record, removed or not; 0: none, or no arrays."""
+        """Return the length of the message's record, removed or not; 0: none, or no arrays."""
         return self.size_of(sequence)
 
     def put(
         self, uint64_t sequence, subject, headers, bytes data, int64_t time_ns,
         int64_t expires_ns=0, uint32_t slot=NO_SLOT,
     ) -> int:
-        """Append a message; returns the size of its record."""
+        """Append a message; return the size of its record in bytes."""
         cdef bytes subject_bytes = wire_bytes(subject)
         cdef bytes header_bytes = b"" if headers is None else headers
         if (
@@ -705,12 +705,12 @@ cdef class MsgBlock:
         return self.append_tombstones(encoded, erased, time_ns)
 
     def get(self, uint64_t sequence) -> StoredMessage | None:
-        """The message, or None: there is none, or it is not in memory (`is_live` tells)."""
+        """Return the message; None if there is none or it is not in memory (see `is_live`)."""
         cdef RecordView view
         return message_of(&view) if self.view(sequence, &view) == FOUND else None
 
     def is_live(self, uint64_t sequence) -> bool:
-        """There is such a message, in memory or not."""
+        """Return whether there is such a message, in memory or not."""
         return self.find(sequence) != ABSENT
 
     def remove(self, sequence: int) -> bool:
@@ -744,14 +744,14 @@ cdef class MsgBlock:
         return self.durable.size
 
     def durable_bytes(self) -> bytes:
-        """A copy of what is on disk; all of it must be cached."""
+        """Return a copy of the bytes on disk. Raises ValueError unless all of it is cached."""
         if self.cache_start:
             raise ValueError(f"block {self.block_id} is not in memory")
         return PyBytes_FromStringAndSize(<const char*> self.data, self.durable.size)
 
     @property
     def first_sequence(self) -> int:
-        """The first that was written or reserved; base_sequence where none was."""
+        """The first written or reserved sequence; base_sequence if there is none."""
         cdef uint64_t first = index_sequence(&self.index, 0) if self.index.count else 0
         cdef uint64_t skipped = self.skipped.first or 0 if self.skipped is not None else 0
         if not self.has_arrays:
@@ -760,7 +760,7 @@ cdef class MsgBlock:
 
     @property
     def deleted_sequences(self) -> SequenceSet:
-        """Removed or reserved, within the block."""
+        """The removed and the reserved sequences of the block."""
         cdef SequenceSet deleted
         cdef uint32_t place
         if not self.has_arrays:
@@ -783,7 +783,7 @@ cdef class MsgBlock:
         return 0 if self.skipped is None else self.skipped.last or 0
 
     def is_deleted(self, uint64_t sequence) -> bool:
-        """Removed or reserved."""
+        """Return whether the sequence was removed or is reserved."""
         cdef int64_t place
         if not self.has_arrays:
             return self.dead.has(sequence)
@@ -794,7 +794,7 @@ cdef class MsgBlock:
 
     @property
     def last_record_checksum(self) -> bytes | None:
-        """The eight bytes that end the last record; None: none was written."""
+        """The eight bytes at the end of the last record; None: there is no record."""
         if self.last_checksum == 0:
             return None
         return self.last_checksum.to_bytes(8, "little")

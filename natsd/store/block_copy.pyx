@@ -1,4 +1,4 @@
-"""Copying live messages from block to block: for compaction in memory, cutting, snapshots."""
+"""Copying of live messages between blocks: for compaction in memory, cutting and snapshots."""
 
 from libc.stdint cimport uint16_t, uint64_t
 

@@ -1,4 +1,4 @@
-"""See block_extent.pyx."""
+"""The declarations of block_extent.pyx."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -9,8 +9,8 @@ cdef class BlockBuffer:
 
 
 cdef class BlockExtent:
-    """What one commit writes: bytes `offset` .. `offset + length` of the block. A buffer."""
-    cdef BlockBuffer holder     # keeps `data` where it is
+    """The bytes that one commit writes: `offset` .. `offset + length` of the block. A buffer."""
+    cdef BlockBuffer holder     # keeps `data` in place
     cdef const unsigned char* data
     cdef readonly uint32_t offset
     cdef readonly uint32_t length
@@ -19,5 +19,5 @@ cdef class BlockExtent:
 
 
 cdef BlockBuffer new_buffer(size_t capacity)
-# Have the memory of the first mebibyte now, rather than page by page.
+# Allocate the memory of the first mebibyte now, rather than page by page.
 cdef void populate_buffer(BlockBuffer buffer) noexcept

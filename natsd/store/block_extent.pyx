@@ -1,9 +1,9 @@
-"""The bytes of a block that is being written, and the part of them that one commit takes.
+"""The buffer of a block that is being written, and the extent of it that one commit writes.
 
 Promise
-- A BlockBuffer's bytes stay where they are for as long as anything refers to it but its block: a
-  block that grows takes another one. So an extent is good until the last reference to it is gone.
-- An extent's bytes do not change: what a block appends meanwhile stands behind them.
+- A BlockBuffer's bytes do not move as long as anything but its block refers to it: a block that
+  grows then takes another buffer. So an extent is valid until the last reference to it is gone.
+- An extent's bytes do not change: a block appends behind them meanwhile.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -14,6 +14,8 @@ cdef extern from "buffers.h" nogil:
 
 
 cdef class BlockBuffer:
+    """Memory of `capacity` bytes, freed with the last reference to it."""
+
     def __dealloc__(self):
         free(self.data)
 

@@ -1,1 +1,1 @@
-"""C only: nothing here is visible from Python."""
+"""Compiled functions only: nothing here is visible from Python."""

@@ -5,7 +5,7 @@ from libc.stdlib cimport free, realloc
 
 cdef enum:
     PLACES_MIN = 16
-    HOLES_ALLOWED = 1024        # beside as many as there are messages
+    HOLES_ALLOWED = 1024        # in addition to one hole for each message
 
 
 cdef int64_t index_seek(const BlockIndex* index, uint64_t sequence) noexcept nogil:
@@ -28,7 +28,7 @@ cdef int64_t index_seek(const BlockIndex* index, uint64_t sequence) noexcept nog
 
 
 cdef uint32_t index_next_live(const BlockIndex* index, uint32_t place) noexcept nogil:
-    # 0 - 1 wraps around: a hole and a removed message are both above OFFSET_MASK then.
+    # For a hole, 0 - 1 wraps around; so holes and removed messages are both >= OFFSET_MASK here.
     while place < index.count and index.offsets[place] - 1 >= OFFSET_MASK:
         place += 1
     return place
@@ -111,7 +111,7 @@ cdef void index_cut(BlockIndex* index, uint32_t offset) noexcept nogil:
 cdef void index_trim(BlockIndex* index) noexcept nogil:
     cdef uint32_t capacity = max(index.count, <uint32_t> 1)
     if index.capacity > capacity:
-        # A smaller array that cannot be had is no error: the larger one stays.
+        # If shrinking fails, the larger array stays: that is no error.
         resize(&index.offsets, capacity)
         resize(&index.slots, capacity)
         if index.relatives != NULL:

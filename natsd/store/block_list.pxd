@@ -1,4 +1,4 @@
-"""The blocks of a log in their order."""
+"""The list of a log's blocks in sequence order, for compiled callers."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -9,20 +9,21 @@ from natsd.store.slot_presence cimport SlotPresence
 
 cdef class BlockList:
     cdef list blocks
-    cdef uint64_t* bases                # their first sequences
-    cdef list indexed                   # the blocks when `presences` was made
-    cdef list presences                 # SlotPresence of each, or None: not known
+    cdef uint64_t* bases                # base_sequence of each block
+    cdef list indexed                   # the blocks for which `presences` was made
+    cdef list presences                 # SlotPresence of each block; None: unknown
     cdef uint32_t room
     cdef uint32_t count
-    cdef MsgBlock active                # the last one, which is appended to; None: there is none
+    cdef MsgBlock active                # the last block, which is appended to; None: no block
 
-    # Index of the last block that begins at or before `sequence`; 0 if none does.
+    # Return the index of the last block that begins at or before `sequence`; 0 if none does.
     cdef uint32_t place_of(self, uint64_t sequence) noexcept nogil
     cdef MsgBlock at(self, uint32_t place)
     cdef MsgBlock holding(self, uint64_t sequence)
     cdef uint32_t before(self, uint64_t sequence) noexcept nogil
 
-    # Whether a search for a slot, or for any of those, can pass the block by.
+    # Return whether the block may have a message in the slot, or in any marked slot; a search skips
+    # a block that has none.
     cdef bint may_have(self, uint32_t place, uint32_t slot) except -1
     cdef bint may_have_any(self, uint32_t place, SlotMarks marks) except -1
     cdef SlotPresence presence(self, uint32_t place)

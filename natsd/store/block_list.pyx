@@ -1,8 +1,8 @@
-"""BlockList: which block a sequence is in.
+"""BlockList: finds the block that holds a sequence.
 
-A block covers what lies from its base up to the next block's. The bases stand in an array of their
-own, so that a search touches no block. Changes are rare (one per block), and copy the array.
-Of each block but the active one it is known which slots it may have (slot_presence.pyx).
+A block covers the sequences from its base to just below the next block's. The bases stand in an
+array of their own, so that a search touches no block. Changes are rare (one per block) and copy the
+array. For each block but the active one a filter tells which slots it may have (slot_presence.pyx).
 """
 
 from cpython.list cimport PyList_GET_ITEM
@@ -15,6 +15,8 @@ from natsd.store.slot_presence cimport SlotPresence, presence_of
 
 
 cdef class BlockList:
+    """The blocks of a log in sequence order, with an array of their base sequences."""
+
     def __cinit__(self):
         self.blocks = []
         self.presences = []
@@ -43,7 +45,7 @@ cdef class BlockList:
         return self.at(self.place_of(sequence))
 
     cdef uint32_t before(self, uint64_t sequence) noexcept nogil:
-        """How many blocks end before `sequence`; the last one never does."""
+        """Return how many blocks end before `sequence`; the last block never counts."""
         cdef uint32_t found = 0
         while found + 1 < self.count and self.bases[found + 1] <= sequence:
             found += 1
@@ -67,8 +69,11 @@ cdef class BlockList:
         return False
 
     cdef SlotPresence presence(self, uint32_t place):
-        """Made when first asked for while the block's arrays are there; never for the active one,
-        which goes on changing."""
+        """Return the block's filter of slots; None: unknown.
+
+        The filter is made at the first call while the block's arrays are in memory; never for the
+        active block, which still changes.
+        """
         cdef SlotPresence found = <SlotPresence> PyList_GET_ITEM(self.presences, place)
         cdef MsgBlock block
         if found is None and place + 1 < self.count:
@@ -79,7 +84,7 @@ cdef class BlockList:
         return found
 
     cdef int set(self, list blocks) except -1:
-        """After a rollback, too: what was known of slots may have changed."""
+        """Replace all blocks and forget their filters: a rollback may have changed the slots."""
         self.blocks = blocks
         self.indexed = []
         self.presences = []
@@ -89,7 +94,7 @@ cdef class BlockList:
         self.blocks.append(block)
         self.index()
         if self.count > 1:
-            self.presence(self.count - 2)       # before its arrays may be dropped
+            self.presence(self.count - 2)       # before the block's arrays may be dropped
         return 0
 
     cdef list take_front(self, uint32_t count):
@@ -123,7 +128,7 @@ cdef class BlockList:
         return 0
 
     cdef int index(self) except -1:
-        """The blocks have changed."""
+        """Rebuild the arrays after the list of blocks changed; keep the filters of known blocks."""
         cdef uint32_t at, count = <uint32_t> len(self.blocks)
         cdef dict known = dict(zip(self.indexed, self.presences, strict=True))
         cdef uint64_t* bases

@@ -1,4 +1,4 @@
-/* Large buffers: how the memory of blocks is asked for and given back. */
+/* Large buffers: how the store allocates and returns the memory of blocks. */
 #ifndef NATSD_BUFFERS_H
 #define NATSD_BUFFERS_H
 
@@ -14,7 +14,8 @@
 #define NATSD_LARGE_BYTES (1 << 20)
 #define NATSD_PAGE_BYTES 4096
 
-/* Have large pages for a large buffer that will be used again and again, if the kernel has them. */
+/* Ask the kernel to back a large buffer that is used again and again with huge pages.
+   Does nothing below NATSD_LARGE_BYTES, or where the kernel has no huge pages. */
 static inline void natsd_prefer_huge_pages(unsigned char* data, size_t size) {
 #ifdef MADV_HUGEPAGE
     uintptr_t start = ((uintptr_t)data + NATSD_PAGE_BYTES - 1) & ~(uintptr_t)(NATSD_PAGE_BYTES - 1);
@@ -26,8 +27,9 @@ static inline void natsd_prefer_huge_pages(unsigned char* data, size_t size) {
 #endif
 }
 
-/* Have the pages of a buffer that will be filled soon in one call: a fault for each costs more.
-   At most a mebibyte of them, so that nobody waits for it. Where it cannot be, they come by faults. */
+/* Fault in the pages of a buffer that will be filled soon, in one call: a page fault for each page
+   costs more. At most the first NATSD_LARGE_BYTES (1 MiB) are populated, so that the call stays
+   short. Where the kernel cannot do it, the pages come by page faults as usual. */
 static inline void natsd_populate(unsigned char* data, size_t size) {
 #ifdef __linux__
     uintptr_t start = ((uintptr_t)data + NATSD_PAGE_BYTES - 1) & ~(uintptr_t)(NATSD_PAGE_BYTES - 1);
@@ -40,8 +42,9 @@ static inline void natsd_populate(unsigned char* data, size_t size) {
 #endif
 }
 
-/* Give back the whole pages of what is read no more of a large buffer, which then takes less time to
-   free: a few at a time, rather than tens of thousands at once. */
+/* Return the whole pages of a part of a large buffer that is not read any more to the kernel.
+   Freeing the buffer then takes less time: its pages go a few at a time instead of tens of
+   thousands at once. */
 static inline void natsd_give_back_pages(char* data, size_t size) {
 #ifdef __linux__
     uintptr_t start = ((uintptr_t)data + NATSD_PAGE_BYTES - 1) & ~(uintptr_t)(NATSD_PAGE_BYTES - 1);

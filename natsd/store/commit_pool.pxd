@@ -16,23 +16,23 @@ cdef extern from "commit_steps.h" nogil:
 cdef struct Step:
     int kind
     int fd
-    const char* data          # to write; or the path of a directory to sync
+    const char* data          # bytes to write, or the path of a directory to sync
     size_t size
-    int64_t offset            # where to write or allocate; the size to truncate to
-    int part                  # of the job, from 1 on; 0: it is not done unless all parts were
-    Py_buffer held            # keeps what is written in place
+    int64_t offset            # where to write or allocate; for a truncation the size
+    int part                  # of the job, from 1 on; 0: runs only if all parts succeeded
+    Py_buffer held            # keeps the written bytes in place
     bint is_held
-    int error                 # 0: it was done, or passed by; an errno; -1: it wrote too little
+    int error                 # 0: done or skipped; > 0: errno; -1: short write
     size_t written
 
 
 cdef struct JobState:
     JobState* next
-    PyObject* job             # the PoolJob, owned from submit to take_completed
+    PyObject* job             # the PoolJob; referenced from submit to take_completed
     Step* steps
     int count
     int capacity
-    int failed_step           # the first one that failed; -1: all were done
+    int failed_step           # the first failed step; -1: none failed
 
 
 cdef struct JobList:
@@ -49,7 +49,7 @@ cdef struct Pool:
     int threads_max
     int thread_count
     int waiting_count
-    int idle_count            # threads asleep, or about to wake for what is waiting
+    int idle_count            # threads asleep, or about to wake for a waiting job
     bint is_closing
     int[2] bell
 
@@ -57,10 +57,10 @@ cdef struct Pool:
 cdef class PoolJob:
     cdef JobState state
     cdef bint is_submitted
-    cdef int part             # that the next steps belong to; 0: none
+    cdef int part             # part of the next steps; 0: none
     cdef int parts
-    cdef list paths           # of directories, encoded
-    cdef list files           # what each step works on, for its error
+    cdef list paths           # encoded paths of directories
+    cdef list files           # the file or path of each step, for its error
     cdef readonly object token
     cdef readonly object error
     cdef readonly list failures
@@ -75,7 +75,7 @@ cdef class CommitPool:
     cdef Pool* pool
     cdef readonly int in_flight
     cdef object loop
-    cdef object reader        # who tells that the bell was rung: the loop, or its reactor
+    cdef object reader        # notified when the bell rings: the loop, or its reactor
 
     cdef int start_thread(self) except -1
     cdef void join(self) noexcept

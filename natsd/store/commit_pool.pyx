@@ -5,18 +5,18 @@
     take_completed() <── done: job → job <──────  until a step fails
           ^── the bell (eventfd, or a pipe) is readable while `done` holds something
 
-A Python thread that returns from `fdatasync` has to wait for the GIL, and a busy event loop gives
-it up every 5 ms only: that would be the latency of a commit. These threads never touch Python.
+A Python thread that returns from `fdatasync` has to wait for the GIL, which a busy event loop
+releases only every 5 ms: a commit would take that long. These threads never touch Python.
 
 Promise
-- The steps of a job run in order, in one thread; the first that fails ends the job. Jobs run side
-  by side, started in the order of `submit`.
-- A job may begin with parts: what fails in one ends that part alone. Steps behind the parts are
-  done if all of them went well. So many files are written, and one synced for them, in one go.
-- What a job writes is held (and, a bytearray, kept from being resized) until the job is taken.
+- The steps of a job run in order, in one thread; the first failure ends the job. Jobs run
+  concurrently, started in the order of `submit`.
+- A job may begin with parts: a failure in a part ends only that part. The steps behind the parts
+  run if all parts succeeded. So one job writes many files, and then syncs one file for them.
+- The written buffers are held (a bytearray cannot be resized) until the job is taken.
 - A write that the kernel cut short is a `ShortWrite`; nothing is tried a second time.
-- One thread owns the pool: `submit`, `take_completed`, `wait` and `close` are for that one only.
-- `close` ends only when all jobs that were submitted have run.
+- One thread owns the pool: only it may call `submit`, `take_completed`, `wait` and `close`.
+- `close` returns only when all submitted jobs have run.
 """
 
 import errno
@@ -81,7 +81,7 @@ cdef JobState* pop_job(JobList* jobs) noexcept nogil:
 
 
 cdef int run_step(Step* step) noexcept nogil:
-    """0, an errno, or -1 for a short write."""
+    """Run one step; return 0, an errno, or -1 for a short write."""
     cdef int error
     if step.kind == WRITE:
         error = step_write(step.fd, step.data, step.size, step.offset, &step.written)
@@ -113,7 +113,7 @@ cdef void run_job(JobState* job) noexcept nogil:
 
 
 cdef void* work(void* argument) noexcept nogil:
-    """The life of a worker: jobs while there are any, then sleep; home when the pool closes."""
+    """Run jobs in a worker thread, and sleep while there are none; return when the pool closes."""
     cdef Pool* pool = <Pool*>argument
     cdef JobState* job
     pthread_mutex_lock(&pool.mutex)
@@ -137,7 +137,11 @@ cdef void* work(void* argument) noexcept nogil:
 
 
 cdef class PoolJob:
-    """Steps on files, in order; `error` tells afterwards how it went."""
+    """Steps on files, run in order; `error` holds the result afterwards.
+
+    `token` is the caller's; `error` is the first failure, an OSError, or None; `failures` lists
+    (part, error, whether it was a sync) of each failed part, counted from 0.
+    """
 
     def __cinit__(self, token):
         self.token = token
@@ -151,7 +155,7 @@ cdef class PoolJob:
         free(self.state.steps)
 
     cdef void let_go(self) noexcept:
-        """Nothing is written from those buffers any more."""
+        """Release the buffers: nothing is written from them any more."""
         cdef int at
         for at in range(self.state.count):
             if self.state.steps[at].is_held:
@@ -159,16 +163,16 @@ cdef class PoolJob:
                 PyBuffer_Release(&self.state.steps[at].held)
 
     def begin_part(self) -> None:
-        """The steps that follow fail alone."""
+        """Begin a part: a failure of its steps ends only the part."""
         self.parts += 1
         self.part = self.parts
 
     def end_parts(self) -> None:
-        """The steps that follow are done if all parts went well."""
+        """End the parts: the steps that follow run if all parts succeeded."""
         self.part = 0
 
     def allocate(self, file, int64_t offset, size_t length) -> None:
-        """Reserve space, where the file system can."""
+        """Reserve `length` bytes of space, where the file system can."""
         cdef Step* step = self.add(ALLOCATE, file)
         step.fd = file.fileno()
         step.offset = offset
@@ -186,17 +190,17 @@ cdef class PoolJob:
         step.data = <const char*>step.held.buf
 
     def datasync(self, file) -> None:
-        """Have what was written so far on disk."""
+        """Sync the data that was written so far."""
         self.add(DATASYNC, file).fd = file.fileno()
 
     def sync_directory(self, path) -> None:
-        """Have what was created, renamed and removed in that directory on disk."""
+        """Sync a directory, so that files created, renamed and removed in it are on disk."""
         cdef bytes encoded = os.fsencode(path)
         self.add(SYNC_DIRECTORY, path).data = PyBytes_AS_STRING(encoded)
         self.paths.append(encoded)
 
     def truncate(self, file, int64_t size) -> None:
-        """Cut the file, or extend it by zeros."""
+        """Cut the file to `size` bytes, or extend it by zeros."""
         cdef Step* step = self.add(TRUNCATE, file)
         step.fd = file.fileno()
         step.offset = size
@@ -224,7 +228,7 @@ cdef class PoolJob:
         return grown
 
     cdef int finish(self) except -1:
-        """The job is back: let its buffers go, and say what went wrong."""
+        """Release the buffers of a completed job and set its errors."""
         cdef int at
         self.let_go()
         if self.state.failed_step >= 0:
@@ -246,17 +250,18 @@ cdef class PoolJob:
         return OSError(step.error, strerror(step.error).decode("utf-8", "replace"), str(path))
 
     def is_sync(self, int at) -> bool:
+        """Return whether the step with index `at` is a sync that was reached."""
         cdef Step* step = &self.state.steps[at]
         return step.kind == DATASYNC or (step.kind == SYNC_DIRECTORY and step.written != 0)
 
     @property
     def failed_sync(self) -> bool:
-        """Whether the first step that failed was one that should have put bytes on disk."""
+        """Whether the first failed step was a sync, of a file or a directory."""
         return self.state.failed_step >= 0 and self.is_sync(self.state.failed_step)
 
 
 cdef class CommitPool:
-    """At most `threads` workers, and the jobs on their way through them."""
+    """A pool of at most `threads` worker threads, with the jobs that they run."""
 
     def __cinit__(self, int threads):
         cdef int error
@@ -290,19 +295,23 @@ cdef class CommitPool:
 
     @property
     def thread_count(self) -> int:
-        """Threads that were started; none before there is work."""
+        """Threads that were started; 0 before the first job."""
         return self.pool.thread_count
 
     def fileno(self) -> int:
-        """Readable while there are jobs to be taken."""
+        """Return the descriptor that is readable while there are completed jobs."""
         return self.pool.bell[0]
 
     def job(self, token: object = None) -> PoolJob:
-        """An empty job; `token` comes back with it."""
+        """Return an empty job; `token` is kept in it for the caller."""
         return PoolJob(token)
 
     def submit(self, PoolJob job not None) -> None:
-        """Have the job done; it comes back from `take_completed`."""
+        """Start the job; `take_completed` returns it when it is done.
+
+        Raises ValueError if the job was submitted before or the pool is closed, or OSError if no
+        thread can be started.
+        """
         cdef bint needs_thread
         if job.is_submitted or self.pool.is_closing:
             raise ValueError("the job was submitted already" if job.is_submitted
@@ -324,7 +333,7 @@ cdef class CommitPool:
             self.start_thread()
 
     def take_completed(self) -> list[PoolJob]:
-        """The jobs that are done, in the order in which they ended."""
+        """Return the completed jobs, in the order in which they ended."""
         cdef JobList done
         cdef PoolJob job
         pthread_mutex_lock(&self.pool.mutex)
@@ -342,7 +351,11 @@ cdef class CommitPool:
         return taken
 
     def wait(self, double timeout_s=-1) -> None:
-        """Sleep until a job is done, without an event loop; at once if one is, or none is out."""
+        """Wait until a job is complete, without an event loop; blocks the thread.
+
+        Returns at once if a job is complete or none is in flight, and after `timeout_s` seconds at
+        the latest; negative: no limit.
+        """
         cdef int timeout_ms = -1 if timeout_s < 0 else <int>(timeout_s * 1000)
         if self.in_flight == 0:
             return
@@ -350,21 +363,23 @@ cdef class CommitPool:
             bell_wait(self.pool.bell, timeout_ms)
 
     def watch(self, loop, callback, reactor=None) -> None:
-        """Have the event loop, or its reactor, call `callback()` whenever there are jobs to be
-        taken."""
+        """Make the event loop, or its reactor, call `callback()` while there are completed jobs."""
         self.unwatch()
         self.loop = loop
         self.reader = loop if reactor is None else reactor
         self.reader.add_reader(self.pool.bell[0], callback)
 
     def unwatch(self) -> None:
-        """Nobody is told any more."""
+        """Stop the calls that `watch` started."""
         if self.loop is not None and not self.loop.is_closed():
             self.reader.remove_reader(self.pool.bell[0])
         self.loop = self.reader = None
 
     def close(self) -> None:
-        """Wait until everything submitted is done, and end the threads. The jobs can be taken."""
+        """Wait until all submitted jobs have run, and end the threads; blocks the thread.
+
+        The jobs can still be taken.
+        """
         self.unwatch()
         self.join()
 
@@ -379,6 +394,7 @@ cdef class CommitPool:
         return 0
 
     cdef void join(self) noexcept:
+        """End the worker threads once all submitted jobs have run."""
         cdef int i
         pthread_mutex_lock(&self.pool.mutex)
         self.pool.is_closing = True

@@ -1,5 +1,5 @@
-/* What a commit asks of the kernel, and how a worker thread wakes the event loop: the parts that differ between
- * systems. Every step returns 0 or an errno; none of them touches Python. */
+/* The parts of a commit that differ between systems: its system calls, and how a worker thread
+ * wakes the event loop. Every step returns 0 or an errno; none of them touches Python. */
 #ifndef NATSD_COMMIT_STEPS_H
 #define NATSD_COMMIT_STEPS_H
 
@@ -17,11 +17,11 @@
 
 #define WORKER_STACK_BYTES (256 * 1024)
 
-/* An interrupted call goes on: signals are blocked in workers, but a debugger may still interrupt. */
+/* Repeat an interrupted call: workers block signals, but a debugger may still interrupt. */
 #define AGAIN(result, call) \
     do { (result) = (call); } while ((result) < 0 && errno == EINTR)
 
-/* Where the file system cannot reserve, nothing is reserved: the write itself will find its space. */
+/* Reserve space. Where the file system cannot, nothing is reserved: the write finds its space. */
 static inline int step_allocate(int fd, int64_t offset, int64_t length) {
 #ifdef __linux__
     int error;
@@ -32,7 +32,7 @@ static inline int step_allocate(int fd, int64_t offset, int64_t length) {
 #endif
 }
 
-/* A short write is visible as *written < n with no error. */
+/* Write once. A short write shows as *written < n with no error. */
 static inline int step_write(int fd, const char *data, size_t n, int64_t offset, size_t *written) {
     ssize_t result;
     AGAIN(result, pwrite(fd, data, n, offset));
@@ -60,7 +60,7 @@ static inline int step_datasync(int fd) {
 #endif
 }
 
-/* *tried tells whether it came to the sync: without a descriptor it did not. */
+/* Sync a directory. *tried is 1 if the sync was reached, 0 if no descriptor could be opened. */
 static inline int step_sync_directory(const char *path, size_t *tried) {
     int error, fd;
     AGAIN(fd, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -77,7 +77,7 @@ static inline int step_truncate(int fd, int64_t size) {
     return result < 0 ? errno : 0;
 }
 
-/* A bell: readable once rung, until silenced. ends[0] is watched, ends[1] is rung. */
+/* A bell: readable after it was rung, until it is silenced. ends[0] is watched, ends[1] is rung. */
 static inline int bell_open(int ends[2]) {
 #ifdef __linux__
     ends[0] = ends[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -114,7 +114,7 @@ static inline void bell_wait(int ends[2], int timeout_ms) {
     poll(&watched, 1, timeout_ms);
 }
 
-/* A thread that no signal is delivered to: signals belong to the main thread. */
+/* Start a thread that receives no signals: they belong to the main thread. */
 static inline int worker_start(pthread_t *thread, void *(*work)(void *), void *argument) {
     sigset_t all, before;
     pthread_attr_t attributes;

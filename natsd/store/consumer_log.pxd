@@ -11,24 +11,24 @@
     slot     0 kind u8 │ 1 flags u8 │ 2 count u16 │ 4 check u32 │ 8 a u64 │ 16 b u64 │ 24 c u64
 
     kind          a                  b                 c
-    DELIVERED     consumer sequence  stream sequence   time_ns i64      count: of its deliveries
+    DELIVERED     consumer sequence  stream sequence   time_ns i64      count: number of deliveries
     ACKED         consumer sequence  stream sequence
     SKIPPED       stream sequence: nothing up to it is to be delivered
-    FORGOTTEN     stream sequence: no redeliveries below it count
+    FORGOTTEN     stream sequence: delivery counts below it are dropped
     MARK          entries in all     digest            low half: entries of this extent,
                                                        high half: parity slots behind them
     HELD          first of a run     last of it        read, and to be delivered later
-    LET_GO        first of a run     last of it        what of it was held is not to be delivered
-    TERMINATED    stream sequence: it is pending, and never to be delivered again
+    LET_GO        first of a run     last of it        its held messages are not to be delivered
+    TERMINATED    stream sequence: pending, and never to be delivered again
 
 All integers are little-endian. `check` is the low half of the XXH64 of bytes 8..32, seeded with the
 log's seed, the slot's place in the file, and bytes 0..4: a slot that was written elsewhere, or in
-another log, is none. The digest chains the full checksums of the extent's entries.
+another log, does not verify. The digest chains the full checksums of the extent's entries.
 
 There are as many parity slots as entries, up to 16. Each is the exclusive or of all entries whose
-place in the extent, modulo that number, is its own: what is lost to a flipped bit, or to a sector
-of 512 bytes, can be told from the rest. It needs no checksum, since what it gives back has one. The
-mark stands twice.
+place in the extent equals its own, modulo the number of parity slots: entries lost to a flipped bit
+or to a sector of 512 bytes can be computed from the rest. Parity slots need no checksum, because
+the computed entries have one. The mark is written twice.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
@@ -51,9 +51,9 @@ cdef enum SlotKind:
     TERMINATED = 8
 
 cdef enum SlotFlag:
-    DROPPED = 1                 # DELIVERED: too often, it is pending no more
+    DROPPED = 1                 # DELIVERED: too often; not pending any more
     SECOND = 1                  # MARK: the second of the two
-    CLOSING = 2                 # MARK: written when all before it was synced
+    CLOSING = 2                 # MARK: written when everything before it was synced
 
 cdef struct Slot:
     uint8_t kind

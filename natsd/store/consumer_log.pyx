@@ -1,14 +1,14 @@
-"""Writes and reads the slots that consumer_log.pxd draws. No files, no clock: bytes in, bytes out.
+"""Encoder and decoder of the slots that consumer_log.pxd draws. No files, no clock: only bytes.
 
-What reading promises, whatever the bytes are:
+Promise of reading, whatever the bytes are
 - Entries come back in order and as they were written, or not at all. Nothing behind the last mark
   that verifies counts: it is torn.
-- Where entries are lost in spite of the parity, those behind the gap are told apart as `late`: they
-  happened, but what they build upon is not known. A last extent that is not whole, and that no
-  later mark proves, is dropped altogether: nobody was told that it is durable, or it is damage.
+- If entries are lost in spite of the parity, those behind the gap are returned as `late`: they
+  happened, but the state that they build upon is unknown. A last extent that is not whole, and that
+  no later mark proves, is dropped: either nothing was told that it is durable, or it is damaged.
 - Every slot that does not verify is reported with its offset, whether it cost something or not.
 
-Source: "Durability" of the design; layout and rules ours.
+The layout and the rules are our own; see docs/store.md for durability.
 """
 
 import struct
@@ -26,7 +26,7 @@ from natsd.store.record import checksum
 
 cdef enum:
     CAPACITY_MIN = 64
-    FIRST_SLOT = 2              # behind the header
+    FIRST_SLOT = 2              # the first slot behind the header
     LOG_VERSION = 1
 
 
@@ -42,7 +42,7 @@ cdef void write_slot(
     unsigned char* at, uint8_t kind, uint8_t flags, uint16_t count,
     uint64_t a, uint64_t b, uint64_t c,
 ) noexcept nogil:
-    """All but the check."""
+    """Write a slot, except for its check."""
     write_u32(at, kind | <uint32_t> flags << 8 | <uint32_t> count << 16)
     write_u32(at + 4, 0)
     write_u64(at + 8, a)
@@ -60,7 +60,7 @@ cdef void read_slot(const unsigned char* at, Slot* out) noexcept nogil:
 
 
 cdef uint8_t kind_of(const unsigned char* at, uint64_t seed, uint64_t number) noexcept nogil:
-    """What stands there, if it verifies; else 0."""
+    """Return the slot's kind if it verifies, else 0."""
     if at[0] < DELIVERED or at[0] > TERMINATED:
         return 0
     return at[0] if read_u32(at + 4) == <uint32_t> slot_checksum(at, seed, number) else 0
@@ -79,12 +79,12 @@ cdef inline void add_parity(unsigned char* parity, const unsigned char* slot) no
 cdef inline Py_ssize_t parity_place(
     Py_ssize_t entry, Py_ssize_t count, Py_ssize_t lanes
 ) noexcept nogil:
-    """Which of the parity slots behind `count` entries covers that entry."""
+    """Return the index of the parity slot, behind `count` entries, that covers the entry."""
     return (entry % lanes + lanes - count % lanes) % lanes
 
 
 def encode_log_header(log_id: int, seed: int, total: int) -> bytes:
-    """The first 64 bytes of a log file."""
+    """Return the first 64 bytes of a log file; `total` counts the entries before this log."""
     start = struct.pack("<8sHHIQQ24x", b"NATSDOBS", LOG_VERSION, 0, log_id, seed, total)
     return start + struct.pack("<Q", checksum(start, 0))
 
@@ -99,7 +99,7 @@ cdef class EntryBuffer:
     cdef int add(
         self, uint8_t kind, uint8_t flags, uint64_t count, uint64_t a, uint64_t b, uint64_t c
     ) except -1:
-        """Note one change; MemoryError leaves everything as it was."""
+        """Add an entry. Raises MemoryError, with nothing changed."""
         cdef unsigned char* grown
         cdef Py_ssize_t capacity
         if self.count == self.capacity:
@@ -117,7 +117,7 @@ cdef class EntryBuffer:
         return 0
 
     cpdef void clear(self) noexcept:
-        """Forget what is there, and let go of a buffer that has grown large."""
+        """Drop all entries, and free a buffer that has grown large."""
         self.count = 0
         if self.capacity > 1024 * CAPACITY_MIN:
             free(self.slots)
@@ -125,9 +125,10 @@ cdef class EntryBuffer:
             self.capacity = 0
 
     cpdef bytes seal(self, uint64_t seed, uint64_t first_slot, uint64_t total, bint closing):
-        """An extent of all entries, for that place in the file; the buffer is empty afterwards.
+        """Return the entries as an extent for that place in the file, and empty the buffer.
 
-        `total`: entries in all, these included. No entries make an extent of two marks.
+        `first_slot`: place in the file, in slots. `total`: number of all entries ever, these
+        included. Without entries the extent has only the two marks.
         """
         cdef Py_ssize_t parity_count = min(self.count, <Py_ssize_t> PARITY_SLOTS_MAX)
         cdef Py_ssize_t size = (self.count + parity_count + 2) * SLOT_BYTES
@@ -162,11 +163,12 @@ cdef class EntryBuffer:
 # Reading
 
 cdef class LogScan:
-    """What a log file says.
+    """The content of a log file.
 
-    `entries` and `late` are slots; `total` counts all entries up to the last mark, lost ones too;
-    `end` is where the next extent belongs. `damage` lists (offset, length, what, whether it cost
-    nothing). `closed`: the last extent was written by a clean close.
+    `entries` and `late` are the bytes of slots; `total` counts all entries up to the last mark,
+    lost ones included; `end` is the offset for the next extent. `damage` lists (offset, length,
+    description, whether nothing was lost). `torn`: bytes behind `end` are not zero. `closed`: the
+    last extent was written by a clean close.
     """
     cdef readonly bytearray entries
     cdef readonly bytearray late
@@ -175,9 +177,9 @@ cdef class LogScan:
     cdef readonly Py_ssize_t end
     cdef readonly bint torn
     cdef readonly bint closed
-    cdef bytearray data             # a copy: what the parity gives back is put in its place
+    cdef bytearray data             # a copy, into which entries computed from the parity are put
     cdef unsigned char* base
-    cdef uint8_t* kinds             # of each slot, 0 where it does not verify
+    cdef uint8_t* kinds             # kind of each slot; 0: it does not verify
     cdef Py_ssize_t slot_count
     cdef Py_ssize_t last_mark
     cdef uint64_t seed
@@ -216,7 +218,7 @@ cdef class LogScan:
         return 0
 
     cdef int run(self) except -1:
-        """From mark to mark; a mark tells where its extent begins."""
+        """Read extent after extent; a mark tells where its extent begins."""
         cdef Py_ssize_t number, start, marks, end = FIRST_SLOT
         cdef Slot mark
         self.verify_all()
@@ -229,7 +231,7 @@ cdef class LogScan:
             marks = number - 1 if mark.flags & SECOND else number
             start = marks - <Py_ssize_t> (mark.c >> 32) - <Py_ssize_t> (mark.c & 0xffffffff)
             if start < end or marks + 1 >= self.slot_count:
-                self.kinds[number] = 0      # written by us, it would fit
+                self.kinds[number] = 0      # a mark that was written here would fit
                 number += 1
                 continue
             if start > end:
@@ -244,7 +246,10 @@ cdef class LogScan:
         return 0
 
     cdef int take_unmarked(self, Py_ssize_t start, Py_ssize_t end, uint64_t total) except -1:
-        """Extents that lost both marks: entries still verify one by one, and are counted."""
+        """Take the entries of extents that lost both marks: each entry still verifies by itself.
+
+        The next mark's total tells whether entries are missing.
+        """
         cdef Py_ssize_t number, found = 0, first_bad = end
         for number in range(start, end):
             if is_entry(self.kinds[number]):
@@ -263,7 +268,7 @@ cdef class LogScan:
         return 0
 
     cdef bint take_extent(self, Py_ssize_t start, Py_ssize_t marks, const Slot* mark) except -1:
-        """Keep the entries of an extent; false if it is the last and not whole."""
+        """Keep the entries of an extent; return false if it is the last and not whole."""
         cdef Py_ssize_t count = mark.c & 0xffffffff, lanes = mark.c >> 32
         cdef Py_ssize_t lane, number
         cdef bint verified = True, whole
@@ -303,7 +308,7 @@ cdef class LogScan:
     cdef bint check_lane(
         self, Py_ssize_t start, Py_ssize_t count, Py_ssize_t lanes, Py_ssize_t lane
     ) except -1:
-        """Whether all entries of a lane verify, one of them perhaps thanks to the parity."""
+        """Return whether all entries of a lane verify, after one was computed from the parity."""
         cdef unsigned char parity[SLOT_BYTES]
         cdef Py_ssize_t place = start + count + parity_place(lane, count, lanes)
         cdef unsigned char* stored = self.slot(place)
@@ -336,7 +341,7 @@ cdef class LogScan:
 
 
 def scan_log(data: bytes, seed: int, total: int) -> LogScan:
-    """Read the bytes of a log file, its header included; `total` entries came before it."""
+    """Read the bytes of a log file, header included; `total` entries came before the file."""
     cdef LogScan scan = LogScan(data, seed, total)
     scan.run()
     return scan

@@ -1,4 +1,4 @@
-"""The state of one consumer, and the log of its changes: see the .pyx."""
+"""The state of one consumer and the log of its changes; see consumer_tracker.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -8,12 +8,12 @@ from natsd.store.sequence_set cimport SequenceSet
 
 cdef enum AckResult:
     ACK_TAKEN = 0
-    ACK_IGNORED = 1             # it is below the floor already
-    ACK_UNKNOWN = 2             # nothing is pending under that stream sequence
+    ACK_IGNORED = 1             # below the floor already
+    ACK_UNKNOWN = 2             # no message is pending under that stream sequence
 
 cdef struct PendingMessage:
     uint64_t stream
-    uint64_t consumer           # of the first delivery; 0: pending no more
+    uint64_t consumer           # of the first delivery; 0: no longer pending
     int64_t time_ns             # of the last delivery
 
 
@@ -25,13 +25,13 @@ cdef class ConsumerTracker:
     cdef readonly uint64_t floor_consumer
     cdef readonly uint64_t floor_stream
     cdef readonly dict redelivered
-    cdef readonly SequenceSet held              # read, and to be delivered later; None: never any
-    cdef readonly set terminated                # pending, never to be delivered again; None: none
+    cdef readonly SequenceSet held              # read, but to be delivered later; None: never any
+    cdef readonly set terminated                # pending, but not to be delivered again; None: none
     cdef readonly EntryBuffer changes
-    cdef readonly uint64_t change_count         # in all, those before `changes` too
+    cdef readonly uint64_t change_count         # all changes, those before `changes` included
     cdef readonly bint logging
     cdef object on_change
-    cdef PendingMessage* items                  # by stream sequence; head .. tail are in use
+    cdef PendingMessage* items                  # sorted by stream sequence; head .. tail - 1 in use
     cdef Py_ssize_t head
     cdef Py_ssize_t tail
     cdef Py_ssize_t capacity
@@ -58,7 +58,7 @@ cdef class ConsumerTracker:
     cdef int insert(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1
     cdef int acknowledge_up_to(self, uint64_t consumer, uint64_t stream) except -1
     cdef Py_ssize_t find(self, uint64_t stream) noexcept nogil
-    # Where the first item at or behind that sequence stands, pending or not; `tail`: nowhere.
+    # Return the index of the first item at or behind that sequence, pending or not; `tail`: none.
     cdef Py_ssize_t lower_bound(self, uint64_t stream) noexcept nogil
     cdef int append(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1
     cdef void remove(self, Py_ssize_t index) noexcept nogil

@@ -1,28 +1,28 @@
-"""The state of one consumer: what was delivered, what waits for its ack. No files, no clock.
+"""The state of one consumer: delivered messages, pending acks. It has no files and no clock.
 
     floor                                                     delivered
       │   items (by stream sequence; `consumer` 0: acked)          │
       ▼   ┌────────┬────────┬────────┬────────┬────────┬────────┐  ▼
           │ 7 ▸ 3  │  acked │ 9 ▸ 5  │ 12 ▸ 6 │  acked │ 15 ▸ 8 │
           └────────┴────────┴────────┴────────┴────────┴────────┘
-           head: always pending                tail - 1: as well
+           head: always pending                tail - 1: always pending
 
 Invariants
-- First deliveries come in stream order, so `items` is sorted: found by its place where there are
-  no gaps, else by bisection. Acknowledged ones are dropped at either end at once, and from between
-  when they are more than half. 24 bytes a pending message, and no Python object.
+- First deliveries come in stream order, so `items` is sorted: an item is found by its place where
+  there are no gaps, else by bisection. Acknowledged items are dropped at once at either end, and in
+  between when they are more than half. A pending message takes 24 bytes, and no Python object.
 - floor <= every pending message <= delivered, in stream sequences; `head` is the lowest.
-- What is `held` was read and is delivered later than what lies behind it: it too lies between floor
-  and delivered, and is inserted in `items` when it is delivered. While there ever was such a
-  message, the floor's consumer sequence is brought up to date when it is asked for, since the
-  lowest of the pending ones is then not `head`'s.
-- Every change that takes effect is one entry of `changes` while `logging`; replaying the entries
-  on the state before gives the state after. `on_change` is called at the first of them, and at
+- A `held` message was read, but is delivered later than messages behind it. It too lies between
+  floor and delivered, and is inserted in `items` when it is delivered. Once there was such a
+  message, the floor's consumer sequence is computed only on request, because the lowest pending
+  consumer sequence need not be `head`'s any more.
+- While `logging`, every change that takes effect is one entry of `changes`; replaying the entries
+  on the earlier state yields the later state. `on_change` is called at the first entry, and at
   every change while nothing is logged.
 
-The rules are those of nats-server's consumer file store (UpdateDelivered, UpdateAcks): with
-explicit acks the floor rises when the message right above it is acked, up to below the next pending
-one, or to what was delivered when nothing is pending.
+The rules are those of nats-server's consumer file store (`UpdateDelivered`, `UpdateAcks`): with
+explicit acks, when the message right above the floor is acked, the floor rises to just below the
+next pending message, or to the last delivered one if nothing is pending.
 """
 
 import struct
@@ -48,22 +48,22 @@ cdef enum:
     POLICY_EXPLICIT = 2
     POLICY_MAX = 3
     CAPACITY_MIN = 16
-    COMPACT_MIN = 64            # below that many items nothing is moved
+    COMPACT_MIN = 64            # items; with fewer unused ones nothing is moved
     ENCODED_HEADER_BYTES = 64
     ENCODED_PENDING_BYTES = 24
     ENCODED_REDELIVERED_BYTES = 16
     ENCODED_RUN_BYTES = 16
     ENCODED_TERMINATED_BYTES = 8
-    ENCODING_IN_ORDER = 1       # of a state in which nothing was ever held or terminated
+    ENCODING_IN_ORDER = 1       # of a state without messages ever held or terminated
     ENCODING_VERSION = 2
-    ENCODED_COUNTS_BYTES = 16   # of the runs and the terminated ones, from then on
+    ENCODED_COUNTS_BYTES = 16   # counts of held runs and terminated messages in version 2
 
 assert POLICY_NONE == AckPolicy.NONE and POLICY_EXPLICIT == AckPolicy.EXPLICIT
 assert POLICY_MAX == max(AckPolicy)
 
 
 cdef class ConsumerTracker:
-    """One consumer's state. Sequences start at 1; 0 stands for none."""
+    """The state of one consumer. Sequences start at 1; 0 means none."""
 
     def __init__(self, ack_policy, max_deliver=0, on_change=None) -> None:
         self.ack_policy = ack_policy
@@ -81,10 +81,11 @@ cdef class ConsumerTracker:
     cpdef update_delivered(
         self, uint64_t consumer, uint64_t stream, uint64_t count, int64_t time_ns
     ):
-        """A message was sent, for the `count`-th time; `consumer` counts all deliveries.
+        """Note that a message was sent for the `count`-th time.
 
-        Raises `NoAckPolicy` for a second delivery where there are no acks. What is at or below the
-        floor, as when a replicated log is replayed, is ignored.
+        `consumer` counts all deliveries, `stream` is the message's sequence. At or below the floor
+        the call is ignored, as happens when a replicated log is replayed. Raises `NoAckPolicy` for
+        a second delivery under `AckPolicy.NONE`.
         """
         if count != 1 and self.ack_policy == POLICY_NONE:
             raise NoAckPolicy
@@ -95,10 +96,10 @@ cdef class ConsumerTracker:
         self.deliver(consumer, stream, count, time_ns, drop)
 
     cpdef update_acks(self, uint64_t consumer, uint64_t stream):
-        """A message was acknowledged or terminated; with `AckPolicy.ALL`, all before it too.
+        """Note that a message was acknowledged or terminated; with `AckPolicy.ALL`, all before too.
 
-        Raises `NoAckPolicy`, and `MessageNotFound` if it is not pending; what is at or below the
-        floor is ignored.
+        At or below the floor the call is ignored. Raises `NoAckPolicy`, or `MessageNotFound` if the
+        message is not pending.
         """
         if self.ack_policy == POLICY_NONE:
             raise NoAckPolicy
@@ -106,7 +107,10 @@ cdef class ConsumerTracker:
             raise MessageNotFound
 
     cdef AckResult acknowledge(self, uint64_t consumer, uint64_t stream) except *:
-        """`update_acks` for compiled callers, without its exceptions; MemoryError remains."""
+        """Do `update_acks` for compiled callers; return a result instead of raising.
+
+        Raises MemoryError only.
+        """
         cdef Py_ssize_t index
         cdef bint forgets = len(self.redelivered) > 0 and stream in self.redelivered
         if consumer <= self.floor_consumer:
@@ -133,7 +137,7 @@ cdef class ConsumerTracker:
         return ACK_TAKEN
 
     cdef void drop_pending(self, Py_ssize_t index) noexcept:
-        # By its first delivery: an ack may name a later one.
+        # Compare the first delivery's sequence: an ack may name a later delivery.
         cdef uint64_t consumer = self.items[index].consumer, stream = self.items[index].stream
         self.remove(index)
         if self.held is not None:
@@ -150,7 +154,7 @@ cdef class ConsumerTracker:
                 self.floor_stream = self.items[self.head].stream - 1
 
     cdef void raise_floor(self) noexcept nogil:
-        """To below the lowest that is pending or held: where not all is delivered in order."""
+        """Raise the floor to below the lowest pending or held message."""
         cdef uint64_t lowest = 0, held = 0
         if self.pending_count:
             lowest = self.items[self.head].stream
@@ -161,7 +165,7 @@ cdef class ConsumerTracker:
         self.floor_stream = max(self.floor_stream, lowest - 1 if lowest else self.delivered_stream)
 
     def settle_floor(self) -> None:
-        """Bring `floor_consumer` up to date, which costs a look at all that is pending."""
+        """Bring `floor_consumer` up to date, which looks at all pending messages."""
         cdef uint64_t lowest = self.delivered_consumer + 1
         cdef Py_ssize_t at
         if self.held is None:
@@ -205,7 +209,7 @@ cdef class ConsumerTracker:
         if count > 1:
             if drop:
                 index = self.find(stream)
-                if index >= 0:      # the floor must not wait for it
+                if index >= 0:      # the floor must not wait for this message
                     if self.terminated is not None:
                         self.terminated.discard(stream)
                     self.drop_pending(index)
@@ -218,7 +222,7 @@ cdef class ConsumerTracker:
         return 0
 
     def update_starting(self, uint64_t stream) -> None:
-        """Nothing up to that stream sequence is to be delivered: a gap was skipped."""
+        """Skip a gap: no message up to that stream sequence is to be delivered."""
         if self.held is not None and stream > 0 and self.held.count_through(stream):
             self.let_go(1, stream)
         if stream <= self.delivered_stream:
@@ -233,7 +237,7 @@ cdef class ConsumerTracker:
             self.floor_consumer = self.delivered_consumer
 
     cpdef hold(self, uint64_t first, uint64_t last):
-        """This run was read, and what lies behind it is delivered sooner. Explicit acks only."""
+        """Note that a run was read, but is delivered after later messages. Explicit acks only."""
         assert self.ack_policy == POLICY_EXPLICIT and self.delivered_stream < first <= last
         self.log(HELD, 0, 0, first, last, 0)
         self.take_held(first, last)
@@ -247,13 +251,13 @@ cdef class ConsumerTracker:
         return 0
 
     cpdef let_go(self, uint64_t first, uint64_t last):
-        """What is held of this run is not to be delivered any more: it is gone, or unwanted."""
+        """Drop the held messages of a run: they are removed, or not wanted any more."""
         if self.held is not None and self.held.discard_run(first, last):
             self.log(LET_GO, 0, 0, first, last, 0)
             self.raise_floor()
 
     cpdef terminate(self, uint64_t stream):
-        """A pending message is never to be delivered again, and not acknowledged yet either."""
+        """Note that a pending message is never to be delivered again, though it is not acked."""
         if self.find(stream) < 0 or self.terminated is not None and stream in self.terminated:
             return
         self.log(TERMINATED, 0, 0, stream, 0, 0)
@@ -262,17 +266,17 @@ cdef class ConsumerTracker:
         self.terminated.add(stream)
 
     def remove_redelivered_below(self, uint64_t stream) -> None:
-        """Forget how often messages were delivered that the stream no longer holds."""
+        """Forget the delivery counts of messages below that stream sequence, which are removed."""
         gone = [sequence for sequence in self.redelivered if sequence < stream]
         if gone:
             self.log(FORGOTTEN, 0, 0, stream, 0, 0)
             for sequence in gone:
                 del self.redelivered[sequence]
 
-    # Whole states: no entry says them, so the log must begin anew
+    # Whole states. No entry describes such a change, so the log must begin again
 
     def set_starting(self, uint64_t stream) -> None:
-        """The first message to deliver is the one behind that stream sequence; none is pending."""
+        """Start behind that stream sequence, with no pending message."""
         assert not self.logging
         self.change_count += 1
         self.head = self.tail = self.pending_count = 0
@@ -283,7 +287,7 @@ cdef class ConsumerTracker:
         self.delivered_stream = self.floor_stream = stream
 
     def replace(self, state: ConsumerState) -> None:
-        """Become `state`, which is valid."""
+        """Replace the whole state by `state`, which must be valid."""
         assert not self.logging
         self.change_count += 1
         self.head = self.tail = self.pending_count = 0
@@ -310,10 +314,13 @@ cdef class ConsumerTracker:
         ):
             raise OldUpdate
 
-    # What can be asked
+    # Queries
 
     def state(self) -> ConsumerState:
-        """A copy of everything; what a million pending messages take, it takes."""
+        """Return a copy of the whole state.
+
+        This takes time in proportion to the number of pending messages.
+        """
         cdef Py_ssize_t at
         cdef dict pending = {}
         self.settle_floor()
@@ -332,30 +339,30 @@ cdef class ConsumerTracker:
         )
 
     def pending(self, uint64_t stream) -> Pending | None:
-        """What waits for its ack under that stream sequence."""
+        """Return the pending delivery of that stream sequence; None: not pending."""
         cdef Py_ssize_t index = self.find(stream)
         if index < 0:
             return None
         return Pending(self.items[index].consumer, self.items[index].time_ns)
 
     def first_pending(self) -> int:
-        """The lowest stream sequence that waits for its ack, or 0."""
+        """Return the lowest pending stream sequence; 0: none."""
         return self.items[self.head].stream if self.pending_count else 0
 
     # The log
 
     def listen(self, on_change) -> None:
-        """Whom to call at the first change after `changes` was emptied."""
+        """Set the function to call at the first change after `changes` was emptied; None: none."""
         self.on_change = on_change
 
     def start_logging(self, uint64_t change_count) -> None:
-        """From here on every change becomes an entry; `change_count` came before."""
+        """Log every change from now on; `change_count` changes came before."""
         self.changes.clear()
         self.change_count = change_count
         self.logging = True
 
     def stop_logging(self) -> None:
-        """Drop the entries: a checkpoint will say what they say."""
+        """Stop logging and drop the entries: a checkpoint will contain their changes."""
         self.changes.clear()
         self.logging = False
 
@@ -370,7 +377,7 @@ cdef class ConsumerTracker:
         return 0
 
     def replay(self, entries: bytes | bytearray) -> None:
-        """Do what whole entries say, in order; nothing is logged."""
+        """Apply entries, in order, without logging. All must be valid."""
         cdef bytes copy = bytes(entries)
         cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(copy)
         cdef Py_ssize_t index
@@ -394,9 +401,10 @@ cdef class ConsumerTracker:
                 self.terminate(slot.a)
 
     def replay_late(self, entries: bytes | bytearray) -> int:
-        """Do what may be done behind a gap: acks of what is known to be pending; returns how many.
+        """Apply the entries behind a gap that are safe: acks of messages known to be pending.
 
-        Nothing behind the gap counts as delivered, so it is delivered again and none is skipped.
+        Returns how many were applied. No message behind the gap counts as delivered, so all of them
+        are delivered again and none is skipped.
         """
         cdef bytes copy = bytes(entries)
         cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(copy)
@@ -416,7 +424,7 @@ cdef class ConsumerTracker:
     # terminated (stream u64) … A state without any of these is written as version 1.
 
     def encode(self) -> bytes:
-        """The whole state, little-endian."""
+        """Return the whole state, little-endian, as drawn above."""
         cdef Py_ssize_t size = ENCODED_HEADER_BYTES + self.pending_count * ENCODED_PENDING_BYTES
         cdef bytes encoded
         cdef unsigned char* to
@@ -452,9 +460,9 @@ cdef class ConsumerTracker:
         return struct.pack(f"<{len(numbers)}Q", *numbers)
 
     def decode(self, data: bytes) -> None:
-        """Become what `encode` wrote, its ack policy included, which no consumer ever changes.
+        """Replace the state by an encoded one, ack policy included, which no consumer ever changes.
 
-        Raises DamagedEncoding, and the state is undefined then.
+        Raises DamagedEncoding; the state is undefined then.
         """
         cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = len(data), rest
@@ -498,7 +506,7 @@ cdef class ConsumerTracker:
             self.decode_rest(data[size - rest:])
 
     cdef int decode_rest(self, bytes data) except -1:
-        """What version 2 adds."""
+        """Read the part that version 2 adds."""
         cdef uint64_t count = len(data) // sizeof(uint64_t), last = self.floor_stream, runs
         cdef tuple numbers = struct.unpack_from(f"<{count}Q", data)
         if count < 2 or len(data) % sizeof(uint64_t) or count - 2 < max(numbers[:2]):
@@ -520,11 +528,12 @@ cdef class ConsumerTracker:
     # Pending messages
 
     cdef Py_ssize_t find(self, uint64_t stream) noexcept nogil:
-        """The index of what is pending under that stream sequence, or -1."""
+        """Return the index of the pending item with that stream sequence; -1: none."""
         cdef Py_ssize_t low = self.head, high = self.tail - 1, middle
         if low > high or stream < self.items[low].stream or stream > self.items[high].stream:
             return -1
-        # Stream sequences differ by 1 at least: it cannot stand further back than without gaps.
+        # Stream sequences differ by at least 1: the item stands at the latest where it would
+        # without gaps.
         if stream - self.items[low].stream < <uint64_t> (high - low):
             high = low + <Py_ssize_t> (stream - self.items[low].stream)
         middle = high
@@ -562,7 +571,7 @@ cdef class ConsumerTracker:
         return 0
 
     cdef int insert(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1:
-        """Where it belongs: what stands behind it moves up to the next that is acknowledged."""
+        """Insert an item at its place; the items behind it move up to the next acknowledged one."""
         cdef Py_ssize_t low, high
         self.reserve(1)
         low = high = self.lower_bound(stream)
@@ -584,7 +593,7 @@ cdef class ConsumerTracker:
         return 0
 
     cdef int reserve(self, Py_ssize_t count) except -1:
-        """Make room for `count` more behind the tail: by moving to the front, else by growing."""
+        """Make room for `count` more items behind the tail, by moving the items or by growing."""
         cdef Py_ssize_t used = self.tail - self.head, capacity = max(self.capacity, CAPACITY_MIN)
         cdef PendingMessage* grown
         if self.head and used * 2 <= self.capacity and used + count <= self.capacity:
@@ -602,6 +611,7 @@ cdef class ConsumerTracker:
         return 0
 
     cdef void remove(self, Py_ssize_t index) noexcept nogil:
+        """Mark an item as acknowledged, and drop such items at both ends."""
         self.items[index].consumer = 0
         self.pending_count = self.pending_count - 1
         if self.pending_count == 0:

@@ -1,9 +1,9 @@
-/* CRC-32C, with which snappy's frames are summed: in the processor's instructions where it has them,
- * else eight bytes at a time by tables. Integers are little-endian.
+/* CRC-32C, the checksum of snappy's frames. It uses the processor's CRC instructions where there
+ * are any, else eight bytes at a time by tables. Integers are little-endian.
  *
- * The instructions take as long for eight bytes as three of them do side by side: so three stretches
- * of NATSD_CRC_LANE bytes are summed at once, and joined by a table that says what a sum becomes
- * behind so many zeros. */
+ * One CRC instruction takes as long as three independent ones that run side by side. So three lanes
+ * of NATSD_CRC_LANE bytes each are summed at once, and joined by a table that tells how a sum
+ * changes if NATSD_CRC_LANE zero bytes follow it. */
 #ifndef NATSD_CRC32C_H
 #define NATSD_CRC32C_H
 
@@ -12,11 +12,11 @@
 #include <string.h>
 
 #define NATSD_CRC_POLYNOMIAL 0x82F63B78u
-#define NATSD_CRC_LANE 5456 /* of 64 KiB, which a frame holds, 12 such stretches leave 64 bytes */
+#define NATSD_CRC_LANE 5456 /* 12 lanes of a frame's 64 KiB leave 64 bytes */
 
 typedef struct {
-    uint32_t of_bytes[8][256]; /* a byte, and so many zeros behind it */
-    uint32_t of_lane[4][256];  /* the bytes of a sum, and NATSD_CRC_LANE zeros behind it */
+    uint32_t of_bytes[8][256]; /* sum of each byte value with 0 to 7 zero bytes behind it */
+    uint32_t of_lane[4][256];  /* change of each byte of a sum by NATSD_CRC_LANE zero bytes */
     int has_instructions;
 } natsd_crc_tables;
 
@@ -93,7 +93,7 @@ static inline void natsd_crc_prepare(natsd_crc_tables *t) {
     for (int zero = 1; zero < 8; zero++)
         for (int byte = 0; byte < 256; byte++)
             t->of_bytes[zero][byte] = natsd_crc_byte(t, t->of_bytes[zero - 1][byte], 0);
-    for (int byte = 0; byte < 4; byte++) { /* a sum is the sum of its bits' sums */
+    for (int byte = 0; byte < 4; byte++) { /* CRC is linear: a sum is the XOR of its bits' sums */
         for (int bit = 0; bit < 8; bit++)
             t->of_lane[byte][1 << bit] =
                 natsd_crc_by_tables(t, 1u << (8 * byte + bit), zeros, NATSD_CRC_LANE);

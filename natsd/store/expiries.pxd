@@ -1,4 +1,4 @@
-"""When which message goes, for compiled callers."""
+"""The expiry times of messages, for compiled callers."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -17,7 +17,7 @@ cdef struct Heap:
 
 cdef class Expiries:
     cdef Heap heap
-    cdef Heap old               # being moved into `heap`, what is gone left out
+    cdef Heap old               # moves into `heap` step by step, without removed messages
     cdef size_t tidy_at
 
     cdef int add(

@@ -1,13 +1,14 @@
-"""Expiries: the messages that expire on their own, soonest first.
+"""Expiries: the messages that expire by themselves, soonest first.
 
-A message that is removed otherwise stays in here, so an entry is a hint: whoever takes it asks the
-record whether it expires at that time. Entries are 16 bytes in a binary heap. When there are twice
-as many as were alive at the last look, the heap becomes `old`, and each `add` carries some of its
-entries over, without those whose message is gone: no call ever walks through all of them. Taking
-the last item off an array that is a heap leaves a heap, so `old` is one to its end.
+A message that is removed for another reason keeps its entry, so an entry is only a hint: its user
+checks in the record whether the message expires at that time. Entries take 16 bytes in a binary
+heap. When there are twice as many as were alive at the last cleanup, the heap becomes `old`, and
+each `add` moves some of its entries to the new heap, except those of removed messages: no call ever
+walks through all entries. A heap array without its last item is still a heap, so `old` stays one to
+its end.
 
-nats-server keeps a wheel of one-second slots (server/thw), which finds a message in order to remove
-it; here that costs nothing at removal, and 16 bytes until the next look.
+nats-server keeps a wheel of one-second slots (server/thw), from which a removed message must be
+removed too; here a removal costs nothing, but the entry takes 16 bytes until the next cleanup.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -17,11 +18,11 @@ from natsd.store.array cimport Array, array_add
 
 cdef enum:
     TIDY_AT_MIN = 1024
-    CARRIED = 4                 # entries for each one added
+    CARRIED = 4                 # entries moved from `old` for each added entry
 
 
 cdef int push(Heap* heap, Expiry item) noexcept nogil:
-    """-1: out of memory."""
+    """Add an item; return 0, or -1: out of memory."""
     cdef size_t at = heap.count, parent, capacity
     cdef Expiry* items
     if heap.count == heap.capacity:
@@ -43,6 +44,7 @@ cdef int push(Heap* heap, Expiry item) noexcept nogil:
 
 
 cdef void pop_first(Heap* heap) noexcept nogil:
+    """Remove the item with the earliest time from a heap that is not empty."""
     cdef size_t at = 0, child
     cdef Expiry item
     heap.count -= 1
@@ -61,6 +63,8 @@ cdef void pop_first(Heap* heap) noexcept nogil:
 
 
 cdef class Expiries:
+    """The expiry times of a log's messages; `len()` counts entries, removed messages included."""
+
     def __cinit__(self):
         self.tidy_at = TIDY_AT_MIN
 
@@ -72,8 +76,12 @@ cdef class Expiries:
         self, int64_t at_ns, uint64_t sequence, uint64_t first, SequenceSet dead,
         Array* dropped,
     ) except -1:
-        """`first` and `dead` tell which messages of those that were added before are gone; those
-        entries go to `dropped`, unless that is NULL, for they may be needed after a rollback."""
+        """Add an entry for a new message, and move some entries from `old`.
+
+        Messages below `first` or in `dead` are removed: their entries are not moved, but appended
+        to `dropped`, unless that is NULL, because a rollback may need them again. Raises
+        MemoryError.
+        """
         cdef Expiry item
         cdef Expiry* place
         if push(&self.heap, Expiry(at_ns=at_ns, sequence=sequence)) < 0:
@@ -102,7 +110,7 @@ cdef class Expiries:
         return 0
 
     cdef bint peek(self, Expiry* out) noexcept nogil:
-        """The soonest; False: none."""
+        """Copy the entry with the earliest time to `out`; return false if there is none."""
         if self.old.count and (
             self.heap.count == 0 or self.old.items[0].at_ns < self.heap.items[0].at_ns
         ):
@@ -114,7 +122,7 @@ cdef class Expiries:
         return True
 
     cdef void pop(self) noexcept nogil:
-        """Drop what `peek` gives."""
+        """Remove the entry that `peek` returns."""
         if self.old.count and (
             self.heap.count == 0 or self.old.items[0].at_ns < self.heap.items[0].at_ns
         ):
@@ -127,4 +135,5 @@ cdef class Expiries:
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes of memory for the entries."""
         return (self.heap.capacity + self.old.capacity) * sizeof(Expiry)

@@ -1,4 +1,4 @@
-"""See extent.pyx."""
+"""The declarations of extent.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -13,5 +13,5 @@ cdef class Extent:
     cdef readonly uint64_t identity
 
 
-# Add the steps that write it to a CommitJob.
+# Add the steps that write the extent to a CommitJob.
 cdef int add_writing(object job, Extent extent) except -1

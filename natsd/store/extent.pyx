@@ -1,26 +1,26 @@
-"""What a store hands to the committer, and what it hears back.
+"""The interface between a store that has something to write and the committer.
 
-A store that has something to write calls `Committer.dirty(source)`. When its turn comes:
+A store that has something to write calls `Committer.dirty(source)`. Later the committer serves it:
 
     store (a CommitSource)                      committer
     take_extent() ─────────────── Extent ─────> worker thread: allocate, pwrite, sync
-      goes on filling a buffer                   (or with many others in the volume's journal)
+      goes on filling a buffer                   (or, with many others, in the volume's journal)
       of its own meanwhile
     committed()  <── written; with `sync_interval: always` also on disk: acknowledge
-    on_disk(n)   <── its first n commits are on disk: remove, overwrite, unlink
+    on_disk(n)   <── the first n commits are on disk: remove, overwrite, unlink
     failed(e)    <── nothing of the extent counts: roll back
 
 Promise
-- At most one extent of a source is out at a time; each is answered by exactly one of `committed`
-  and `failed`, on the thread that runs the committer.
-- The committer reads `data` in another thread until the answer: the bytes must neither move nor
-  change. It lets go of its reference a little after the answer.
-- On `failed(StoreFull)` the file was cut back to `offset`: it is as it was before the extent. The
-  committer looks for space by itself and calls `resumed()` once there is some; until then it takes
-  nothing.
-- On `failed(StoreReadOnly)` nothing is known about the file from `offset` on, and nothing will be
-  written for this source again until it is opened anew. It can come without an extent being out:
-  a sync on the timer or a checkpoint failed.
+- At most one extent of a source is out at a time. Each is answered by exactly one call, of
+  `committed` or of `failed`, on the thread that runs the committer.
+- The committer reads `data` in another thread until that call: the bytes must neither move nor
+  change. It drops its reference a little after the call.
+- Before `failed(StoreFull)` the file was cut back to `offset`: it is as it was before the extent.
+  The committer looks for space by itself and calls `resumed()` once there is some; until then it
+  takes no extent.
+- After `failed(StoreReadOnly)` nothing is known about the file from `offset` on, and nothing is
+  written for this source until it is opened again. The call can come while no extent is out: if a
+  sync on the timer or a checkpoint failed.
 """
 
 cimport cython
@@ -32,15 +32,16 @@ ALLOCATION_BYTES_MIN = 4096
 ALLOCATION_STEP_BYTES_MAX = 1 << 20
 
 
-@cython.no_gc           # it is part of no cycle, and there is one for each commit
+@cython.no_gc           # belongs to no reference cycle; each commit makes one
 @cython.freelist(64)
 cdef class Extent:
-    """Bytes for one place in one file; `data` has one dimension, of bytes, `size` of them.
+    """Bytes for one place in one file; `data` is a buffer of `size` bytes.
 
-    `allocate_to`: the size up to which the file is to be reserved first, 0 for no reservation.
-    `new_in`: the directory to be synced along, where the file has just been created or renamed.
-    `identity`: the random number in the file's header (journal.file_identity); 0: it has none.
-    A store that begins a new block writes the last bytes of the old one in a commit before.
+    `allocate_to`: the file size in bytes to reserve first; 0: no reservation. `new_in`: the
+    directory to sync too, because the file was just created or renamed in it; or None. `identity`:
+    the random number in the file's header (journal.file_identity); 0: it has none.
+
+    A store that begins a new block commits the last bytes of the old block in an earlier extent.
     """
 
     def __init__(
@@ -65,35 +66,42 @@ cdef int add_writing(object job, Extent extent) except -1:
 
 
 class CommitSource(Protocol):
-    """One store, as the committer sees it. To subclass it saves what few need."""
+    """A store, as the committer sees it.
 
-    # What was appended and not committed; bounded by `Committer.attach`.
+    Subclasses inherit defaults for what few stores need.
+    """
+
+    # Appended and not yet committed; bounded by `Committer.attach`.
     buffered_bytes: int = 0
     buffered_msgs: int = 0
 
     def take_extent(self):
-        """What is to be written now; None if there is nothing."""
+        """Return the extent to write now; None if there is none."""
 
     def committed(self) -> None:
-        """The extent is written: what it holds may be acknowledged."""
+        """Note that the extent is written: its messages may be acknowledged."""
 
     def failed(self, error) -> None:
-        """The extent is not written: StoreFull (roll back, go on later) or StoreReadOnly."""
+        """Note that the extent is not written.
+
+        `error` is StoreFull (roll back and go on later) or StoreReadOnly.
+        """
 
     def on_disk(self, commits: int) -> None:
-        """The first `commits` extents that were committed are on disk; what they replace may go."""
+        """Note that the first `commits` committed extents are on disk; what they replace may go."""
         return
 
     def resumed(self) -> None:
-        """There is space again after a StoreFull."""
+        """Note that there is space again after a StoreFull."""
         return
 
 
 def grown_allocation(end_bytes: int, block_bytes_max: int) -> int:
-    """The file size to reserve so that `end_bytes` fit: doubled from 4 KiB, then 1 MiB a step.
+    """Return the file size in bytes to reserve so that `end_bytes` fit.
 
-    An idle stream holds one page, and a block is reserved in a dozen steps. Never above
-    `block_bytes_max`, unless `end_bytes` is.
+    The size doubles from 4 KiB to 1 MiB, then grows in steps of 1 MiB: an idle stream holds one
+    page, and a block is reserved in a dozen steps. It exceeds `block_bytes_max` only if `end_bytes`
+    does.
     """
     if end_bytes >= block_bytes_max:
         return end_bytes

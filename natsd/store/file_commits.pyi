@@ -19,7 +19,7 @@ class Durable:
     erased: SequenceSet | None
 
 class Aftermath(Protocol):
-    """Who does what must wait until a commit is on disk."""
+    """The part of a store that does the work that must wait until a commit is on disk."""
 
     def on_disk(self, durable: Durable) -> None: ...
     def committed(self) -> None: ...

@@ -1,22 +1,22 @@
-"""One file store's commits: from what its log did to what is on disk, and back if that fails.
+"""A file store's commits: they write the changes of its log to disk, and roll back on failure.
 
     append …  changed() ─▶ committer ─▶ take_extent ─▶ log.take: a commit of one extent, or of one
                                         for each block that it spans, written one after the other
     all parts written    ─▶ committed   durable_sequence moves, `synced` returns
-    all of them on disk  ─▶ on_disk     what nothing refers to any more goes to `Aftermath`
-    a part failed        ─▶ failed      everything since the last commit is taken back
+    all of them on disk  ─▶ on_disk     blocks and bytes no longer needed go to `Aftermath`
+    a part failed        ─▶ failed      everything since the last commit is rolled back
 
 Promise
 - A commit counts only as a whole: its parts are answered together. Until then nothing that it
   removes is touched on disk.
-- A block's file is made, in a thread, before its first extent; the block before it is on disk by
-  then, to its last byte. So what is found in a block that has a successor was not torn.
-- No space: StoreFull, for those who wait and, until there is some, for whoever appends; files end
-  where the last commit did. Anything else: StoreReadOnly, until the store is opened again.
-- Nothing is under way, and nothing is kept, for a store with nothing to write.
+- A block's file is created, in a thread, before its first extent; by then the block before it is
+  wholly on disk. So damage in a block that has a successor was not caused by a torn write.
+- Out of space: StoreFull for all waiters and, until there is space, for each append; files end
+  where the last commit did. Other errors: StoreReadOnly, until the store is opened again.
+- A store with nothing to write has nothing in progress and keeps nothing in memory for it.
 
-Compiled since a thousand streams may commit at once: what the loop pays for each is here, in
-attached.pyx and in the log.
+This is compiled because a thousand streams may commit at once: the event loop's work for each of
+them is here, in attached.pyx and in the log.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ from natsd.store.disk import is_passing
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.extent import grown_allocation
 
-RETRY_S = 1.0   # how long after a block's file could not be opened that is tried again
+RETRY_S = 1.0   # seconds until opening a block's file is tried again
 
 _logger = logging.getLogger(__name__)
 
 
-@cython.no_gc           # parts and commits are part of no cycle, and there are many
+@cython.no_gc           # belong to no reference cycle, and there are many
 @cython.freelist(64)
 cdef class Part:
-    """One extent of a commit; `extent` once it is being written."""
+    """One extent of a commit; `extent` is set once it is being written."""
 
     cdef object stored
     cdef BlockExtent logical
@@ -53,21 +53,25 @@ cdef class Part:
 @cython.no_gc
 @cython.freelist(64)
 cdef class Commit:
-    """The commit being written; its parts are written one after the other."""
+    """The commit that is being written; its parts are written one after the other."""
 
     cdef uint64_t number
     cdef uint64_t last_sequence
     cdef list parts
-    cdef Py_ssize_t written                 # so many of them are
+    cdef Py_ssize_t written                 # number of written parts
 
     cdef Part next_part(self):
+        """Return the part to be written next."""
         return <Part> self.parts[self.written]
 
 
 class Durable:
-    """What a commit made possible once it is on disk: blocks that are `gone`, blocks that are
-    `full` (nothing is appended to them any more, and the next block has been begun), messages to be
-    overwritten (`erased`); `begins`: it is the first one of some block."""
+    """The work that a commit allows once it is on disk.
+
+    `number`: the commit's number. `begins`: whether it is the first commit of a block. `gone`:
+    blocks that are not needed any more. `full`: blocks to which nothing is appended any more,
+    because the next block has begun. `erased`: sequences of messages to overwrite, or None.
+    """
 
     __slots__ = ("begins", "erased", "full", "gone", "number")
 
@@ -80,17 +84,18 @@ class Durable:
 
 
 cdef class FileCommits:
-    """Made by FileStore, for as long as it is open. A CommitSource."""
+    """The commits of one open FileStore, which creates it. A CommitSource."""
 
     cdef readonly JournaledLog log
     cdef readonly object blocks
     cdef readonly uint64_t durable_sequence
-    cdef readonly uint64_t number           # of the last commit that is written
+    cdef readonly uint64_t number           # of the last written commit
     cdef readonly object error              # StoreError, or None
-    cdef readonly uint64_t failures         # so often was taken back what was not written
-    cdef readonly int pauses                # no extent is taken while there are any
-    cdef readonly set erasing               # commits whose erasures are not finished
-    # Called once with the number, as one is taken; what it returns, as that one is written.
+    cdef readonly uint64_t failures         # number of rollbacks
+    cdef readonly int pauses                # > 0: no extent is taken
+    cdef readonly set erasing               # numbers of commits whose erasures are not finished
+    # Called once with the commit's number when the next one is taken; the function that it returns,
+    # or None, is called when that commit is written.
     cdef public object at_commit            # or None
     cdef public object listener             # DurabilityListener, or None
     cdef object _at_written
@@ -101,11 +106,11 @@ cdef class FileCommits:
     cdef uint64_t _answers
     cdef object _waiting_for_disk           # deque of (answers, Durable)
     cdef dict _waiters
-    cdef object _preparing                  # the StoredBlock whose file is being made, or None
+    cdef object _preparing                  # StoredBlock whose file is being created, or None
     cdef bint _is_closing
     cdef bint _wants_mark
     cdef set _tasks
-    cdef list _orphans                      # began and were taken back
+    cdef list _orphans                      # begun blocks that were rolled back
 
     def __init__(self, volume, JournaledLog log not None, blocks, aftermath, *, uint64_t number):
         self.log = log
@@ -121,11 +126,11 @@ cdef class FileCommits:
         self._tasks = set()
         self._orphans = []
 
-    # What the store says and asks
+    # Interface to the store
 
     @property
     def buffered_bytes(self) -> int:
-        """Appended and not committed: in the last blocks, mostly in the last one."""
+        """Bytes appended and not committed, mostly in the last block."""
         cdef MsgBlock block
         cdef uint32_t at = self.log.blocks.count
         cdef uint64_t total = 0
@@ -139,21 +144,22 @@ cdef class FileCommits:
 
     @property
     def buffered_msgs(self) -> int:
+        """Messages appended and not committed."""
         if self.log.edges.last <= self.durable_sequence:
             return 0
         return self.log.edges.last - self.durable_sequence
 
     def changed(self) -> None:
-        """The log did something."""
+        """Note that the log has changed, so that the committer asks for an extent."""
         self._committer.dirty(self)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is to be written, being written, or waiting to be on disk."""
+        """Whether nothing waits to be written or is being written."""
         return self._commit is None and not self.log.is_dirty
 
     async def synced(self):
-        """Everything that was done before is committed. Raises StoreFull or StoreReadOnly."""
+        """Wait until all changes so far are committed. Raises StoreFull or StoreReadOnly."""
         cdef uint64_t number = self.number
         if self.error is not None:
             raise self.error
@@ -166,22 +172,23 @@ cdef class FileCommits:
             await self._until_written(number)
 
     async def _until_written(self, uint64_t number):
+        """Wait until the commit with that number is written. Raises StoreFull or StoreReadOnly."""
         waiter = self._waiters.get(number)
         if waiter is None:
             waiter = asyncio.get_running_loop().create_future()
-            waiter.add_done_callback(asyncio.Future.exception)  # someone may have stopped waiting
+            waiter.add_done_callback(asyncio.Future.exception)  # the caller may have been cancelled
             self._waiters[number] = waiter
         await asyncio.shield(waiter)
 
     async def mark(self):
-        """Commit what there is, were it nothing: a mark is written."""
+        """Write a commit mark even if nothing is pending. Raises StoreFull or StoreReadOnly."""
         await self.synced()
         self._wants_mark = True
         self.changed()
         await self._until_written(self.number + 1)
 
     async def close(self):
-        """Commit everything, and a mark that says that all before it is on disk."""
+        """Commit everything, then a mark that says that all before it is on disk."""
         await self.synced()
         if self.blocks.all:
             await self.until_on_disk()
@@ -190,14 +197,16 @@ cdef class FileCommits:
         await self.until_on_disk()
 
     async def until_on_disk(self):
-        """All that was committed is on disk, and what depends on it was handed on."""
+        """Wait until all commits are on disk and the work that they allow is handed on."""
         while self._waiting_for_disk:
             await self._settle_files()
             self.on_disk(self._answers)
 
     async def settled(self):
-        """Everything that was committed is on disk, whatever `sync_interval` says. Raises
-        StoreReadOnly or StoreFull."""
+        """Wait until all commits are on disk, whatever `sync_interval` is.
+
+        Raises StoreReadOnly or StoreFull.
+        """
         await self.pause()
         try:
             if self.error is not None:
@@ -212,7 +221,7 @@ cdef class FileCommits:
                 await self._committer.settle(stored.file)
 
     def give_up(self, error) -> None:
-        """Nothing is written any more, and nothing is out: tell those who wait."""
+        """End all writing, while no extent is out, and raise `error` for the waiters."""
         if self.error is None:
             self.error = error
         waiters, self._waiters = self._waiters, {}
@@ -220,8 +229,10 @@ cdef class FileCommits:
             waiter.set_exception(self.error)
 
     async def pause(self):
-        """Take no extent until `resume`; none is out on return. Raises StoreError if the one that
-        was out failed; then nothing is paused."""
+        """Take no extent until `resume`; return once none is out.
+
+        Raises StoreError if the extent that was out failed; then nothing is paused.
+        """
         self.pauses += 1
         try:
             while self._commit is not None and self.error is None:
@@ -231,13 +242,14 @@ cdef class FileCommits:
             raise
 
     def resume(self) -> None:
+        """Undo one `pause`."""
         self.pauses -= 1
         self.changed()
 
-    # What the committer asks and says
+    # Interface to the committer
 
     def take_extent(self):
-        """See CommitSource."""
+        """Return the next extent to write; None if there is none now. See CommitSource."""
         cdef Part part
         if self.error is not None:
             return None
@@ -257,8 +269,10 @@ cdef class FileCommits:
         return part.extent
 
     cdef Extent _extent(self, Part part):
-        """Behind what the block's file holds; more space is reserved, and the directory synced,
-        where need be."""
+        """Return the extent that appends the part to its block's file.
+
+        It reserves more space and syncs the directory, if necessary.
+        """
         cdef object stored = part.stored
         cdef Extent extent = Extent(
             stored.file, stored.physical_end,
@@ -273,7 +287,7 @@ cdef class FileCommits:
         return extent
 
     cdef int _written(self, Part part) except -1:
-        """That part is in its file."""
+        """Note that the part is written to its file."""
         cdef object stored = part.stored
         cdef Extent extent = part.extent
         stored.physical_end = extent.offset + extent.size
@@ -284,6 +298,7 @@ cdef class FileCommits:
         return 0
 
     def _begin(self) -> None:
+        """Take the log's changes as the next commit, if there are any."""
         cdef Commit commit
         cdef Part part
         cdef MsgBlock block
@@ -313,7 +328,7 @@ cdef class FileCommits:
             self._at_written = at_commit(number)
 
     def committed(self) -> None:
-        """See CommitSource."""
+        """Note that the extent is written; the commit counts once all of its parts are."""
         cdef Commit commit = self._commit
         cdef Part part = commit.next_part()
         assert part.extent is not None
@@ -327,6 +342,7 @@ cdef class FileCommits:
         self._finish(commit)
 
     cdef int _finish(self, Commit commit) except -1:
+        """Make a written commit count, and answer those that wait for it."""
         cdef list gone = self.log.committed()
         cdef list begun = self._begun(commit)
         cdef object erased = None
@@ -354,24 +370,24 @@ cdef class FileCommits:
         return 0
 
     cdef list _begun(self, Commit commit):
-        """The blocks that this commit is the first one of."""
+        """Return the blocks whose first commit this is."""
         cdef Part part
         return [part.stored.block for part in commit.parts if part.extent.offset == 0]
 
     cdef list _full(self, list begun):
-        """The blocks in front of those."""
+        """Return the blocks in front of the begun ones."""
         cdef list blocks = self.log.blocks.blocks
         return [
             self.blocks[blocks[blocks.index(block) - 1]] for block in begun if block in blocks[1:]
         ]
 
     def on_disk(self, uint64_t commits) -> None:
-        """See CommitSource."""
+        """Hand on the work of the commits that are on disk now. See CommitSource."""
         while self._waiting_for_disk and self._waiting_for_disk[0][0] <= commits:
             self._aftermath.on_disk(self._waiting_for_disk.popleft()[1])
 
     def failed(self, error) -> None:
-        """See CommitSource."""
+        """Roll back everything since the last commit, and raise `error` for the waiters."""
         cdef Commit commit = self._commit
         self._commit = None
         begun = self.log.rolled_back()
@@ -392,7 +408,7 @@ cdef class FileCommits:
             self._cut_back(commit)
 
     cdef int _cut_back(self, Commit commit) except -1:
-        """Parts of the commit were written before the one that failed: they must not come back."""
+        """Cut off parts that were written before another failed: they must not reappear."""
         cdef list written = commit.parts[:commit.written]
         cdef list cut = []
         cdef Part part
@@ -407,17 +423,18 @@ cdef class FileCommits:
         return 0
 
     async def _cut_files(self, list extents):
+        """Cut files back to the start of their extents, and sync them. Raises StoreReadOnly."""
         for extent in extents:
             await self._committer.forget(extent.file.path)
             await self._patiently(extent.file.truncate, extent.offset)
             try:
                 await self._volume.read(extent.file.fsync)
-            except OSError as error:    # which is never tried again
+            except OSError as error:    # a failed sync is never retried
                 raise StoreReadOnly(str(error)) from error
         self.resume()
 
     async def _patiently(self, function, *arguments):
-        """Call it in a reader's thread until it lacks no space, descriptor or memory."""
+        """Call the function in a reader's thread until it lacks no space, descriptor or memory."""
         while True:
             try:
                 return await self._volume.read(function, *arguments)
@@ -427,6 +444,7 @@ cdef class FileCommits:
             await asyncio.sleep(RETRY_S)
 
     def resumed(self) -> None:
+        """Accept changes again: there is space."""
         self.error = None
         self.log.refuse_changes(None)
         orphans, self._orphans = self._orphans, []
@@ -440,10 +458,13 @@ cdef class FileCommits:
             stored.close()
         await self._patiently(self.blocks.remove_files, [stored.path for stored in orphans])
 
-    # A block's first extent
+    # The file of a new block
 
     async def _prepare(self, stored):
-        """Once at a time: what is written through one open file is settled through the same."""
+        """Create the block's file, after the files of all other blocks are on disk.
+
+        Only one call at a time: bytes written through one open file are synced through the same.
+        """
         try:
             for other in self.blocks.all:
                 if other is not stored and other.file is not None:
@@ -452,13 +473,13 @@ cdef class FileCommits:
         finally:
             self._preparing = None
         if self._commit is None or self._commit.next_part().stored is not stored:
-            file.close()  # taken back meanwhile
+            file.close()  # was rolled back meanwhile
             return
         stored.file = file
         self.changed()
 
     def _spawn(self, work) -> None:
-        """Work off the committer's path; if it fails, so does the store."""
+        """Run work beside the committer's; if it fails, so does the store."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._worked)

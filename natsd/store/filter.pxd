@@ -1,4 +1,4 @@
-"""One or several NATS patterns, and what was found out about each slot of a SubjectIndex."""
+"""One or several NATS patterns, with a memo of the verdict on each slot of a SubjectIndex."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -19,26 +19,26 @@ cdef struct NatsPattern:
 
 cdef class Filter:
     cdef readonly tuple patterns            # bytes, sorted, none a subset of another
-    cdef readonly bint is_everything        # `>`
-    cdef readonly bint is_literal           # one subject
+    cdef readonly bint is_everything        # the pattern is `>`
+    cdef readonly bint is_literal           # the only pattern is a subject without wildcards
     cdef NatsPattern* each
     cdef uint32_t count
-    cdef uint32_t* literals                 # the places of those without wildcards
+    cdef uint32_t* literals                 # indexes in `each` of the patterns without wildcards
     cdef uint32_t literal_count
-    cdef Interest wild                      # those with wildcards; None: there are none, or few
-    cdef uint32_t** pages                   # by slot: birth << 1 | verdict; 0: not known
+    cdef Interest wild                      # trie of wildcard patterns; None: none, or few
+    cdef uint32_t** pages                   # by slot: birth << 1 | verdict; 0: unknown
     cdef uint32_t page_count
-    cdef uint64_t frees                     # of the index, when the first verdict was noted
+    cdef uint64_t frees                     # `frees` of the index at the first verdict
     cdef bint has_learned
-    # The slots it wants, if they are few, as of some number of arrivals: ReadableLog.narrow.
+    # The slots of the matching subjects, if they are few; see ReadableLog.narrow.
     cdef SlotMarks few
-    cdef uint64_t arrivals                  # 0: not looked for yet
+    cdef uint64_t arrivals                  # log's arrivals at that time; 0: not collected yet
 
     cdef bint matches(self, const char* subject, Py_ssize_t length) noexcept nogil
-    # The place of the first pattern that matches, in `each`; -1: none does.
+    # Return the index in `each` of the first pattern that matches; -1: none.
     cdef int64_t first_match(self, const char* subject, Py_ssize_t length) except -2
     cdef bint matches_any(self, const char* subject, Py_ssize_t length) noexcept nogil
     cdef int64_t find_literal(self, const char* subject, Py_ssize_t length) noexcept nogil
-    # 1, 0, or -1: not known about the subject that this slot is now of.
+    # Return the remembered verdict on the slot's present subject: 1, 0, or -1: unknown.
     cdef int known(self, SubjectIndex subjects, uint32_t slot) noexcept nogil
     cdef int learn(self, SubjectIndex subjects, uint32_t slot, bint verdict) except -1

@@ -1,15 +1,15 @@
-"""Filter: which subjects a reader wants, asked again and again for the same subjects.
+"""Filter: tells which subjects a reader wants; made for many questions about the same subjects.
 
 Promise
-- A verdict is remembered with the birth of the slot it is about, so a slot that got another subject
-  is asked anew; births never repeat within 2^31 (subject_index.pxd).
-- Patterns that another one includes are dropped: what is left may overlap, but none is redundant.
-- What it costs to ask about a subject grows with its tokens, not with the patterns: those without
-  wildcards are sorted, those with wildcards stand in a trie, unless they are few.
-- No pattern at all, or an empty one, is `>`, as for nats-server.
-- A filter of very many patterns is built in steps (`in_steps`), each of them about a millisecond.
+- A verdict is remembered with the birth of its slot, so a slot that was given to another subject is
+  checked again; births never repeat within 2^31 (subject_index.pxd).
+- Patterns that another pattern includes are dropped: the rest may overlap, but none is redundant.
+- The cost of matching a subject grows with its tokens, not with the number of patterns: patterns
+  without wildcards are sorted; those with wildcards stand in a trie, unless they are few.
+- No pattern at all, or an empty one, means `>`, as in nats-server.
+- A filter of very many patterns is built in steps (`in_steps`) of about a millisecond each.
 
-A memo holds 4 bytes for each slot, in pages of 4,096 slots, made when first needed.
+The memo holds 4 bytes for each slot, in pages of 4,096 slots, each allocated when first needed.
 """
 
 from cpython.ref cimport Py_DECREF
@@ -27,8 +27,8 @@ from natsd.store.subject_index cimport SubjectIndex
 from natsd.core.subject import InvalidSubject
 
 cdef enum:
-    FEW = 8                                 # patterns that are asked one by one
-    PER_STEP = 500                          # patterns that one step of building looks at
+    FEW = 8                                 # up to so many patterns are tried one by one
+    PER_STEP = 500                          # patterns that one step of building handles
 
 
 cdef inline bint is_wild(bytes pattern) noexcept:
@@ -40,8 +40,10 @@ cdef inline int64_t place_of(Node* node) noexcept:
 
 
 def interest_in(patterns):
-    """Build, in steps, a trie of the patterns with wildcards; the place of each pattern is the
-    weight of its subscription."""
+    """Build, in steps, a trie of the patterns with wildcards and return it.
+
+    The weight of each subscription is the index of its pattern.
+    """
     cdef Interest interest = Interest()
     for place, pattern in enumerate(patterns):
         if is_wild(pattern):
@@ -52,8 +54,12 @@ def interest_in(patterns):
 
 
 cdef Subscription including(Interest wild, bytes pattern, bint is_itself):
-    """One of the trie that includes the pattern: itself, or another one; None: there is none. A
-    walk for its text, wildcards and all, finds each that does, and some that do not."""
+    """Return a subscription of the trie that includes the pattern; None: there is none.
+
+    With `is_itself` only the pattern's own subscription counts, else only others. A lookup of the
+    pattern's text, wildcards and all, finds each subscription that includes it, and some that do
+    not.
+    """
     cdef Subscription other
     cdef uint32_t at
     if wild.find(pattern, len(pattern)) < 0:
@@ -69,7 +75,7 @@ cdef Subscription including(Interest wild, bytes pattern, bint is_itself):
 
 
 def sorted_patterns(patterns):
-    """Sort the patterns, in steps, each of them once. Raises InvalidSubject."""
+    """Sort the patterns, in steps, and return them without duplicates. Raises InvalidSubject."""
     cdef bytes text
     cdef set found = set()
     cdef list wanted = []
@@ -87,14 +93,17 @@ def sorted_patterns(patterns):
             yield
     wanted += sorted(run)
     yield
-    wanted.sort()       # what was sorted in steps is only merged
+    wanted.sort()       # merges the sorted runs, which is cheap
     yield
     return wanted
 
 
 def needed_patterns(patterns):
-    """Find, in steps, the patterns that no other includes, and a trie of those with wildcards;
-    None: there is no trie of just these patterns."""
+    """Find, in steps, the patterns that no other pattern includes.
+
+    Returns them with a trie of those that have wildcards, or with None if there is no trie of
+    exactly these patterns.
+    """
     cdef Interest wild
     cdef list needed = []
     wanted = yield from sorted_patterns(patterns)
@@ -132,6 +141,8 @@ cdef int take_patterns(Filter to, tuple patterns, Interest wild) except -1:
 
 
 cdef class Filter:
+    """A set of NATS patterns. Raises InvalidSubject for an invalid one."""
+
     def __init__(self, patterns):
         for _ in self.build(patterns):
             pass
@@ -144,7 +155,7 @@ cdef class Filter:
         return wanted
 
     def build(self, patterns):
-        """Take the patterns, in steps, once."""
+        """Set the patterns, in steps; called once."""
         cdef Interest wild
         cdef tuple needed
         assert self.each == NULL
@@ -175,7 +186,7 @@ cdef class Filter:
         return self.wild.found.count > 0 if walked >= 0 else self.matches_any(subject, length)
 
     cdef bint matches_any(self, const char* subject, Py_ssize_t length) noexcept nogil:
-        """One by one."""
+        """Return whether any pattern matches; tries them one by one."""
         cdef uint32_t at
         for at in range(self.count):
             if subject_matches(subject, length, self.each[at].text, self.each[at].length):
@@ -205,7 +216,10 @@ cdef class Filter:
         return literal
 
     cdef int64_t find_literal(self, const char* subject, Py_ssize_t length) noexcept nogil:
-        """By halves: they are in the order of their bytes."""
+        """Return the index in `each` of the equal pattern without wildcards; -1: none.
+
+        Uses bisection: these patterns are sorted by their bytes.
+        """
         cdef uint32_t low = 0, high = self.literal_count, middle
         cdef NatsPattern* pattern
         cdef int order
@@ -226,12 +240,13 @@ cdef class Filter:
         if page >= self.page_count or self.pages[page] == NULL:
             return -1
         memo = self.pages[page][slot & (MEMO_PAGE - 1)]
-        # As long as no slot was given back, there is no need to look at the record: a cache miss.
+        # As long as no slot was freed, the record need not be read, which would be a cache miss.
         if memo == 0 or self.frees != subjects.frees and memo >> 1 != subjects.record(slot).birth:
             return -1
         return memo & 1
 
     cdef int learn(self, SubjectIndex subjects, uint32_t slot, bint verdict) except -1:
+        """Remember the verdict on the slot's present subject. Raises MemoryError."""
         cdef uint32_t page = slot >> MEMO_PAGE_BITS
         cdef uint32_t birth = subjects.record(slot).birth
         cdef uint32_t** pages
@@ -254,8 +269,10 @@ cdef class Filter:
         return 0
 
     def release(self):
-        """Empty the trie, in steps, of a filter that nobody asks any more: to free the trie of very
-        many patterns at once takes as long as to build it."""
+        """Empty the trie of a filter that is not used any more, in steps.
+
+        Freeing the trie of very many patterns at once takes as long as building it.
+        """
         cdef Interest wild = self.wild
         cdef Subscription subscription
         self.wild = None
@@ -263,16 +280,18 @@ cdef class Filter:
             subscription = including(wild, pattern, True)
             if subscription is not None:
                 wild.remove(subscription)
-                Py_DECREF(subscription)     # which was the trie's reference
+                Py_DECREF(subscription)     # the reference that the trie held
             if place % PER_STEP == PER_STEP - 1:
                 yield
 
     def is_match(self, subject) -> bool:
+        """Return whether any pattern matches the subject."""
         cdef bytes name = wire_bytes(subject)
         return self.matches(name, len(name))
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes of memory for the patterns and the remembered verdicts, without the trie."""
         cdef uint32_t at
         cdef size_t total = self.count * sizeof(NatsPattern) + self.page_count * sizeof(uint32_t*)
         for at in range(self.page_count):

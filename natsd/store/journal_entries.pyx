@@ -1,7 +1,8 @@
-"""The entries of a journal's batch, as journal.py draws them.
+"""The encoding of the entries of a journal's batch, as journal.py draws them.
 
-Compiled since a batch is of hundreds of streams' commits: an entry took 4 us of Python, which the
-loop paid for each commit; now 0.3 us (128 B of data, Xeon 2 GHz, November 2026).
+It is compiled because a batch consists of the commits of hundreds of streams: in Python an entry
+took 4 us on the event loop for each commit; now it takes 0.3 us (128 B of data, Xeon 2 GHz,
+November 2026).
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -26,6 +27,7 @@ cdef struct Room:
 
 
 cdef unsigned char* reserve(Room* room, size_t size) except NULL:
+    """Return the place of `size` more bytes at the end. Raises MemoryError."""
     cdef size_t capacity = max(room.capacity, <size_t> ROOM_MIN)
     cdef unsigned char* grown
     while capacity - room.used < size:
@@ -59,7 +61,11 @@ cdef int put_entry(
 
 
 def encode_entries(uint64_t seed, entries) -> bytes:
-    """(kind, path below the volume's directory, offset, data) each; one after another."""
+    """Return the encoded entries, one after another.
+
+    An entry is (kind, path below the volume's directory, offset in the file, data). Raises
+    ValueError if a path or data is too long.
+    """
     cdef Room room = Room(NULL, 0, 0)
     cdef Py_buffer view
     cdef bytes name

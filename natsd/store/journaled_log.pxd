@@ -1,4 +1,4 @@
-"""A MessageLog with commits."""
+"""A MessageLog with commits, for compiled callers."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -9,9 +9,9 @@ from natsd.store.subject_index cimport SubjectIndex
 
 
 cdef class JournaledLog(MessageLog):
-    cdef Sealed sealed                      # what is in flight, or None
+    cdef Sealed sealed                      # the commit in flight, or None
 
-    cdef Edges known(self) noexcept         # those that are durable or in flight
+    cdef Edges known(self) noexcept         # the durable edges, or those in flight
     cdef int write_removals(self) except -1
     cdef list take_blocks(self, uint64_t commit_number, bint closing)
     cdef int undo_journal(self) except -1

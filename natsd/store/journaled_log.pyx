@@ -1,14 +1,14 @@
-"""JournaledLog: a MessageLog whose changes become durable by commits, or are taken back.
+"""JournaledLog: a MessageLog whose changes become durable by commits, or are rolled back.
 
-    take ─▶ extents, to be written ─┬─ committed ───▶ blocks to be unlinked, bytes to overwrite
-                                    └─ rolled_back ─▶ blocks that never were
+    take ─▶ extents, to be written ─┬─ committed ───▶ blocks to unlink, bytes to overwrite
+                                    └─ rolled_back ─▶ begun blocks, whose files must be unlinked
 
 Promise
-- `take` seals everything done so far; one commit is in flight at most, others go on meanwhile.
-- `rolled_back` takes back everything since the durable point, in flight or not: appends, removals,
-  expiries, an emptying of the whole log. What earlier commits made durable stays.
-- Nothing of a removed message is given up before the commit that carries its removal is durable:
-  not its block, not its subject's slot.
+- `take` seals all changes so far. At most one commit is in flight; other changes go on meanwhile.
+- `rolled_back` undoes everything since the durable point, in flight or not: appends, removals,
+  expiries, and the emptying of the whole log. Changes of earlier commits stay.
+- Nothing of a removed message is given up before the commit that contains its removal is durable:
+  neither its block nor its subject's slot.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -23,17 +23,19 @@ from natsd.store.subject_index cimport SubjectIndex
 
 
 cdef class Sealed:
-    """What the extents in flight make durable."""
+    """The state that the extents in flight make durable."""
 
 
 cdef class JournaledLog(MessageLog):
+    """A MessageLog whose changes become durable by commits, or are rolled back."""
+
     def __cinit__(self, limits=None, make_block=None):
         self.is_undoable = True
         self.new_journal()
 
     @property
     def is_quiet(self):
-        """Everything done is durable."""
+        """Whether every change is durable."""
         return self.sealed is None and not self.is_dirty
 
     cdef Edges known(self) noexcept:
@@ -41,7 +43,7 @@ cdef class JournaledLog(MessageLog):
 
     @property
     def is_dirty(self):
-        """Something was done that no extent has taken."""
+        """Whether there is a change that no extent has taken."""
         cdef Edges known = self.known()
         cdef Py_ssize_t replaced = self.sealed.replaced if self.sealed is not None else 0
         return (
@@ -52,12 +54,12 @@ cdef class JournaledLog(MessageLog):
 
     @property
     def undo_bytes(self):
-        """What is kept in memory only to undo it: commit before this grows large."""
+        """Bytes of memory kept only for a rollback: commit before this grows large."""
         return self.journal.removal_count * sizeof(Removal)
 
     @property
     def active(self):
-        """The block that is appended to, or None."""
+        """The block that is appended to; None: there is none."""
         return self.blocks.active
 
     def take_over(
@@ -65,10 +67,10 @@ cdef class JournaledLog(MessageLog):
         Expiries expiries not None, *, uint64_t first_sequence, uint64_t last_sequence,
         int64_t first_time_ns, int64_t last_time_ns, uint64_t msgs, uint64_t live_bytes,
     ):
-        """Go on from what was found on disk; only for a log that has done nothing yet.
+        """Continue from the state found on disk; only for a log without any change so far.
 
-        `first_time_ns` is that of the first message, or earlier than it. `dead` has what lies
-        between first and last without a message.
+        `first_time_ns` is the time of the first message, or an earlier one. `dead` holds the
+        sequences between first and last that have no message.
         """
         assert self.msgs == 0 and self.blocks.count == 0
         self.blocks.set(blocks)
@@ -86,10 +88,12 @@ cdef class JournaledLog(MessageLog):
         self.is_behind = self.is_over()
 
     def take(self, uint64_t commit_number, *, bint force=False, bint closing=False):
-        """Seal what was done: (block, extent) to be written in this order, none if nothing was.
+        """Seal the changes; return the (block, extent) pairs to write, in this order.
 
-        Then `committed` or `rolled_back`, before the next. A batch that is half appended waits for
-        its other half, and everything with it.
+        The list is empty if there is no change. Then `committed` or `rolled_back` must follow
+        before the next call. While a batch is half appended nothing is taken, until the rest of it
+        is there. `force`: write a mark even without a change. `closing`: the mark says that all
+        before it is synced.
         """
         cdef Sealed sealed
         assert self.sealed is None
@@ -117,11 +121,13 @@ cdef class JournaledLog(MessageLog):
         return extents
 
     cdef list take_blocks(self, uint64_t commit_number, bint closing):
-        """What no commit has of the last blocks; of the active one at least a mark. Only that one
-        moves the front: what its messages remove must not be gone before they are on disk.
+        """Take the uncommitted bytes of the last blocks, and at least a mark of the active block.
 
-        Where blocks went before they were written, the others must not be found without the active
-        one: their marks say by a first sequence of 0 that the commit goes on.
+        Only the active block's mark moves the first sequence: messages that its messages remove
+        must not disappear before these are on disk.
+
+        If blocks were dropped before they were written, the other blocks must not be found without
+        the active one: a first sequence of 0 in their marks says that the commit goes on.
         """
         cdef uint64_t first = 0 if leaves_out(self) else self.journal.durable.first
         cdef MsgBlock block
@@ -154,8 +160,10 @@ cdef class JournaledLog(MessageLog):
         return 0
 
     def committed(self):
-        """The extents are durable. Blocks that hold nothing any more, to be unlinked; and `erased`
-        has what is to be overwritten now."""
+        """Make the extents durable; return the blocks without live messages, to be unlinked.
+
+        Afterwards `erased` holds the sequences whose bytes must be overwritten now.
+        """
         cdef MsgBlock block
         cdef Replaced old
         cdef Sealed sealed = self.sealed
@@ -179,8 +187,10 @@ cdef class JournaledLog(MessageLog):
         return gone
 
     def rolled_back(self):
-        """The extents in flight, if any, were not written: undo everything since the durable point.
-        Blocks that began since, whose files are to be unlinked."""
+        """Undo everything since the durable point; extents in flight were not written.
+
+        Returns the blocks that began since then, whose files must be unlinked.
+        """
         cdef Replaced old
         cdef Journal journal
         begun = []
@@ -214,7 +224,7 @@ cdef class JournaledLog(MessageLog):
         return begun
 
     cdef int undo_journal(self) except -1:
-        """Removals of what stays. What was appended and removed since goes as if neither was."""
+        """Undo removals and expiries, except those of messages that the rollback removes anyway."""
         cdef Edges* durable = &self.journal.durable
         cdef Removal* removal
         cdef Expiry item
@@ -243,6 +253,7 @@ cdef class JournaledLog(MessageLog):
         return 0
 
     cdef int undo_appends(self) except -1:
+        """Drop the messages and blocks that were added since the durable point."""
         cdef Edges durable = self.journal.durable
         cdef MsgBlock block
         cdef RecordView view
@@ -269,12 +280,12 @@ cdef class JournaledLog(MessageLog):
 
 
 cdef inline bint is_unsaved(MsgBlock block) noexcept:
-    """Does it hold what is not on disk?"""
+    """Return whether the block has bytes that are not on disk."""
     return block.size != block.durable.size
 
 
 cdef bint leaves_out(JournaledLog log) except -1:
-    """Did blocks go since the durable point that hold what is not on disk?"""
+    """Return whether blocks were dropped since the durable point with bytes not on disk."""
     cdef Replaced old
     cdef MsgBlock block
     cdef list gone = list(log.journal.retired)

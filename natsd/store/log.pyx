@@ -1,26 +1,25 @@
-"""MessageLog: the state machine of one stream's storage, in files or in memory alike.
+"""MessageLog: the state machine of one stream's storage, the same for files and for memory.
 
-It owns the blocks in their order, the subject index, which sequences are gone, and the limits: what
-can be asked of them stands in readable_log.pyx, how they change here. It knows no file, no clock
-and no event loop:
+It owns the list of blocks, the subject index, the set of removed sequences, and the limits.
+readable_log.pyx has the queries, this file the changes. It has no file, no clock and no event loop:
 
     append ─▶ refused by a limit, or ─▶ active block, index ─▶ removals that the limits ask for
 
-What is done is durable at once, or kept in a journal until it is: JournaledLog (journaled_log.pyx).
+Changes are durable at once, or kept in a journal until they are: JournaledLog (journaled_log.pyx).
 
 Promise
-- What is decided, is decided against everything done so far, durable or not.
+- Every decision takes all changes so far into account, durable or not.
 - An operation that needs a block which is not in memory raises ColdBlock and has changed nothing;
-  its store loads the block and asks again. On the append path such removals wait (`is_behind`),
-  until `settle` does them. So does what is more than REMOVALS_MAX removals for one append.
-- A removal at the front is no record: it moves `first`, which each mark carries. Others are in
-  `tombstones` until the next commit.
-- A batch stands in one block, which may grow past its size for it, and so in one extent of one
-  commit: what tells that a commit is not whole tells it of the batch.
+  its store loads the block and repeats the operation. Such removals on the append path wait
+  (`is_behind`) until `settle` does them. So do removals beyond REMOVALS_MAX for one append.
+- A removal at the front needs no record: it moves `first`, which each mark contains. The others are
+  in `tombstones` until the next commit.
+- A batch stands in one block, which may exceed its size for it, and so in one extent of one commit:
+  if the commit turns out not to be whole, neither is the batch.
 - `live_bytes` counts the record bytes of live messages (natsd.store.record).
-- Sequences are below 2^63, times are nanoseconds since 1970, as given.
+- Sequences are below 2^63; times are nanoseconds since 1970, as the caller gave them.
 
-Source: nats-server's memstore and filestore for what limits and discard policies mean.
+Source: nats-server's memstore.go and filestore.go for the meaning of limits and discard policies.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -52,8 +51,8 @@ cdef extern from "Python.h":
     const char* utf8_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t* size)
 
 cdef enum:
-    GAP_MAX = 65_536            # missing sequences that one block spans
-    REMOVALS_MAX = 64           # by one append
+    GAP_MAX = 65_536            # missing sequences that a block may span
+    REMOVALS_MAX = 64           # messages that one append may remove
     CROWDED_MAX = 65_536        # subjects that are remembered as waiting for a block
 
 
@@ -62,12 +61,14 @@ cdef inline uint64_t limit_of(object given):
 
 
 cdef class Replaced:
-    """What a log held before it was emptied at once."""
+    """The state of a log before it was emptied at once."""
 
 
 cdef class MessageLog:
+    """The messages of one stream with their limits; every change is durable at once."""
+
     def __cinit__(self, limits=None, make_block=None):
-        """`make_block(base_sequence)` gives the MsgBlock that appending goes on in."""
+        """`make_block(base_sequence)` must return a new MsgBlock, in which appending continues."""
         self.make_block = make_block
         self.expiries = Expiries()
         self.tombstones = SequenceSet()
@@ -113,14 +114,17 @@ cdef class MessageLog:
         return block
 
     cdef MsgBlock writable_block(self, uint64_t sequence):
-        """The active one. After a rollback it may be one that is not in memory: it is left."""
+        """Return the block to append to; begins a new one if there is none.
+
+        After a rollback the active block may not be in memory: then a new one begins too.
+        """
         cdef MsgBlock block = self.blocks.active
         if block is None or not block.has_arrays:
             return self.begin_block(sequence)
         return block
 
     cdef MsgBlock block_for(self, uint64_t sequence, uint64_t size):
-        """Where a record of that size goes."""
+        """Return the block for a record of `size` bytes; begins a new one if necessary."""
         cdef MsgBlock block = self.writable_block(sequence)
         if sequence > block.last_sequence + GAP_MAX:
             return self.begin_block(sequence)
@@ -129,7 +133,7 @@ cdef class MessageLog:
             and not self.is_together
         ):
             block = self.begin_block(sequence)
-            block.expect_full()     # as the one before it
+            block.expect_full()     # allocates all its memory, as the block before it filled up
         return block
 
     # Appending
@@ -138,13 +142,16 @@ cdef class MessageLog:
         self, subject, bytes headers, bytes data not None, int64_t time_ns, *,
         uint64_t sequence=0, int64_t expires_ns=0, bint is_checked=True,
     ):
-        """Store.append. `is_checked` False: the caller has looked at discard new itself."""
+        """Append a message; see Store.append.
+
+        With `is_checked` false, the caller has checked the "discard new" limits itself.
+        """
         return self.append_object(
             subject, headers, data, time_ns, sequence, expires_ns, is_checked
         )
 
     def append_together(self, messages not None, int64_t time_ns):
-        """Store.append_together: they are one batch."""
+        """Append the messages as one batch; see Store.append_together."""
         cdef uint64_t size, total = 0
         cdef list batch = [
             (wire_bytes(subject), headers or b"", data) for subject, headers, data in messages
@@ -162,7 +169,7 @@ cdef class MessageLog:
         return <int64_t> self.edges.last
 
     def append_many(self, messages not None, int64_t time_ns):
-        """Store.append_many: (subject, headers, data) in order, without a call for each."""
+        """Append (subject, headers, data) tuples in order; see Store.append_many."""
         cdef int64_t sequence = <int64_t> self.edges.last
         cdef tuple message
         for message in messages:
@@ -240,7 +247,10 @@ cdef class MessageLog:
         return sequence
 
     cdef int check_append(self, uint64_t size, uint64_t payload) except -1:
-        """What no message of the log may exceed, discard policy aside."""
+        """Raise if a message exceeds what the log accepts, whatever the discard policy is.
+
+        `size` is the record's, `payload` that of headers and data, both in bytes.
+        """
         if self.refusal is not None:
             raise self.refusal()
         if size > RECORD_BYTES_MAX or 0 < self.limit.max_msg_size < payload:
@@ -269,13 +279,16 @@ cdef class MessageLog:
         return 0
 
     def set_listener(self, listener):
-        """Called when there is something to commit for the first time since a commit was taken, and
-        when something was put off or is to be given back (`is_behind`, `needs_care`)."""
+        """Set a function to call when there is something to do; None: no function.
+
+        It is called without arguments at the first change since a commit was taken, and when
+        removals were deferred or memory can be freed (`is_behind`, `needs_care`).
+        """
         self.listener = listener
         self.is_told = False
 
     def set_observer(self, LogObserver observer):
-        """Told of every removal from now on; None: nobody is."""
+        """Set the observer of all removals from now on; None: no observer."""
         self.observer = observer
 
     cdef int tell(self) except -1:
@@ -287,7 +300,10 @@ cdef class MessageLog:
         return 0
 
     cdef int refuse(self, int64_t slot, uint64_t size) except -1:
-        """Discard new. A message of a subject that is full takes the place of one of its own."""
+        """Raise if a "discard new" limit refuses a message with that subject.
+
+        If the subject is at its own limit, the message replaces the subject's first message.
+        """
         cdef LogLimits* limit = &self.limit
         cdef bint is_full = (
             slot >= 0 and limit.max_msgs_per_subject > 0
@@ -304,7 +320,7 @@ cdef class MessageLog:
         return 0
 
     cdef int check_room(self, int64_t slot, uint64_t size) except -1:
-        """Does the subject's first message, which would go, make room enough?"""
+        """Raise MaximumBytesExceeded unless removing the subject's first message makes room."""
         cdef uint64_t first = 0
         if self.exact_first(slot, &first) != DONE:
             raise ColdBlock(self.wanted)
@@ -316,7 +332,7 @@ cdef class MessageLog:
         return 0
 
     cdef int end_at(self, uint64_t sequence, int64_t time_ns) except -1:
-        """The log ends with a new message, perhaps after a gap."""
+        """Move the log's end to a new message, perhaps after a gap in the sequences."""
         if self.msgs == 0:
             self.edges.first = sequence
             self.edges.first_time_ns = time_ns
@@ -328,7 +344,7 @@ cdef class MessageLog:
         return 0
 
     def skip(self, uint64_t count=1):
-        """Store.skip."""
+        """Reserve `count` sequences without messages; see Store.skip."""
         if count == 0:
             return self.edges.last
         return self.skip_raw(count)
@@ -383,8 +399,10 @@ cdef class MessageLog:
         return DONE
 
     cdef Outcome remove_lost(self, uint64_t sequence, MsgBlock block) except? NEEDS_BLOCK:
-        """It was there when the store was opened, and does not verify any more: what its subject
-        was is not known, and `thin` finds out that the subject has one less."""
+        """Remove a message that does not verify any more, but was there when the store was opened.
+
+        Its subject is unknown; `thin` finds out later that the subject has one message less.
+        """
         if self.observer is not None:
             self.observer.removed(sequence, NO_SLOT, block)
         self.dead.add_run(sequence, sequence)
@@ -396,7 +414,7 @@ cdef class MessageLog:
         return DONE
 
     cdef int let_go(self, MsgBlock block, uint64_t sequence, uint32_t slot) except -1:
-        """Of the index and of the block."""
+        """Remove a message from the index and from its block."""
         cdef RecordView view
         cdef bint was_full = block.live_bytes * 2 >= block.size
         self.subjects.unnote(slot, sequence)
@@ -412,7 +430,7 @@ cdef class MessageLog:
         return 0
 
     cdef int move_first(self) except -1:
-        """To the first live message; what lies before is no more kept track of."""
+        """Move the log's start to the first live message, and forget the removals before it."""
         cdef uint64_t first = self.edges.first, found = 0
         cdef RecordView view
         if self.msgs == 0 or not self.dead.find_absent(first, &found):
@@ -435,7 +453,7 @@ cdef class MessageLog:
         return 0
 
     cdef int retire_blocks(self) except -1:
-        """Blocks before the first message have nothing left; the active one stays."""
+        """Take away the blocks before the first message, but never the active one."""
         cdef list retired
         cdef uint32_t count = self.blocks.before(self.edges.first)
         if count == 0:
@@ -448,7 +466,12 @@ cdef class MessageLog:
         return 0
 
     def delete(self, uint64_t sequence, *, bint erase=False):
-        """Store.delete and Store.erase. Raises ColdBlock."""
+        """Remove a message; return whether it was there.
+
+        See Store.delete and Store.erase.
+
+        Raises ColdBlock if its block must be loaded first.
+        """
         cdef Outcome outcome
         if self.refusal is not None:
             raise self.refusal()
@@ -462,7 +485,7 @@ cdef class MessageLog:
     # Limits
 
     cdef bint is_over(self) noexcept nogil:
-        """More than discard old keeps?"""
+        """Return whether a "discard old" limit is exceeded."""
         if self.limit.discard_new:
             return False
         return (
@@ -474,7 +497,7 @@ cdef class MessageLog:
         return self.live_bytes - self.msgs * self.limit.uncounted_bytes
 
     cdef int enforce(self, uint64_t removals_max) except -1:
-        """Remove from the front while over a limit; else be behind."""
+        """Remove messages from the front while a limit is exceeded; update `is_behind`."""
         while removals_max > 0 and self.is_over():
             if self.remove(self.edges.first, False) != DONE:
                 break
@@ -483,7 +506,7 @@ cdef class MessageLog:
         return 0
 
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK:
-        """Remove a subject's first messages while it has too many, or note that it has."""
+        """Remove a subject's first messages while it has too many, or remember that it has."""
         cdef uint64_t first = 0
         cdef uint64_t count
         cdef uint32_t removals = 0
@@ -506,7 +529,10 @@ cdef class MessageLog:
         return DONE
 
     cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK:
-        """That subject has too many messages; past CROWDED_MAX of them, all are to be looked at."""
+        """Remember that the subject has too many messages.
+
+        Beyond CROWDED_MAX such subjects, all subjects must be checked.
+        """
         if len(self.crowded) < CROWDED_MAX:
             self.crowded[slot] = self.subjects.record(slot).birth
         else:
@@ -515,8 +541,10 @@ cdef class MessageLog:
         return NEEDS_BLOCK
 
     def settle(self, uint64_t removals_max):
-        """Do what limits ask for and what was put off, some of it. True: nothing is left. Raises
-        ColdBlock when what is next needs a block."""
+        """Do up to `removals_max` deferred removals and removals for limits.
+
+        Returns whether nothing is left to do. Raises ColdBlock if the next removal needs a block.
+        """
         cdef int64_t slot
         self.wanted = None
         for slot in list(self.crowded)[:removals_max]:
@@ -531,7 +559,7 @@ cdef class MessageLog:
         return not self.is_behind
 
     def set_limits(self, limits):
-        """From now on. What is there already is the business of `settle` and of `crowd`."""
+        """Change the limits; `settle` and ThinSubjects apply them to messages that exist."""
         self.take_limits(limits)
         self.age_from = 0
         self.is_behind = self.is_over() or len(self.crowded) > 0
@@ -543,7 +571,10 @@ cdef class MessageLog:
         return self.expiries.add(at_ns, sequence, self.edges.first, self.dead, dropped)
 
     def next_expiry_ns(self):
-        """Store.next_expiry_ns: a lower bound if the first message's time is not in memory."""
+        """Return the time of the next expiry in ns, or None; see Store.next_expiry_ns.
+
+        The time is a lower bound if the first message's time is not in memory.
+        """
         cdef Expiry soonest
         cdef RecordView view
         cdef uint64_t first = 0
@@ -560,11 +591,14 @@ cdef class MessageLog:
     # State
 
     def set_last_time(self, int64_t time_ns):
-        """For a log that is made from elsewhere: the time of a last message that is gone."""
+        """Set the time of a last message that is gone, for a log made from another source."""
         self.edges.last_time_ns = time_ns
 
     def state(self, *, bint with_deleted=False):
-        """Store.state. The first time is a lower bound while its block is not in memory."""
+        """Return the log's StoreState; see Store.state.
+
+        The first message's time is a lower bound while its block is not in memory.
+        """
         cdef RecordView view
         if not self.edges.first_time_is_exact and self.msgs:
             if self.blocks.holding(self.edges.first).view(self.edges.first, &view) == FOUND:
@@ -581,7 +615,10 @@ cdef class MessageLog:
     # At once
 
     def clear(self, uint64_t next_sequence):
-        """Empty the log; the next message gets `next_sequence`. The number removed."""
+        """Empty the log; return how many messages were removed.
+
+        The next message gets `next_sequence`.
+        """
         cdef uint64_t removed = self.msgs
         cdef Replaced old
         if self.is_undoable:
@@ -613,24 +650,29 @@ cdef class MessageLog:
         return removed
 
     def replace_block(self, MsgBlock old not None, MsgBlock new not None):
-        """`new` has the live messages of `old`, with the same slots: rewritten smaller, or cut."""
+        """Replace a block by one with the same live messages and slots, smaller or cut."""
         self.blocks.replace(old, new)
         self.sparse.discard(old)
 
     def drop_block(self, MsgBlock block not None):
-        """A block without a live message, not the active one, is no longer needed. Only when its
-        removals can no more be undone."""
+        """Drop a block without live messages that is not the active one.
+
+        Only allowed once the removals of its messages cannot be undone any more.
+        """
         assert block.message_count == 0 and block is not self.blocks.active
         self.blocks.remove(block)
         self.sparse.discard(block)
 
     def refuse_changes(self, error):
-        """Answer every change with `error()` from now on: closed, or read-only."""
+        """Raise `error()` for every change from now on: the log is closed or read-only."""
         self.refusal = error
 
     def cut(self, uint64_t sequence):
-        """The log ends there; all messages above were removed, and that is durable. (Blocks beyond,
-        the block to be rewritten without what is above, or None.)"""
+        """End the log at `sequence`; all messages above must have been removed durably.
+
+        Returns (blocks that lie wholly above, the block to rewrite without its part above, or
+        None).
+        """
         cdef RecordView view
         cdef uint32_t keep
         if sequence >= self.edges.last:
@@ -654,23 +696,23 @@ cdef class MessageLog:
             return beyond, self.blocks.active
         return beyond, None
 
-    # What JournaledLog answers otherwise
+    # Overridden by JournaledLog
 
     @property
     def is_quiet(self):
-        """Everything done is durable."""
+        """Whether every change is durable."""
         return True
 
     @property
     def num_buried(self):
-        """Subjects whose last message went: their names are forgotten once that is durable."""
+        """Subjects whose last message was removed; a name is forgotten once that is durable."""
         return len(self.subjects.buried)
 
     def forget_some(self):
-        """Forget some of those that are durable; is there more?"""
+        """Forget some names whose removal is durable; return whether there are more."""
         return self.subjects.forget_some()
 
     @property
     def undo_bytes(self):
-        """What is kept in memory only to undo it: commit before this grows large."""
+        """Bytes of memory kept only for a rollback: commit before this grows large."""
         return 0

@@ -1,4 +1,4 @@
-"""The subjects that a filter matches, for compiled callers."""
+"""The live subjects that a filter matches, for compiled callers."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -10,14 +10,15 @@ from natsd.trie.pattern cimport PatternCursor
 cdef class Matches:
     cdef SubjectIndex subjects
     cdef Filter filter
-    cdef uint32_t pattern               # index of the one that is being followed
-    cdef PatternCursor cursor           # None: to be made
+    cdef uint32_t pattern               # index of the pattern that is being followed
+    cdef PatternCursor cursor           # None: not created yet
     cdef bint is_paused
-    cdef bint only_ghosts               # those without a message instead
-    cdef const char* name               # of the last one, until `next` is called again
+    cdef bint only_ghosts               # return only subjects without a message instead
+    cdef const char* name               # the last subject; valid until the next call of `next`
     cdef Py_ssize_t name_len
 
-    # Slot of the next subject with a message, each once; -1: there is no more.
+    # Return the slot of the next subject with a message, each subject once; -1: no more; NONE_YET:
+    # call again.
     cdef int64_t next(self) except -2
     cdef int take(self, int64_t* slots, int room) except -1
     cdef int find_some(self, int64_t* slots, int room) except -1

@@ -1,9 +1,9 @@
-"""Matches: the live subjects of an index that a filter wants, in slices, while others write.
+"""Matches: the live subjects of an index that a filter matches, in slices, while others write.
 
-A subject that several patterns match is given for the first of them. One that comes or goes between
-two slices may be given or not; one that is there all the time is given once. Between slices
-(`pause`) nothing of the trie is held. After PATTERNS_AT_ONCE patterns that match nothing `next` and
-`take` return, with patterns left: a filter may have 20,000.
+A subject that several patterns match is returned for the first of them. A subject that appears or
+disappears between two slices may be returned or not; one that exists all the time is returned once.
+Between slices (after `pause`) nothing of the trie is held. After PATTERNS_AT_ONCE patterns without
+a match, `next` and `take` return although patterns are left: a filter may have 20,000.
 """
 
 cimport cython
@@ -16,12 +16,14 @@ from natsd.trie.pattern cimport PATTERN_END, PatternCursor
 
 
 cdef enum:
-    PATTERNS_AT_ONCE = 256      # about 200 us
+    PATTERNS_AT_ONCE = 256      # patterns tried in one call, about 200 us
     NONE_YET = -3
 
 
-@cython.final    # called for each subject: a direct call
+@cython.final    # called for each subject, so the calls should be direct
 cdef class Matches:
+    """The slots of the live subjects that a filter matches, each once."""
+
     def __cinit__(self, SubjectIndex subjects, Filter wanted):
         self.subjects = subjects
         self.filter = wanted
@@ -47,9 +49,11 @@ cdef class Matches:
         return -1 if stop == self.filter.count else NONE_YET
 
     cdef int take(self, int64_t* slots, int room) except -1:
-        """Up to `room` at once, 0 where there are none yet or no more; their names are not told.
-        The records of all are on their way into the cache before the first is looked at: what most
-        of the time goes to."""
+        """Fill `slots` with up to `room` slots; return how many, 0: none yet, or no more.
+
+        `name` is not set. All records are prefetched into the cache before the first is read,
+        because cache misses take most of the time.
+        """
         cdef int taken = 0
         cdef int wanted = 0
         cdef int at
@@ -64,7 +68,7 @@ cdef class Matches:
         return taken
 
     cdef int find_some(self, int64_t* slots, int room) except -1:
-        """Slots that a pattern matches, whether or not they are asked for."""
+        """Fill `slots` with matched subjects, with or without messages; return how many."""
         cdef int found = 0
         cdef int64_t slot
         cdef uint32_t stop = min(self.pattern + PATTERNS_AT_ONCE, self.filter.count)
@@ -85,7 +89,7 @@ cdef class Matches:
         return found
 
     cdef int64_t follow(self) except -2:
-        """The next one that the current pattern matches, and no pattern before it."""
+        """Return the next slot that the current pattern matches and no earlier one; -1: no more."""
         cdef int64_t slot
         if self.cursor is None:
             self.cursor = PatternCursor(self.subjects.trie, self.filter.patterns[self.pattern])
@@ -110,13 +114,13 @@ cdef class Matches:
         return (self.subjects.record(slot).count == 0) == self.only_ghosts
 
     cdef bint is_repeated(self) except -1:
-        """A pattern before the current one, which matches, does so too."""
+        """Return whether a pattern before the current one matches the name too."""
         if self.pattern == 0:
             return False
         return self.filter.first_match(self.name, self.name_len) < self.pattern
 
     cdef int pause(self) except -1:
-        """Let go of the trie until the next call."""
+        """Release the trie until the next call."""
         if self.cursor is not None and not self.is_paused:
             self.cursor.unpin()
             self.cursor.close()

@@ -1,4 +1,4 @@
-"""See observer.pyx."""
+"""The declarations of observer.pyx."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -6,10 +6,11 @@ from natsd.store.block cimport MsgBlock
 
 
 cdef class LogObserver:
-    # A live message is about to go, whatever the cause: its record can still be viewed. `slot`
-    # NO_SLOT (block_index.pxd): it is lost, and which subject it had is not known.
+    # Called before a live message is removed, for whatever reason: its record can still be viewed.
+    # `slot` is NO_SLOT (block_index.pxd) if the message is lost and its subject unknown.
     cdef int removed(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1
-    # Many went at once, untold, or what had gone is back: count anew. It has happened already.
+    # Called after many messages were removed at once without a call of `removed`, or after removed
+    # messages came back: the observer must count again.
     cdef int emptied(self) except -1
 
 

@@ -1,9 +1,10 @@
-"""LogObserver: who is told that messages of a log go, one by one or all at once.
+"""LogObserver: an interface that a log calls when messages are removed, one by one or all at once.
 
 Promise
-- Every way in which a live message goes is told: a removal of any kind before it happens; an
-  emptied log, and a failed commit that is taken back, after it has.
-- An observer changes nothing in the log. What it raises before a removal prevents that removal.
+- Every way in which a live message disappears causes a call: a removal of any kind before it
+  happens; an emptied log, and the rollback of a failed commit, afterwards.
+- An observer changes nothing in the log. An exception that it raises before a removal prevents that
+  removal.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -13,7 +14,7 @@ from natsd.store.block_index cimport NO_SLOT
 
 
 cdef class LogObserver:
-    """This one does not care."""
+    """An observer that does nothing."""
 
     cdef int removed(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
         return 0
@@ -23,8 +24,11 @@ cdef class LogObserver:
 
 
 cdef class CallbackObserver(LogObserver):
-    """Calls `on_removed(sequence, slot)`, slot None for a message that is lost, and `on_emptied()`:
-    for what is not per message."""
+    """An observer that calls Python functions, for uses that are not per message.
+
+    It calls `on_removed(sequence, slot)`, with slot None if the message is lost, and
+    `on_emptied()`.
+    """
 
     def __init__(self, on_removed, on_emptied):
         self.on_removed = on_removed

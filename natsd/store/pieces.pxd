@@ -1,1 +1,1 @@
-"""Nothing is cimported from here: see pieces.pyi."""
+"""An empty declaration file: nothing is cimported from here. See pieces.pyi."""

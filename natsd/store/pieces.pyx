@@ -1,7 +1,7 @@
-"""Where the bytes of whole records may be cut, so that each piece is compressed by itself.
+"""Bounds of pieces of whole records, each of which is compressed by itself.
 
-Compiled since walking 50,000 records took 14 ms of Python for a block of 8 MiB, half of what its
-compression takes; now it takes 1 ms (`wrap_block`, Xeon 2 GHz, November 2026).
+This is compiled because walking 50,000 records took 14 ms in Python for a block of 8 MiB, half the
+time of its compression; now it takes 1 ms (`wrap_block`, Xeon 2 GHz, November 2026).
 """
 
 cimport cython
@@ -9,19 +9,19 @@ cimport cython
 from natsd.store.record cimport MARK, RECORD_BYTES_MIN, record_length_at
 
 
-@cython.boundscheck(False)    # of what follows `at`, RECORD_BYTES_MIN are checked to be there
+@cython.boundscheck(False)    # RECORD_BYTES_MIN bytes behind `at` are checked to exist
 @cython.wraparound(False)
 def piece_bounds(records: memoryview, piece_bytes: int) -> list:
-    """Bounds (start, end) of pieces that together are `records`, in order.
+    """Return the bounds (start, end) in bytes of consecutive pieces that together are `records`.
 
-    A piece is at most `piece_bytes` long, or one record; marks that follow go with it. Up to two
-    marks at the end have a piece each. `records` must be whole records, or ValueError is raised;
-    none gives no piece.
+    A piece is at most `piece_bytes` long, or one record; marks behind it belong to it. Up to two
+    marks at the very end have a piece each. Without records there is no piece. Raises ValueError
+    unless `records` consists of whole records.
     """
     cdef const unsigned char[::1] view = records
     cdef Py_ssize_t size = view.shape[0], limit = piece_bytes
     cdef Py_ssize_t start = 0, at = 0, length
-    cdef Py_ssize_t mark = size, mark_before = size     # where the marks at the end begin
+    cdef Py_ssize_t mark = size, mark_before = size     # starts of the marks at the end
     cdef list bounds = []
     while at < size:
         length = record_length_at(&view[at]) if size - at >= RECORD_BYTES_MIN else 0

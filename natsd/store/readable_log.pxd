@@ -15,8 +15,8 @@ from natsd.store.undo_journal cimport Edges
 cdef enum Outcome:
     GONE = 0                    # there is no such message
     DONE = 1
-    NEEDS_BLOCK = 2             # `wanted` is not in memory
-    PENDING = 3                 # not found so far: go on at `resume_at`
+    NEEDS_BLOCK = 2             # the block in `wanted` is not in memory
+    PENDING = 3                 # not found yet: continue at `resume_at`
 
 
 cdef class ReadableLog:
@@ -24,19 +24,20 @@ cdef class ReadableLog:
     cdef readonly uint64_t msgs
     cdef readonly uint64_t live_bytes
     cdef readonly SubjectIndex subjects
-    cdef readonly SequenceSet dead          # between first and last
+    cdef readonly SequenceSet dead          # sequences in first..last without a live message
     cdef BlockList blocks
-    cdef readonly MsgBlock wanted           # what NEEDS_BLOCK needs
-    cdef uint64_t resume_at                 # of `next_match`: nothing before it matches
+    cdef readonly MsgBlock wanted           # the block that is needed after NEEDS_BLOCK
+    cdef uint64_t resume_at                 # set by `next_match`: nothing before it matches
 
     cdef bint is_here(self, uint64_t sequence) noexcept nogil
     cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil
     cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil
     cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil
-    # Where a live message stands; good until the log or a cache changes. DONE, or raises.
+    # Point `out` at a live message; valid until the log or a cache changes. Returns DONE or
+    # NEEDS_BLOCK, or raises.
     cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK
 
-    # From and upto are inclusive; `found` is set with DONE.
+    # The bounds are inclusive; `found` is set if the outcome is DONE.
     cdef Outcome find_slot(
         self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found
     ) except? NEEDS_BLOCK
@@ -46,8 +47,9 @@ cdef class ReadableLog:
     cdef Outcome exact_first(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK
     cdef Outcome exact_last(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK
 
-    # The first live message in sequence..upto that the filter wants: DONE; GONE: there is none;
-    # PENDING, NEEDS_BLOCK: go on at `resume_at`, the latter after `wanted` was fetched.
+    # Find the first live message in sequence..upto that the filter matches. DONE: found; GONE:
+    # there is none; PENDING: continue at `resume_at`; NEEDS_BLOCK: the same, once `wanted` is
+    # loaded.
     cdef Outcome next_match(
         self, Filter wanted, uint64_t sequence, uint64_t upto, uint64_t* found
     ) except? NEEDS_BLOCK

@@ -1,19 +1,19 @@
-"""ReadableLog: what can be asked of a stream's messages without changing anything.
+"""ReadableLog: the queries of a stream's messages, which change nothing.
 
     by sequence   is_here, next_live, live_before, live_below, view
-    by subject    find_slot, find_slot_back, exact_first, exact_last      of one
-                  next_match                                              of those a filter wants
+    by subject    find_slot, find_slot_back, exact_first, exact_last      of one subject
+                  next_match                                              all that a filter matches
 
 Promise
-- An answer is about everything done so far, durable or not.
-- What needs a block that is not in memory answers NEEDS_BLOCK, with the block in `wanted`; whoever
-  asks has it loaded and asks again.
-- `next_match` makes no Python object but once in a while, when it finds out which few subjects a
-  filter wants, and works some 100 us at most: then it answers PENDING, and `resume_at` says where
-  to go on.
-- Blocks without any of the slots that are looked for are passed by.
+- An answer takes all changes so far into account, durable or not.
+- A query that needs a block which is not in memory answers NEEDS_BLOCK, with the block in `wanted`;
+  the caller loads it and asks again.
+- `next_match` makes a Python object only when it collects the few subjects that a filter matches,
+  which is rare. It works for some 100 us at most: then it answers PENDING, and `resume_at` says
+  where to continue.
+- Blocks without any of the wanted slots are skipped.
 
-How a log changes: log.pyx.
+log.pyx has the changes of a log.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -32,12 +32,12 @@ from natsd.store.subject_index cimport Subject, SubjectIndex, is_exact, sequence
 from natsd.store.errors import MessageDamaged, MessageNotFound, StoreEOF
 
 cdef enum:
-    LINEAR_MAX = 4_096          # messages looked at before the subjects are asked
-    LINEAR_MIN = 64             # the same, where the subjects are known to be few
-    NARROWED_PATTERNS_MAX = 1024    # of a filter, that are followed to find the slots it wants
-    LOOKS_MAX = 32_768          # by one call of `next_match`. As looks count, too:
-    VERDICT_LOOKS = 32          # a subject that the filter has not seen
-    BLOCK_LOOKS = 16            # a block that is passed by
+    LINEAR_MAX = 4_096          # messages looked at before the subject index is searched
+    LINEAR_MIN = 64             # the same, if the matching subjects are known to be few
+    NARROWED_PATTERNS_MAX = 1024    # patterns of a filter that are followed to collect its slots
+    LOOKS_MAX = 32_768          # looks in one call of `next_match`; these cost some too:
+    VERDICT_LOOKS = 32          # looks that a subject without a verdict costs
+    BLOCK_LOOKS = 16            # looks that a skipped block costs
 
 
 cdef inline bint is_live(uint32_t offset) noexcept nogil:
@@ -45,6 +45,8 @@ cdef inline bint is_live(uint32_t offset) noexcept nogil:
 
 
 cdef class ReadableLog:
+    """The messages of one stream, read-only."""
+
     def __cinit__(self):
         self.subjects = SubjectIndex()
         self.dead = SequenceSet()
@@ -58,21 +60,21 @@ cdef class ReadableLog:
         )
 
     cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil:
-        """The first live message at or after `sequence`."""
+        """Find the first live message at or after `sequence`."""
         sequence = max(sequence, self.edges.first)
         if not self.dead.find_absent(sequence, found):
             return False
         return found[0] <= self.edges.last
 
     cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil:
-        """The last live message at or before `sequence`."""
+        """Find the last live message at or before `sequence`."""
         sequence = min(sequence, self.edges.last)
         if not self.dead.find_absent_back(sequence, found):
             return False
         return found[0] >= self.edges.first
 
     cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil:
-        """How many messages lie before `sequence`."""
+        """Return how many live messages lie before `sequence`."""
         if sequence <= self.edges.first:
             return 0
         if sequence > self.edges.last:
@@ -95,14 +97,17 @@ cdef class ReadableLog:
         raise MessageDamaged(sequence, "")
 
     def load(self, uint64_t sequence):
-        """The message, or None: `wanted` is not in memory. Raises as Store.load_cached does."""
+        """Return the message; None: `wanted` must be loaded first.
+
+        Raises as Store.load_cached does.
+        """
         cdef RecordView view
         if self.view(sequence, &view) != DONE:
             return None
         return message_of(&view)
 
     def has(self, uint64_t sequence):
-        """Is there such a message, in memory or not?"""
+        """Return whether there is such a message, in memory or not."""
         return bool(self.is_here(sequence))
 
     # By subject
@@ -110,7 +115,7 @@ cdef class ReadableLog:
     cdef Outcome find_slot(
         self, uint32_t slot, uint64_t sequence, uint64_t upto, uint64_t* found
     ) except? NEEDS_BLOCK:
-        """The first live message of that slot in sequence..upto."""
+        """Find the first live message of that slot in sequence..upto."""
         cdef uint32_t at, place, end
         cdef MsgBlock block
         sequence = max(sequence, self.edges.first)
@@ -141,7 +146,7 @@ cdef class ReadableLog:
     cdef Outcome find_slot_back(
         self, uint32_t slot, uint64_t sequence, uint64_t downto, uint64_t* found
     ) except? NEEDS_BLOCK:
-        """The last live message of that slot in downto..sequence."""
+        """Find the last live message of that slot in downto..sequence."""
         cdef uint32_t end, at
         cdef MsgBlock block
         sequence = min(sequence, self.edges.last)
@@ -173,7 +178,7 @@ cdef class ReadableLog:
         return GONE
 
     cdef Outcome exact_first(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK:
-        """The first message of a subject that has one."""
+        """Find the first message of a subject that has messages."""
         cdef Subject* record = self.subjects.record(slot)
         cdef Outcome outcome
         found[0] = record.first
@@ -187,7 +192,7 @@ cdef class ReadableLog:
         return outcome
 
     cdef Outcome exact_last(self, int64_t slot, uint64_t* found) except? NEEDS_BLOCK:
-        """The last message of a subject that has one."""
+        """Find the last message of a subject that has messages."""
         cdef Subject* record = self.subjects.record(slot)
         cdef Outcome outcome
         found[0] = record.last
@@ -230,7 +235,7 @@ cdef class ReadableLog:
     cdef Outcome next_of_subject(
         self, Filter wanted, uint64_t sequence, uint64_t upto, uint64_t* found
     ) except? NEEDS_BLOCK:
-        """The filter is one subject: its record says between which bounds one can be."""
+        """Find the next message of the filter's only subject, between the bounds in its record."""
         cdef int64_t slot = self.subjects.find(wanted.each.text, wanted.each.length)
         cdef Subject* record
         if slot < 0 or self.subjects.record(slot).count == 0:
@@ -248,8 +253,11 @@ cdef class ReadableLog:
         self, Filter wanted, SlotMarks few, uint64_t sequence, uint64_t upto, int64_t looks,
         uint64_t* found,
     ) except? NEEDS_BLOCK:
-        """At each message: is its slot one of the few, or, without those, does the filter want
-        it? PENDING when `looks` are used up."""
+        """Look at message after message until one matches.
+
+        A message matches if its slot is in `few`, or, if that is None, if the filter matches its
+        subject. PENDING: `looks` are used up.
+        """
         cdef MsgBlock block
         cdef uint32_t at = self.blocks.place_of(sequence)
         cdef Outcome outcome
@@ -273,7 +281,7 @@ cdef class ReadableLog:
         self, MsgBlock block, Filter wanted, SlotMarks few, uint64_t upto, int64_t* looks,
         uint64_t* found,
     ) except? NEEDS_BLOCK:
-        """From `resume_at` on; GONE: the block has none up to `upto`."""
+        """Look at one block's messages from `resume_at` on; GONE: none up to `upto` matches."""
         cdef uint32_t place = <uint32_t> index_seek(&block.index, self.resume_at)
         cdef uint32_t end = <uint32_t> index_seek(&block.index, upto + 1)
         cdef int verdict
@@ -299,7 +307,7 @@ cdef class ReadableLog:
         return GONE
 
     cdef int ask(self, MsgBlock block, Filter wanted, uint32_t place) except? -1:
-        """Does the filter want a subject it has not seen? -1: its name is not in memory."""
+        """Return the filter's verdict on a new subject; -1: the subject's name is not in memory."""
         cdef uint64_t sequence = index_sequence(&block.index, place)
         cdef uint32_t slot = block.index.slots[place]
         cdef RecordView view
@@ -316,14 +324,16 @@ cdef class ReadableLog:
         return verdict
 
     cdef SlotMarks few_slots(self, Filter wanted):
-        """The slots that the filter wants, if that is known, and they are few; else None."""
+        """Return the slots that the filter matches, if they are known and few; else None."""
         if wanted.arrivals != self.subjects.arrivals:
             return None
         return wanted.few
 
     cdef SlotMarks narrow(self, Filter wanted):
-        """Find out which slots the filter wants; None: they are many, or its patterns are. What is
-        found holds until a subject gets its first message."""
+        """Collect the slots that the filter matches; None: the slots or the patterns are many.
+
+        The result is valid until a subject gets its first message.
+        """
         cdef SlotMarks few = SlotMarks()
         cdef Matches matches
         cdef int64_t slot = 0
@@ -346,7 +356,7 @@ cdef class ReadableLog:
         return wanted.few
 
     cdef bint bounds(self, SlotMarks few, uint64_t* sequence, uint64_t* upto) noexcept:
-        """Narrow a range to where those slots can have a message; False: nowhere in it."""
+        """Narrow a range to where those slots can have messages; return whether any is left."""
         cdef uint64_t low = ~<uint64_t> 0, high = 0
         cdef uint32_t at
         cdef Subject* record
@@ -359,31 +369,33 @@ cdef class ReadableLog:
         upto[0] = min(upto[0], high)
         return sequence[0] <= upto[0]
 
-    # All of it
+    # The whole log
 
     @property
     def first_sequence(self):
-        """last_sequence + 1 if there is no message."""
+        """Sequence of the first message; last_sequence + 1 if there is none."""
         return self.edges.first
 
     @property
     def last_sequence(self):
+        """Sequence of the last message, or the last reserved one."""
         return self.edges.last
 
     @property
     def last_time_ns(self):
+        """Time of the last message in ns."""
         return self.edges.last_time_ns
 
     @property
     def presence_bytes(self):
-        """Held to know which blocks have which subjects."""
+        """Bytes of memory for the filters that tell which blocks have which subjects."""
         return self.blocks.presence_bytes()
 
     @property
     def all_blocks(self):
-        """The blocks in their order, the active one last."""
+        """The blocks in sequence order, the active one last."""
         return tuple(self.blocks.blocks)
 
     def block_with(self, uint64_t sequence):
-        """The block that this sequence is or was in, or None."""
+        """Return the block that contains or contained this sequence; None: the log has no block."""
         return self.blocks.holding(sequence) if self.blocks.count else None

@@ -1,4 +1,4 @@
-"""See rebuild.pyx."""
+"""The declarations of rebuild.pyx."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -16,12 +16,12 @@ cdef struct Span:
 
 cdef class BlockShare:
     cdef readonly RecordTrie subjects       # name -> Span
-    cdef readonly uint64_t first_sequence   # of the live messages; 0: there is none
+    cdef readonly uint64_t first_sequence   # first live message; 0: there is none
     cdef readonly uint64_t last_sequence
-    cdef readonly uint64_t count            # of live messages
+    cdef readonly uint64_t count            # live messages
     cdef readonly uint64_t live_bytes
     cdef readonly int64_t first_time_ns
-    cdef readonly int64_t last_time_ns      # of the last record, live or not; 0: none
+    cdef readonly int64_t last_time_ns      # of the last record, live or not; 0: no record
     cdef Expiry* expiries
     cdef uint32_t expiry_count
     cdef uint32_t expiry_capacity

@@ -1,4 +1,4 @@
-"""What a stream keeps in memory about its messages, rebuilt from the blocks that hold them.
+"""Rebuilding of a stream's state in memory from the blocks that hold its messages.
 
     block (scanned) ──▶ BlockShare: subjects of its live messages in a trie of its own, expiries,
                         times; in any thread, without the GIL
@@ -8,13 +8,13 @@
 
     block, for index.db   id u32 │ flags u32 (1 sealed, 2 open) │ seed u64 │ base u64 │ last u64
                           │ size u32 │ messages u32 │ live bytes u64 │ commit u64 │ chain u64
-                          │ last checksum u64           open: index.db does not speak for its end
+                          │ last checksum u64     open: later records may follow in the file
 
 Promise
-- A share of one block and those of the others, merged in any order, add up to the whole.
-- `BlockShare` and `look_up_slots` read a block or scan that nobody else has yet, and let go of
-  the GIL. `look_up_slots` may run while the index is being written: a name that is not found has
-  no live message any more.
+- The shares of all blocks, merged in any order, add up to the whole stream.
+- `BlockShare` and `look_up_slots` read a block or scan that no other code uses yet, and release the
+  GIL. `look_up_slots` may run while the index is being written: a name that it does not find has no
+  live message any more.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -40,7 +40,7 @@ from natsd.store.errors import DamagedEncoding
 
 cdef enum:
     EXPIRIES_MIN = 64
-    FOUND_NAMES = 2048          # 32 KiB of a thread's stack
+    FOUND_NAMES = 2048          # entries, 32 KiB of a thread's stack
 
 cdef struct FoundName:
     const char* name
@@ -49,8 +49,12 @@ cdef struct FoundName:
 
 
 cdef class BlockShare:
-    """Reads a block with all of its bytes and arrays in memory. Marks what is in `removed` or below
-    `floor` as dead in it first. What stands before `from_offset` is no part of the share."""
+    """The subjects, expiries, times and totals of one block's live messages.
+
+    The block must have all of its bytes and arrays in memory, else ValueError is raised. Messages
+    in `removed` or below `floor` are first marked dead in it. Messages before the offset
+    `from_offset` do not belong to the share.
+    """
 
     def __cinit__(
         self, MsgBlock block not None, SequenceSet removed not None, uint64_t floor,
@@ -123,7 +127,7 @@ cdef class BlockShare:
         return 0
 
     def merge_into(self, SubjectIndex index not None, Expiries expiries not None) -> None:
-        """Add what this block holds to the stream's. Only one thread at a time."""
+        """Add the share to the stream's index and expiries; one thread at a time."""
         cdef PatternCursor cursor = PatternCursor(self.subjects, None)
         cdef SequenceSet none_dead = SequenceSet()
         cdef uint32_t at
@@ -147,6 +151,7 @@ cdef class BlockShare:
 cdef int merge_subject(
     SubjectIndex index, const unsigned char* name, Py_ssize_t length, const Span* span
 ) except -1 nogil:
+    """Add a block's subject to the index."""
     cdef bint created = False
     cdef int64_t slot = index.trie.insert(name, length, &created)
     cdef Subject* record = index.record(slot)
@@ -171,12 +176,14 @@ def unnote_removed(
     MsgBlock block not None, SubjectIndex index not None, SequenceSet removed not None,
     SequenceSet dead not None, uint64_t first_sequence, uint64_t floor, uint32_t upto_offset,
 ) -> tuple[int, int]:
-    """Take what has gone since off an index: messages before `upto_offset` that are in `removed`
-    or below `floor`, and were there before: not in `dead`, not below `first_sequence`. How many
-    they are, and their bytes. A subject that the index does not know had gone entirely. Raises
-    DamagedEncoding where one of them was erased.
+    """Subtract messages from an index that were removed since it was written.
 
-    Only before anything newer is merged.
+    They are the messages before the offset `upto_offset` that are in `removed` or below `floor`
+    now, and were live then: neither in `dead` nor below `first_sequence`. Returns how many they
+    are, and their bytes. A subject that the index does not know had no message left. Raises
+    DamagedEncoding if one of them was erased, because its subject is unknown then.
+
+    Call it before anything newer is merged.
     """
     cdef uint32_t place
     cdef uint64_t sequence, messages = 0, live_bytes = 0
@@ -209,7 +216,7 @@ def unnote_removed(
     return messages, live_bytes
 
 
-# Blocks, for index.db
+# Blocks in index.db
 
 cdef enum:
     BLOCK_SEALED = 1
@@ -230,7 +237,7 @@ cdef packed struct BlockNumbers:
 
 
 def pack_blocks(tuple blocks not None) -> bytes:
-    """What index.db says of each block, as it is now, in flight or not."""
+    """Return the entries of index.db for the blocks as they are now, committed or not."""
     cdef MsgBlock block
     cdef BlockNumbers* numbers
     cdef bytes packed = PyBytes_FromStringAndSize(NULL, len(blocks) * sizeof(BlockNumbers))
@@ -256,8 +263,11 @@ def pack_blocks(tuple blocks not None) -> bytes:
 cdef int find_slots(
     const BlockIndex* index, const unsigned char* data, RecordTrie trie
 ) noexcept nogil:
-    """Look every message up by its name. In most blocks names come back soon: those found lately
-    are kept by their hash, which costs a fifth of a search."""
+    """Set each message's slot by looking up its name; return 0, or -1: out of memory.
+
+    In most blocks names repeat soon: recent names are cached by their hash, which costs a fifth of
+    a search.
+    """
     cdef FoundName[FOUND_NAMES] lately
     cdef FoundName* known
     cdef uint32_t place
@@ -288,7 +298,7 @@ cdef int find_slots(
 
 
 def look_up_slots(Scan scan not None, SubjectIndex index not None) -> None:
-    """Give the scan's messages their slots; from any thread."""
+    """Set the slots of the scan's messages; callable from any thread. Raises MemoryError."""
     cdef int rc
     cdef RecordTrie trie = index.trie
     with nogil:
@@ -298,7 +308,10 @@ def look_up_slots(Scan scan not None, SubjectIndex index not None) -> None:
 
 
 def set_slots(MsgBlock block not None, SubjectIndex index not None) -> None:
-    """Give the block's messages their slots, now that all summaries are merged."""
+    """Set the slots of the block's messages, once the shares of all blocks are merged.
+
+    Raises ValueError if the block is not wholly in memory.
+    """
     cdef int rc
     cdef RecordTrie trie = index.trie
     if not block.has_arrays or block.cache_start:
@@ -312,7 +325,7 @@ def set_slots(MsgBlock block not None, SubjectIndex index not None) -> None:
 def note_gaps(
     MsgBlock block not None, uint64_t first, uint64_t last, SequenceSet dead not None
 ) -> None:
-    """Add to `dead` all of `first` to `last` that the block has no live message for."""
+    """Add to `dead` each sequence of `first`..`last` that is no live message of the block."""
     cdef uint64_t at = first
     cdef uint64_t live
     cdef uint32_t place = <uint32_t> index_seek(&block.index, first)
@@ -325,10 +338,10 @@ def note_gaps(
         place += 1
 
 
-# Expiries, in index.db
+# Expiries in index.db
 
 def dump_expiries(Expiries expiries not None) -> bytes:
-    """All that are known, in no order; 16 bytes each in native byte order."""
+    """Return all expiries, unordered: 16 bytes each, in native byte order."""
     cdef bytes heap = PyBytes_FromStringAndSize(
         <const char*> expiries.heap.items, expiries.heap.count * sizeof(Expiry)
     )
@@ -338,7 +351,10 @@ def dump_expiries(Expiries expiries not None) -> bytes:
 
 
 def load_expiries(Expiries expiries not None, bytes data not None) -> None:
-    """Add what `dump_expiries` gave."""
+    """Add the expiries that `dump_expiries` returned.
+
+    Raises DamagedEncoding for a partial entry.
+    """
     cdef Expiry item
     cdef Py_ssize_t at
     cdef SequenceSet none_dead = SequenceSet()

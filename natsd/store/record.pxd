@@ -1,4 +1,4 @@
-"""A record: what one append, skip, removal or commit becomes in a block.
+"""The record: the unit of a block file, written by an append, a skip, a removal or a commit.
 
     record     0 length u32 (all of it) │ 4 kind u8 │ 5 flags u8 │ 6 subject_len u16
                8 sequence u64           │ 16 time_ns i64
@@ -6,24 +6,25 @@
               32 [expiry_ns i64, if flags & HAS_EXPIRY] │ subject │ NATS headers │ payload
                  XXH64, 8 bytes, of everything before it
 
-    MARK       body of a record with 64 bytes and no subject; its checksums have seed 0, the others
-               have the block's:
+    MARK       a commit mark: a record without a subject and with a body of 64 bytes. Its checksums
+               have seed 0; those of all other records have the block's seed:
                0 magic "MARK" │ 4 block_id u32 │ 8 seed u64 │ 16 commit number u64
-              24 first_sequence u64: all lower are gone │ 32 last_sequence u64
-              40 extent start u32 │ 44 extent length u32: the bytes it covers end where it begins
+              24 first_sequence u64: all lower ones are removed │ 32 last_sequence u64
+              40 extent start u32 │ 44 extent length u32: the bytes it covers, just before it
               48 previous chain u64 │ 56 chain u64
 
     block      0 magic "NATSDBLK" │ 8 version u16 │ 10 flags u16 │ 12 block_id u32 │ 16 seed u64
-    header    24 first_sequence u64 │ 32 created_ns i64 │ 40 store id u64 │ 48 follows u64 (both:
-              block_identity.py; one field, `salt`, here) │ 56 XXH64 of 0..56
+    header    24 first_sequence u64 │ 32 created_ns i64 │ 40 store id u64 │ 48 follows u64 (for both
+              see block_identity.py; they are one field here, `salt`) │ 56 XXH64 of 0..56
 
-All integers are little-endian; nothing is aligned. `first_sequence` of a block is the next sequence
-of its stream when it began. The headers of a message are all of "NATS/1.0\r\n…\r\n\r\n"; one
-without any has a header_len of 0.
+All integers are little-endian; nothing is aligned. A block's `first_sequence` is the next sequence
+of its stream at the time when the block began. The headers of a message are the complete block
+"NATS/1.0\r\n…\r\n\r\n"; a message without headers has a header_len of 0.
 
-A payload can hold any bytes, a whole block file too: what it cannot hold is the block's seed, drawn
-at random when the block began. Marks are read without the seed, so that one can tell it when the
-block's header is gone; a mark proves that it is no payload by naming the seed and its own place.
+A payload can hold any bytes, even a whole block file, but not the block's seed, which was drawn at
+random when the block began. So a payload cannot pass for a record. Marks are readable without the
+seed, so that the seed can be recovered when the block's header is lost; a mark proves that it is
+not part of a payload by naming the seed and its own place.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -48,14 +49,14 @@ cdef enum RecordKind:
     MESSAGE = 1
     SKIP = 2                    # body: count u64; reserves sequence .. sequence + count - 1
     TOMBSTONES = 3              # body: an encoded SequenceSet; sequence: the last one so far
-    MARK = 4                    # sequence: the last one so far
+    MARK = 4                    # commit mark; sequence: the last one so far
 
 cdef enum RecordFlag:
-    HAS_EXPIRY = 1              # MESSAGE: its body begins with expiry_ns
-    ERASED = 2                  # TOMBSTONES: their bytes are to be overwritten; MESSAGE: they are
-    VOID_PREVIOUS = 4           # MARK: the commit before was found torn, its removals never counted
-    CLOSING = 8                 # MARK: written when all before it was synced
-    TOGETHER = 16               # MESSAGE: one of a batch, which is there as a whole or not at all
+    HAS_EXPIRY = 1              # MESSAGE: the body begins with expiry_ns
+    ERASED = 2                  # TOMBSTONES: overwrite their bytes; MESSAGE: it was overwritten
+    VOID_PREVIOUS = 4           # MARK: the commit before is torn, so its removals do not count
+    CLOSING = 8                 # MARK: written when everything before it was synced
+    TOGETHER = 16               # MESSAGE: part of a batch, found as a whole or not at all
 
 cdef struct RecordHeader:
     uint32_t length
@@ -66,17 +67,17 @@ cdef struct RecordHeader:
     int64_t time_ns
     uint32_t header_len
 
-cdef struct RecordView:         # into a record's bytes; good for as long as they are
+cdef struct RecordView:         # pointers into a record's bytes; valid as long as these bytes are
     uint64_t sequence
     int64_t time_ns
-    int64_t expires_ns          # 0: none
+    int64_t expires_ns          # 0: does not expire
     const char* subject
     const char* headers
     const char* data
     uint32_t subject_len
     uint32_t headers_len
     uint32_t data_len
-    uint32_t size               # of the whole record
+    uint32_t size               # of the whole record, in bytes
     uint8_t kind
     uint8_t flags
 
@@ -113,7 +114,7 @@ cdef inline void write_u64(unsigned char* at, uint64_t value) noexcept nogil:
     memcpy(at, &value, 8)
 
 
-# Shifts of what is in a register: compilers make one load or store of each of these.
+# The compiler turns each of these functions into a single load or store.
 cdef inline uint32_t read_u32(const unsigned char* at) noexcept nogil:
     return at[0] | <uint32_t> at[1] << 8 | <uint32_t> at[2] << 16 | <uint32_t> at[3] << 24
 
@@ -132,7 +133,10 @@ cdef inline uint16_t read_u16(const unsigned char* at) noexcept nogil:
 cdef inline size_t record_size(
     size_t subject_len, size_t headers_len, size_t data_len, bint has_expiry
 ) noexcept nogil:
-    """Bytes of a record; more than RECORD_BYTES_MAX is too many, and the caller's to refuse."""
+    """Return the length of a record in bytes.
+
+    It may exceed RECORD_BYTES_MAX; the caller must check that and refuse the record.
+    """
     return (
         RECORD_BYTES_MIN + subject_len + headers_len + data_len
         + (EXPIRY_BYTES if has_expiry else 0)
@@ -140,17 +144,17 @@ cdef inline size_t record_size(
 
 
 cdef inline uint32_t record_length_at(const unsigned char* at) noexcept nogil:
-    """The length of a record that is known to be one."""
+    """Return the length in bytes of the record at `at`, which must be a verified record."""
     return read_u32(at)
 
 
 cdef inline uint64_t record_checksum(const unsigned char* at) noexcept nogil:
-    """The checksum that ends a record that is known to be one."""
+    """Return the checksum at the end of the record at `at`, which must be a verified record."""
     return read_u64(at + read_u32(at) - RECORD_CHECKSUM_BYTES)
 
 
 cdef inline uint64_t mix_chain(uint64_t chain, uint64_t checksum) noexcept nogil:
-    """Add a record to the chain of an extent; order counts."""
+    """Return `chain` extended by a record's checksum. The order of the records matters."""
     chain = (chain ^ checksum) * <uint64_t> 0x9E3779B185EBCA87
     return (chain << 31 | chain >> 33) + <uint64_t> 0x85EBCA77C2B2AE63
 
@@ -158,9 +162,10 @@ cdef inline uint64_t mix_chain(uint64_t chain, uint64_t checksum) noexcept nogil
 cdef inline bint parse_header(
     const unsigned char* at, size_t room, uint64_t seed, RecordHeader* out
 ) noexcept nogil:
-    """Read a record's header: true if its checksum verifies and its lengths fit into each other.
+    """Parse a record's header; return true if its checksum verifies and its lengths are consistent.
 
-    `room` bytes stand at `at`. The record itself may be longer than that: compare `out.length`.
+    `room` bytes are readable at `at`. The record itself may be longer than that: compare
+    `out.length`.
     """
     if room < RECORD_HEADER_BYTES:
         return False
@@ -169,7 +174,7 @@ cdef inline bint parse_header(
     out.flags = at[5]
     out.subject_len = read_u16(at + 6)
     out.header_len = read_u32(at + 24)
-    # Cheap and first: most of what is tried during a search is not a header.
+    # This check is cheap and comes first: while searching for a record, most candidates are none.
     if out.kind < MESSAGE or out.kind > MARK or out.length > RECORD_BYTES_MAX:
         return False
     if out.length < record_size(out.subject_len, out.header_len, 0, out.flags & HAS_EXPIRY):
@@ -184,13 +189,13 @@ cdef inline bint parse_header(
 cdef inline bint body_is_whole(
     const unsigned char* at, const RecordHeader* header, uint64_t seed
 ) noexcept nogil:
-    """Whether the record, all `header.length` bytes of which are there, is what was written."""
+    """Return whether the record's checksum verifies; all `header.length` bytes must be readable."""
     cdef size_t covered = header.length - RECORD_CHECKSUM_BYTES
     return read_u64(at + covered) == xxh64(at, covered, seed)
 
 
 cdef inline void view_record(const unsigned char* at, RecordView* view) noexcept nogil:
-    """Point into a record that is known to be whole."""
+    """Fill `view` with pointers into the record at `at`, which must be a verified record."""
     cdef const char* body = <const char*> at + RECORD_HEADER_BYTES
     view.size = read_u32(at)
     view.kind = at[4]
@@ -221,24 +226,27 @@ cdef class StoredMessage:
 
 
 cdef StoredMessage message_of(const RecordView* view)
+# Return a StoredMessage with copies of the subject, headers and payload.
 
-# Writes record_size(…) bytes; returns the checksum that ends them.
+# Write record_size(…) bytes; return the checksum that ends them.
 cdef uint64_t encode_record(
     unsigned char* to, uint64_t seed, uint8_t kind, uint8_t flags, uint64_t sequence,
     int64_t time_ns, int64_t expires_ns, const char* subject, uint16_t subject_len,
     const char* headers, uint32_t headers_len, const char* data, uint32_t data_len,
 ) noexcept nogil
 
-# What stands in the place of an erased message: as long as its record was, and whole.
+# Return the record that replaces an erased message: valid, and as long as the erased record if
+# `noise` is RECORD_BYTES_MIN bytes shorter than that.
 cdef bytes erased_record(uint64_t seed, uint64_t sequence, bytes noise)
 
-# Writes MARK_BYTES.
+# Write MARK_BYTES.
 cdef void encode_mark(unsigned char* to, const Mark* mark) noexcept nogil
-# True if a whole mark stands at `at`; whose it is, and whether it belongs there, is not asked.
+# Return whether a valid mark stands at `at`. Its block and its place are not checked.
 cdef bint parse_mark(const unsigned char* at, size_t room, Mark* out) noexcept nogil
 
-# Writes BLOCK_HEADER_BYTES.
+# Write BLOCK_HEADER_BYTES.
 cdef void encode_block_header(unsigned char* to, const BlockHeader* header) noexcept nogil
+# Return whether `at` begins with a valid block header.
 cdef bint parse_block_header(
     const unsigned char* at, size_t room, BlockHeader* out
 ) noexcept nogil

@@ -1,10 +1,10 @@
-"""Writes and reads the records that record.pxd draws.
+"""Encoder and decoder of the records that record.pxd draws.
 
 Promise
-- What is written verifies when read with the same seed. Any one flipped bit of a record makes
-  `parse_header` or `body_is_whole` say no, and so does any other seed.
-- `parse_header` and `parse_mark` take any bytes at all, and look at `room` of them at the most.
-- Nothing here allocates but `StoredMessage` and the functions for Python at the end.
+- A written record verifies when it is read with the same seed. If any one bit of it is flipped, or
+  the seed is another, `parse_header` or `body_is_whole` returns false.
+- `parse_header` and `parse_mark` accept any bytes, and read at most `room` of them.
+- Nothing here allocates except `StoredMessage` and the functions for Python at the end.
 """
 
 cimport cython
@@ -17,7 +17,7 @@ cdef const char* BLOCK_MAGIC = b"NATSDBLK"
 cdef const char* MARK_MAGIC = b"MARK"
 
 HEADER_BYTES = BLOCK_HEADER_BYTES
-OVERHEAD_BYTES = RECORD_BYTES_MIN         # of a message, beside its subject, headers and payload
+OVERHEAD_BYTES = RECORD_BYTES_MIN         # bytes of a record without subject, headers and payload
 KIND_MESSAGE = MESSAGE
 KIND_SKIP = SKIP
 KIND_TOMBSTONES = TOMBSTONES
@@ -30,7 +30,10 @@ FLAG_CLOSING = CLOSING
 @cython.freelist(256)
 @cython.no_gc
 cdef class StoredMessage:
-    """A message as it was stored: its own copy of everything."""
+    """A stored message with its own copies of the subject, headers and payload.
+
+    `headers` is None if the message has none; `expires_ns` is 0 if it does not expire.
+    """
 
     def __init__(self, sequence, subject, headers, data, time_ns, expires_ns=0):
         self.sequence = sequence
@@ -77,6 +80,7 @@ cdef StoredMessage message_of(const RecordView* view):
 cdef inline uint64_t seal_record(
     unsigned char* to, uint32_t length, uint64_t seed
 ) noexcept nogil:
+    """Write the checksum at the end of a record and return it."""
     cdef uint64_t checksum = xxh64(to, length - RECORD_CHECKSUM_BYTES, seed)
     write_u64(to + length - RECORD_CHECKSUM_BYTES, checksum)
     return checksum
@@ -86,6 +90,7 @@ cdef inline void encode_header(
     unsigned char* to, uint64_t seed, uint32_t length, uint8_t kind, uint8_t flags,
     uint16_t subject_len, uint64_t sequence, int64_t time_ns, uint32_t headers_len,
 ) noexcept nogil:
+    """Write the RECORD_HEADER_BYTES of a record's header, its checksum included."""
     write_u32(to, length)
     to[4] = kind
     to[5] = flags
@@ -198,17 +203,17 @@ cdef bytes erased_record(uint64_t seed, uint64_t sequence, bytes noise):
     return record
 
 
-# For Python: tests, and those who look at single records.
+# For Python: tests, and tools that look at single records.
 
 def checksum(data: bytes, seed: int = 0) -> int:
-    """XXH64 of `data`."""
+    """Return the XXH64 of `data`."""
     return xxh64(<const unsigned char*> PyBytes_AS_STRING(data), len(data), seed)
 
 
 def encode(
     seed, sequence, subject, headers, data, time_ns, expires_ns=0, kind=MESSAGE, flags=0
 ) -> bytes:
-    """One record. Raises ValueError where a length does not fit into its field."""
+    """Return one encoded record. Raises ValueError if a length does not fit into its field."""
     cdef bytes subject_bytes = wire_bytes(subject)
     cdef bytes header_bytes = b"" if headers is None else headers
     cdef bytes data_bytes = data
@@ -228,18 +233,21 @@ def encode(
 
 
 def erased(seed: int, sequence: int, noise: bytes) -> bytes:
-    """What stands in the place of an erased message: OVERHEAD_BYTES more than the noise."""
+    """Return the record that replaces an erased message.
+
+    It is OVERHEAD_BYTES longer than `noise`.
+    """
     return erased_record(seed, sequence, noise)
 
 
 def header_is_whole(data: bytes, seed: int) -> bool:
-    """Whether `data` begins with a record's header, written with that seed."""
+    """Return whether `data` begins with a record's header that was written with `seed`."""
     cdef RecordHeader header
     return parse_header(<const unsigned char*> PyBytes_AS_STRING(data), len(data), seed, &header)
 
 
 def decode(data: bytes, seed: int) -> StoredMessage | None:
-    """The message whose record `data` begins with; None where it does not verify."""
+    """Return the message of the record at the start of `data`; None if it does not verify."""
     cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(data)
     cdef RecordHeader header
     cdef RecordView view

@@ -1,7 +1,7 @@
-"""Removing many messages, in slices: operations like those of search.pyx.
+"""Removals of many messages in slices: operations like those of search.pyx.
 
-What is removed counts as removed at once. A store that can undo commits between slices, before what
-it keeps for undoing (`log.undo_bytes`) grows large. `result` is the number of messages removed.
+Removals take effect at once. A store that can roll back commits between slices, before the memory
+for a rollback (`log.undo_bytes`) grows large. `result` is the number of removed messages.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -19,15 +19,18 @@ from natsd.store.subject_index cimport Subject, sequence_in
 from natsd.store.errors import ColdBlock
 
 cdef enum:
-    REMOVAL_COST = 100          # of budget
+    REMOVAL_COST = 100          # in units of budget
     SUBJECT_COST = 40
-    EXPIRY_COST = 400           # it is looked at as well, and in no order
-    REPLACED_PER_SLICE = 128    # a publish each
+    EXPIRY_COST = 400           # reading the message is included, in random order
+    REPLACED_PER_SLICE = 128    # messages that one slice hands out; each costs a publish
 
 
 cdef class Purge(Operation):
-    """What a filter matches, below `up_to_sequence` (0: all there is when it begins) and but for
-    the newest `keep`. Without any bound the log is emptied at once."""
+    """Remove the messages that a filter matches.
+
+    Only messages below `up_to_sequence` (0: all that exist when it begins) are removed, and the
+    newest `keep` stay. Without any restriction the log is emptied at once.
+    """
 
     cdef SlotMarks marks
     cdef uint64_t upto, keep, at, high, total, removed
@@ -92,7 +95,7 @@ cdef class Purge(Operation):
         return False
 
     cdef bint purge_matches(self, uint64_t budget) except? -1:
-        """Walks the slots between the bounds of the subjects that match."""
+        """Remove messages by their slots, between the bounds of the matching subjects."""
         cdef MsgBlock block
         cdef uint32_t place
         cdef uint64_t used
@@ -114,7 +117,7 @@ cdef class Purge(Operation):
         return False
 
     cdef int leave(self, MsgBlock block) except -1:
-        """On to the next block; the log may have retired this one by now."""
+        """Go on to the next block; the log may have retired this one already."""
         cdef uint32_t place = self.log.blocks.place_of(self.at)
         if self.log.blocks.at(place) is block:
             place += 1
@@ -124,8 +127,11 @@ cdef class Purge(Operation):
         return 0
 
     cdef uint64_t purge_block(self, MsgBlock block, uint64_t budget) except? 0:
-        """What it used of the budget. Needs the slots alone: no message at or before `upto` is of a
-        subject that came after the marks were made."""
+        """Remove the matching messages of a block; return the spent budget.
+
+        Only the slots are read: no message up to `upto` has a subject that was added after the
+        marks were made.
+        """
         cdef BlockIndex* index = &block.index
         cdef uint32_t place = <uint32_t> index_seek(index, self.at)
         cdef uint32_t end = <uint32_t> index_seek(index, self.upto + 1)
@@ -144,7 +150,7 @@ cdef class Purge(Operation):
 
 
 cdef class Compact(Operation):
-    """Everything below a sequence, which may lie past the end: then the log goes on there."""
+    """Remove everything below a sequence; beyond the end, the log then continues there."""
 
     cdef uint64_t sequence, removed
 
@@ -168,7 +174,7 @@ cdef class Compact(Operation):
 
 
 cdef class RemoveAbove(Operation):
-    """Everything above a sequence; the log's `cut` then forgets that it was there."""
+    """Remove everything above a sequence; the log's `cut` must follow and move the end."""
 
     cdef uint64_t sequence, removed
 
@@ -191,20 +197,20 @@ cdef class RemoveAbove(Operation):
 
 
 cdef class Expire(Operation):
-    """What is over `max_age` at a given time, and what expires by itself by then.
+    """Remove the messages that exceed `max_age` at a given time, or expire by themselves by then.
 
-    Age is looked at from the front: it ends with the first message that is young enough. One that
-    never expires is passed over, once.
+    Ages are checked from the front up to the first message that is young enough. A message that
+    never expires is skipped, and not checked again.
 
-    `is_replacing`: a message that is the last of its subject stays, and `last` has its sequence,
-    subject and headers. Who steps removes or replaces what is in there, before anything else is
-    done to the log, and says so by `replaced`.
+    With `is_replacing`, a message that is the last of its subject stays, and its (sequence,
+    subject, headers) is added to `last`. The caller must remove or replace these messages after the
+    step, before any other change of the log, and then call `replaced`.
     """
 
     cdef int64_t now_ns
-    cdef readonly list last     # or None
-    cdef dict noted             # their sequences, and when they were to go by themselves, or 0
-    cdef uint64_t passed        # all below is gone, or stays, or is in `last`
+    cdef readonly list last     # or None if not replacing
+    cdef dict noted             # sequence -> its own expiry in ns, 0: by age; for all in `last`
+    cdef uint64_t passed        # messages below are removed, stay, or are in `last`
 
     def __init__(self, MessageLog log not None, int64_t now_ns, bint is_replacing=False):
         self.log = log
@@ -214,7 +220,10 @@ cdef class Expire(Operation):
         self.result = 0
 
     def replaced(self) -> bool:
-        """What was in `last` was seen to. False: some of it is still there, and due again."""
+        """Note that the messages in `last` were handled.
+
+        Returns whether all of them are gone; a message that is still there will be due again.
+        """
         cdef bint is_done = True
         for sequence, at_ns in self.noted.items():
             if not self.log.is_here(sequence):
@@ -258,7 +267,7 @@ cdef class Expire(Operation):
         return False
 
     cdef int pass_over(self, uint64_t sequence) except -1:
-        """It never expires by age."""
+        """Skip a message that never expires by age."""
         if self.passed <= max(self.log.age_from, self.log.edges.first):
             self.log.age_from = sequence + 1
         else:
@@ -284,12 +293,12 @@ cdef class Expire(Operation):
         return False
 
     cdef int let_go(self, uint64_t sequence, RecordView* view, int64_t at_ns) except -1:
-        """`at_ns`: it goes by itself then."""
+        """Remove an expired message or add it to `last`. `at_ns`: its own expiry; 0: by age."""
         cdef int64_t slot
         if self.last is not None:
             slot = self.log.subjects.find(view.subject, view.subject_len)
             if slot >= 0 and self.log.subjects.record(slot).count == 1:
-                if sequence not in self.noted:      # by its age
+                if sequence not in self.noted:      # else noted before, because of its age
                     self.last.append((
                         sequence, view.subject[:view.subject_len], view.headers[:view.headers_len]
                     ))
@@ -303,7 +312,7 @@ cdef class Expire(Operation):
 
 
 cdef class ThinSubjects(Operation):
-    """What `max_msgs_per_subject` does not allow: it was lowered, or a crash took removals."""
+    """Remove what exceeds `max_msgs_per_subject`: it was lowered, or a crash lost removals."""
 
     cdef int64_t slot
 
@@ -344,8 +353,10 @@ cdef class ThinSubjects(Operation):
 
 
 cdef class Sweep(Operation):
-    """Forget the names of subjects without a message whose name was not at hand when the last one
-    went. Only while everything is durable: else a rollback would miss them."""
+    """Forget the names of subjects without messages that were not at hand at the last removal.
+
+    Works only while everything is durable: otherwise a rollback would miss these names.
+    """
 
     def __init__(self, MessageLog log not None):
         self.log = log

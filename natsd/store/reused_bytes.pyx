@@ -1,10 +1,11 @@
-"""Large bytes objects, one after another in the same memory: what the kernel gives anew costs more
-than what is written to it.
+"""A pool of large bytes objects whose memory is reused.
+
+Fresh pages from the kernel cost more than writing to them.
 
 Promise
-- A bytes object that is handed out does not change for as long as anyone has it, or a view of it.
-  Its memory is used again once nobody but this knows it: then it is no object any more.
-- At most `count` of them are kept.
+- A returned bytes object does not change as long as it, or a view of it, is referenced. Its memory
+  is reused once nothing else refers to it.
+- At most `count` objects are kept.
 """
 
 from cpython.object cimport PyObject
@@ -29,7 +30,7 @@ cdef extern from "Python.h":
 
 
 cdef class ReusedBytes:
-    """For one who needs many, but few at a time."""
+    """A pool for code that needs many large bytes objects, but few at a time."""
 
     cdef list kept
     cdef Py_ssize_t count
@@ -39,7 +40,7 @@ cdef class ReusedBytes:
         self.count = count
 
     def copy(self, const unsigned char[::1] data not None) -> bytes:
-        """The same bytes."""
+        """Return a copy of `data` in reused memory."""
         cdef Py_ssize_t size = data.shape[0]
         cdef PyObject* taken = self.take(size)
         cdef object copied = <object> taken
@@ -49,7 +50,10 @@ cdef class ReusedBytes:
         return self.keep(copied)
 
     def read(self, int descriptor, Py_ssize_t size, int64_t offset) -> bytes:
-        """Up to `size` bytes; fewer only where the file ends. Raises OSError."""
+        """Read up to `size` bytes at `offset`; the result is shorter only at the file's end.
+
+        Blocks on the disk, without the GIL. Raises OSError.
+        """
         cdef PyObject* taken = self.take(size)
         cdef object data
         cdef Py_ssize_t done = 0
@@ -69,7 +73,7 @@ cdef class ReusedBytes:
         return data
 
     cdef PyObject* take(self, Py_ssize_t size) except NULL:
-        """One of that size that nobody else has: a new reference."""
+        """Return a new reference to a bytes object of that size that nothing else refers to."""
         cdef PyObject* item
         cdef Py_ssize_t index
         for index in range(len(self.kept)):
@@ -78,7 +82,7 @@ cdef class ReusedBytes:
                 Py_INCREF(item)
                 del self.kept[index]
                 if size:
-                    _PyBytes_Resize(&item, size - 1)    # a change of size forgets the hash
+                    _PyBytes_Resize(&item, size - 1)    # resizing clears the cached hash
                 _PyBytes_Resize(&item, size)
                 return item
         item = PyBytes_FromStringAndSize(NULL, size)

@@ -1,1 +1,1 @@
-"""For Python only, see rewrite.pyi: one call rewrites a whole block."""
+"""An empty declaration file: nothing is cimported from here. See rewrite.pyi."""

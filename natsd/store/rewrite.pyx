@@ -1,15 +1,17 @@
-"""A block's file written anew with some of its messages: compaction, truncation, dropping erased.
+"""The rewriting of a block's file with a part of its messages: for compaction and truncation.
 
     old  │header│ 1 2† 3 MARKS │ 4† 5 † of 1 and 2 MARKS │ 6 MARKS │      seed a
     new  │header│ 3 5 6 │ tombstones still needed │ MARKS │              seed b
 
+Erased messages are dropped by it too.
+
 Promise
-- Bytes in, bytes out: what happens to files is the caller's. No GIL while records are copied, so it
-  belongs in a thread; nothing that is given may change meanwhile.
-- Only records that verified when they were scanned are copied, byte for byte but for the checksums:
-  the seed is a new one, so that what is left of the old file can never be taken for this one.
-- What is damaged is not copied. Report it before.
-- One commit, closed: it is to be synced before it takes the old file's place.
+- Bytes in, bytes out: the caller handles the files. Records are copied without the GIL, so a thread
+  should call it; the arguments may not change meanwhile.
+- Only records that verified when they were scanned are copied, byte for byte except for the
+  checksums: the seed is new, so that remains of the old file can never pass for the new one.
+- Damaged parts are not copied; report them before.
+- The new file is one commit, with a closing mark: sync it before it replaces the old file.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -31,13 +33,13 @@ cdef enum:
     LOGICAL_BYTES_MAX = 0x7fffffff
 
 
-cdef struct Choice:             # which messages go into the new file
+cdef struct Choice:             # selection of the messages for the new file
     uint64_t last_sequence
-    uint32_t place              # of the scan's index: where to go on
+    uint32_t place              # next place in the scan's index
 
 
 cdef const unsigned char* next_kept(Scan scan, SequenceSet dead, Choice* choice) noexcept nogil:
-    """The next record to copy; NULL: that was the last."""
+    """Return the next record to copy; NULL: there are no more."""
     cdef uint32_t offset
     cdef uint64_t sequence
     while choice.place < scan.index.count:
@@ -52,6 +54,7 @@ cdef const unsigned char* next_kept(Scan scan, SequenceSet dead, Choice* choice)
 
 
 cdef uint64_t kept_bytes(Scan scan, SequenceSet dead, Choice choice) noexcept nogil:
+    """Return the number of bytes of all records to copy."""
     cdef uint64_t total = 0
     cdef const unsigned char* record = next_kept(scan, dead, &choice)
     while record != NULL:
@@ -63,7 +66,7 @@ cdef uint64_t kept_bytes(Scan scan, SequenceSet dead, Choice choice) noexcept no
 cdef uint64_t copy_record(
     unsigned char* to, const unsigned char* record, uint64_t seed
 ) noexcept nogil:
-    """The same record under another seed; returns its checksum."""
+    """Copy a record with the checksums of another seed; return its checksum."""
     cdef uint32_t length = record_length_at(record)
     cdef uint64_t checksum
     memcpy(to, record, length)
@@ -76,7 +79,7 @@ cdef uint64_t copy_record(
 cdef unsigned char* copy_kept(
     unsigned char* to, Scan scan, SequenceSet dead, Choice choice, Mark* mark
 ) noexcept nogil:
-    """Returns where the copies end; what they add up to is in the mark's chain."""
+    """Copy all chosen records and extend the mark's chain by them; return the place behind them."""
     cdef const unsigned char* record = next_kept(scan, dead, &choice)
     while record != NULL:
         mark.chain = mix_chain(mark.chain, copy_record(to, record, mark.seed))
@@ -88,6 +91,7 @@ cdef unsigned char* copy_kept(
 cdef unsigned char* put_tombstones(
     unsigned char* to, bytes encoded, bint erased, Mark* mark
 ) except NULL:
+    """Write one record of removals and extend the mark's chain; return the place behind it."""
     cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(encoded)
     cdef uint64_t checksum = encode_record(
         to, mark.seed, TOMBSTONES, ERASED if erased else 0, mark.last_sequence, 0, 0, "", 0, "", 0,
@@ -102,11 +106,11 @@ def rewrite(
     uint64_t first_sequence, uint64_t last_sequence, tombstones=(), int64_t created_ns=0,
     uint16_t flags=0,
 ) -> bytes:
-    """The bytes of a block file that holds what `scan` found, without `dead` and without what is
-    above `last_sequence`, and then `tombstones`: pairs of (erased, encoded sequences).
+    """Return the bytes of a block file with the messages that `scan` found, and tombstones.
 
-    `seed` is random; `first_sequence` is the floor that the mark is to tell. Raises BlockFull where
-    the tombstones are too many for one block.
+    Messages in `dead` or above `last_sequence` are left out. `tombstones` are pairs of (erased,
+    encoded sequences). `seed` is random, 64 bits; `first_sequence` is written into the mark: all
+    lower sequences are removed. Raises BlockFull if the new block would be too large.
     """
     cdef Mark mark
     cdef BlockHeader header

@@ -1,4 +1,4 @@
-"""See scan.pyx."""
+"""The declarations of scan.pyx."""
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
@@ -11,18 +11,18 @@ cdef enum DamageKind:
     BAD_BLOCK_HEADER = 0
     BAD_RECORDS = 1             # no header verifies from here to the next record
     BAD_BODY = 2                # the header verifies, the record does not
-    BAD_MARK = 3                # one of a commit's two marks
-    BAD_ORDER = 4               # a whole record whose sequence is not above the one before
-    BAD_CHAIN = 5               # every record verifies, but not the commit that they make up
+    BAD_MARK = 3                # one of the two marks of a commit
+    BAD_ORDER = 4               # a valid record whose sequence is not above the one before
+    BAD_CHAIN = 5               # every record verifies, but the commit's chain does not
 
 cdef struct Damaged:
     uint32_t offset
     uint32_t length
-    uint64_t first_sequence     # 0: no message's
+    uint64_t first_sequence     # 0: the damage covers no message
     uint64_t last_sequence      # 0: unknown
     int kind
 
-cdef struct Tombstones:         # where the body of a record of removals stands
+cdef struct Tombstones:         # the body of a record of removals
     uint32_t offset
     uint32_t length
     bint erased
@@ -34,49 +34,51 @@ cdef struct Skip:
 
 
 cdef class Scan:
-    # What was found.
+    # Results
     cdef readonly bytes data
     cdef readonly bint readable             # the seed is known, from the header or from a mark
     cdef readonly bint header_is_whole
-    cdef readonly bint closed               # the last mark says that all before it was synced
-    cdef readonly bint torn_commit          # the last commit is not whole: its removals not applied
-    cdef readonly uint32_t end              # behind the last commit: the block goes on here
-    cdef readonly uint32_t torn_bytes       # behind `end`, not all zero: to be cut
-    cdef readonly uint64_t first_sequence   # the floor of the last commit; 0: unknown
-    cdef readonly uint64_t last_sequence    # the last one written, reserved or named by a mark
+    cdef readonly bint closed               # the last mark says: all before it was synced
+    cdef readonly bint torn_commit          # the last commit is torn: its removals do not count
+    cdef readonly uint32_t end              # end of the last commit, where the block goes on
+    cdef readonly uint32_t torn_bytes       # bytes behind `end`, up to the last nonzero one
+    cdef readonly uint64_t first_sequence   # first one not removed, by the last mark; 0: unknown
+    cdef readonly uint64_t last_sequence    # last one written, reserved or named by a mark
     cdef readonly uint64_t commit_number
     cdef readonly uint64_t live_bytes       # of all records in `index` that are not removed
     cdef BlockHeader header
-    cdef readonly uint32_t live_count       # of messages, without the erased
+    cdef readonly uint32_t live_count       # messages, erased ones excluded
     cdef uint64_t chain
     cdef uint64_t last_checksum             # of the last record that is no mark; 0: none
-    cdef BlockIndex index                   # messages that verify; no slots
+    cdef BlockIndex index                   # the messages that verify; without slots
     cdef Array interruptions                # uint32_t offsets of marks, skips, removals, damage
     cdef Array removals                     # Tombstones
     cdef Array reserved                     # Skip
     cdef Array damaged                      # Damaged
 
-    # Where the walk is.
+    # State of the walk
     cdef const unsigned char* bytes_at
     cdef uint32_t size
-    cdef uint32_t extent_start              # of the commit being read
+    cdef uint32_t extent_start              # of the commit that is being read
     cdef uint64_t extent_chain
     cdef bint extent_whole
-    cdef bint extent_altered                # holds erased messages: the chain says nothing
-    cdef uint32_t tombstones_before         # the extent
-    cdef Mark mark                          # the last one
+    cdef bint extent_altered                # has erased messages, so its chain cannot verify
+    cdef uint32_t tombstones_before         # number of `removals` before the extent
+    cdef Mark mark                          # the last mark
     cdef bint has_mark
     cdef bint last_commit_whole
-    cdef uint64_t floor_before              # that of the commit before the last
-    cdef uint32_t last_tombstones[2]        # those of the last commit: from, to
+    cdef uint64_t floor_before              # `first_sequence` of the commit before the last
+    cdef uint32_t last_tombstones[2]        # range of the last commit's tombstones in `removals`
     cdef uint64_t committed_sequence
     cdef uint64_t committed_checksum
-    # Walking once more: records before that offset have no sequence above `highest`.
+    # While walking again: the records before the offset `highest_upto` have no sequence above
+    # `highest`.
     cdef uint64_t highest
     cdef uint32_t highest_upto
-    cdef uint32_t walked_again_to           # the mark
+    cdef uint32_t walked_again_to           # the mark's offset
 
-    # The subject of the message at that place of the index, which must be no hole, nor erased.
+    # Return the subject of the message at that place of the index; the place must be neither a hole
+    # nor an erased message.
     cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil
 
     cdef bint open_header(self, uint64_t first_sequence) noexcept nogil

@@ -1,29 +1,30 @@
-"""Reads a whole block, trusting nothing: one linear pass over its bytes, without the GIL.
+"""The scan of a whole block that trusts no byte: one linear pass over its bytes, without the GIL.
 
     header │ record record MARK MARK │ record damaged record MARK MARK │ record rec~~ 000000000
              └─── a commit ────┘  ×2   └── body bad: skipped ──┘         └─ torn: cut ┘ └ zeros
 
 Promise
-- Any bytes at all can be scanned; it takes time in proportion to their number. A record is taken
-  only if its header and its XXH64 verify with the block's seed, its sequence is above all before,
-  and its subject can stand on a protocol line (sendable.pxd).
-- Where no header verifies, the walk goes on at the next byte where a record does. So one damaged
-  stretch costs the records it touches and no other, and each is noted with offset and sequences.
-- A piece of the block that the disk wrote to the wrong place in it brings records that verify. The
-  marks tell them from those that belong there: they cost the messages that they overwrote, and at
+- Any bytes can be scanned, in time proportional to their number. A record is accepted only if its
+  header and its XXH64 verify with the block's seed, its sequence is above all before, and its
+  subject can be sent to a client (sendable.pxd).
+- Where no header verifies, the walk continues at the next byte where a record does. So damage costs
+  only the records that it touches, and each damage is noted with its offset and sequences.
+- If the disk wrote a part of the block to a wrong place in it, the records there verify. The marks
+  tell them from the records that belong there: such damage costs the overwritten messages, and at
   most the others of the same commit.
-- What follows the last mark was never acknowledged: cut, unless the caller has `proven` it to be on
-  disk (a sealed block, or what index.db covers); then it is damage, and what verifies is kept.
-- A last commit that is not whole and that nothing proves: its messages that verify are kept, none
-  of its removals is applied (`torn_commit`). Of a batch nothing is kept, then and whenever the
-  block is read later: the next mark says that the commit before it was torn.
-- The caller cuts the file at `end`, and syncs that, before anything is written behind it.
-- The seed comes from the block's header; if that is damaged, from the marks. A mark counts only in
-  its own place: the bytes it covers end where it begins.
+- Bytes behind the last mark were never acknowledged: they are cut, unless the caller declares them
+  `proven` to be on disk (a sealed block, or bytes that index.db covers). If proven bytes do not
+  verify, they are damage, and their valid records are kept.
+- If the last commit is neither whole nor proven, its valid messages are kept and none of its
+  removals is applied (`torn_commit`). Nothing of its batches is kept, also when the block is read
+  again later: the next mark says that the commit before it was torn.
+- The caller must cut the file at `end`, and sync that, before anything is written behind it.
+- The seed comes from the block's header, or from the marks if the header is damaged. A mark counts
+  only in its own place: the bytes that it covers end where it begins.
 
-Without the GIL, `self.x += 1` is written out: in a debug build it would look whether self is None.
+Without the GIL, `self.x += 1` is written out: a debug build would check whether self is None.
 
-Source: "Recovery trusts nothing" of the design.
+Source: docs/store.md, "What an acknowledgement means" and "When a disk has lied".
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -60,7 +61,7 @@ DAMAGE_TEXTS = (
 
 
 cdef inline int interrupt(Scan scan, uint32_t at) noexcept nogil:
-    """Note that what stands here is no message."""
+    """Note that there is no message at the offset `at`; return 0, or -1: out of memory."""
     cdef uint32_t* slot = <uint32_t*> array_add(&scan.interruptions, sizeof(uint32_t))
     if slot == NULL:
         return -1
@@ -73,18 +74,19 @@ cdef inline uint64_t extent_end(const Mark* mark) noexcept nogil:
 
 
 cdef inline bint in_place(const Mark* mark, uint32_t at) noexcept nogil:
-    """Whether it stands where it says, first or second of its pair."""
+    """Return whether the mark stands where it says, as the first or the second of its pair."""
     cdef uint64_t end = extent_end(mark)
     return mark.extent_start >= BLOCK_HEADER_BYTES and (end == at or end + MARK_BYTES == at)
 
 
 cdef class Scan:
-    """What one block holds. Everything is known when the constructor returns.
+    """The content of one block, fully known when the constructor returns.
 
-    `data` is the block's logical bytes. `proven` of them, from the start, are known to have been
-    synced; where there are fewer, the end is damaged. `first_sequence` is what a block whose header
-    is damaged began with, where the caller knows (0: what is missing before its first whole message
-    is not known more closely).
+    `data` is the block's logical bytes. The first `proven` bytes are known to have been synced; if
+    `data` is shorter, its end is damaged. `first_sequence` is the block's first sequence, if the
+    caller knows it; it is used if the header is damaged. (With 0 it is not known which sequences
+    are missing before the first valid message.) Raises ValueError for 2 GiB or more, or
+    MemoryError.
     """
 
     def __cinit__(self, bytes data not None, *, uint32_t proven=0, uint64_t first_sequence=0):
@@ -115,7 +117,7 @@ cdef class Scan:
     # The block's header
 
     cdef bint open_header(self, uint64_t first_sequence) noexcept nogil:
-        """Find the seed; false if nothing tells it."""
+        """Find the seed and start the walk's state; return false if the seed is unknown."""
         self.header_is_whole = parse_block_header(self.bytes_at, self.size, &self.header)
         if self.header_is_whole:
             if self.header.version != BLOCK_VERSION:
@@ -132,8 +134,11 @@ cdef class Scan:
         return True
 
     cdef bint find_seed(self, uint64_t* seed, uint32_t* block_id) noexcept nogil:
-        """The seed that marks in their place tell: one that the first record agrees with, or the
-        last mark's. What a payload tells is not in its place, or else not the last."""
+        """Find the seed in marks that stand in their place; return whether there is one.
+
+        That is a seed with which the first record verifies, or else the last mark's. A mark in a
+        payload does not stand in its place, or is not the last one.
+        """
         cdef Mark mark
         cdef RecordHeader first
         cdef const unsigned char* records = self.bytes_at + BLOCK_HEADER_BYTES
@@ -141,7 +146,7 @@ cdef class Scan:
         cdef bint found = False
         while at + MARK_BYTES <= self.size:
             if read_u64(self.bytes_at + at) == 0:
-                at += 8         # the length of a mark is not 0, and begins it
+                at += 8         # a mark begins with its length, which is not 0
                 continue
             if parse_mark(self.bytes_at + at, self.size - at, &mark) and in_place(&mark, at):
                 found = True
@@ -153,17 +158,17 @@ cdef class Scan:
         return found
 
     cdef bint mark_is_ours(self, const Mark* mark, uint32_t at) noexcept nogil:
-        """Whether it was written for this block and this place, first or second of its pair."""
+        """Return whether the mark was written for this block and this place."""
         if mark.seed != self.header.seed or mark.block_id != self.header.block_id:
             return False
         if self.has_mark and mark.commit_number <= self.mark.commit_number and (
             not self.is_twin(mark)
         ):
-            return False        # of a commit that was undone, and its place written anew
+            return False        # its commit was undone, and its place written again
         return in_place(mark, at)
 
     cdef bint is_twin(self, const Mark* mark) noexcept nogil:
-        """Whether it is the second mark of the last commit."""
+        """Return whether the mark is the second mark of the last commit."""
         return (
             mark.commit_number == self.mark.commit_number
             and mark.extent_start == self.mark.extent_start
@@ -174,7 +179,10 @@ cdef class Scan:
     # The walk
 
     cdef int walk(self) noexcept nogil:
-        """Take every record that verifies. Returns where nothing more does; -1: out of memory."""
+        """Take every record that verifies.
+
+        Returns the offset from which on nothing verifies; -1: out of memory.
+        """
         cdef uint32_t at = BLOCK_HEADER_BYTES
         cdef uint32_t next_at
         cdef RecordHeader header
@@ -218,13 +226,16 @@ cdef class Scan:
         return <int> at
 
     cdef bint may_be_misled(self, const Mark* mark, uint32_t at) noexcept nogil:
-        """Whether records that belong elsewhere may have been taken since the last commit; if so,
-        bound the sequences that the next walk up to this mark takes. True once for each mark."""
+        """Return whether misplaced records may have been taken since the last commit.
+
+        If so, bounds the sequences that the next walk up to this mark accepts. True once for each
+        mark.
+        """
         cdef uint64_t first = 0
         if self.extent_whole or self.walked_again_to == at:
             return False
         if mark.extent_start > self.extent_start and self.extent_verifies(mark):
-            # All of this commit is as it was written, so what stands before it is older.
+            # All of this commit is as it was written, so everything before it must be older.
             first = self.first_in_extent(mark)
         if first:
             self.highest, self.highest_upto = first - 1, mark.extent_start
@@ -236,7 +247,7 @@ cdef class Scan:
         return True
 
     cdef uint64_t last_damaged(self) noexcept nogil:
-        """The highest sequence that is known to be damaged since the last commit; 0: none."""
+        """Return the highest sequence known to be damaged since the last commit; 0: none."""
         cdef Damaged* damaged = <Damaged*> self.damaged.items
         cdef uint64_t last = 0
         cdef uint32_t place = self.damaged.count
@@ -246,7 +257,7 @@ cdef class Scan:
         return last
 
     cdef uint64_t first_in_extent(self, const Mark* mark) noexcept nogil:
-        """The first sequence of an extent that verifies; 0: there is none."""
+        """Return the first sequence of an extent that verifies; 0: there is none."""
         cdef RecordHeader header
         cdef uint64_t at = mark.extent_start
         while at < extent_end(mark):
@@ -257,7 +268,7 @@ cdef class Scan:
         return 0
 
     cdef uint32_t walk_back(self) noexcept nogil:
-        """Forget what was read since the last commit; where that ends."""
+        """Forget all that was read since the last commit; return the offset of its end."""
         self.end = max(self.end, <uint32_t> BLOCK_HEADER_BYTES)
         self.cut()
         self.last_sequence = self.committed_sequence
@@ -269,7 +280,7 @@ cdef class Scan:
         return self.end
 
     cdef bint is_in_order(self, const RecordHeader* header, uint32_t at) noexcept nogil:
-        """Whether that record may stand there."""
+        """Return whether the record's sequence fits this place."""
         if at < self.highest_upto and header.sequence > self.highest:
             return False
         return header.kind == TOMBSTONES or header.sequence > self.last_sequence
@@ -336,7 +347,7 @@ cdef class Scan:
         return 0
 
     cdef int take_mark(self, const Mark* mark, uint32_t at) noexcept nogil:
-        """A commit ends here, or its second mark is passed."""
+        """Take a commit's first mark, which ends the commit, or skip its second mark."""
         if interrupt(self, at) < 0:
             return -1
         if self.has_mark and self.is_twin(mark):
@@ -367,9 +378,10 @@ cdef class Scan:
         return 0
 
     cdef int judge(self, const Mark* mark) noexcept nogil:
-        """Is the commit that ends with this mark whole?"""
+        """Decide whether the commit that ends with this mark is whole."""
         if mark.extent_start != self.extent_start:
-            # The marks of the one before are gone, and so is what tells where this one began.
+            # The marks of the commit before are lost, and with them the place where this commit
+            # began.
             self.last_commit_whole = self.extent_verifies(mark)
             return 0
         self.last_commit_whole = self.extent_whole
@@ -409,7 +421,10 @@ cdef class Scan:
         return self.note_damage(at, header.length, header.sequence, header.sequence, BAD_BODY)
 
     cdef bint verifies(self, uint32_t at, uint64_t* sequence) noexcept nogil:
-        """Whether a whole record stands here that can follow what was read so far."""
+        """Return whether a valid record stands here that can follow the records read so far.
+
+        `sequence` is then set to its sequence, or to the next one after a mark or removals.
+        """
         cdef RecordHeader header
         cdef Mark mark
         cdef const unsigned char* record = self.bytes_at + at
@@ -428,7 +443,7 @@ cdef class Scan:
         return sequence[0] > self.last_sequence
 
     cdef uint32_t resync(self, uint32_t at, uint32_t upto) noexcept nogil:
-        """The next place before `upto` where a record verifies; 0: none."""
+        """Return the next offset before `upto` where a record verifies; 0: none."""
         cdef uint64_t sequence
         cdef unsigned char kind
         if self.size < RECORD_BYTES_MIN:
@@ -437,7 +452,7 @@ cdef class Scan:
         at += 1
         while at < upto:
             if read_u64(self.bytes_at + at) == 0:
-                at += 5     # a length of four zero bytes begins at each of these
+                at += 5     # at each of these bytes a length of four zero bytes would begin
                 continue
             kind = self.bytes_at[at + 4]
             if MESSAGE <= kind <= MARK and self.verifies(at, &sequence):
@@ -446,12 +461,12 @@ cdef class Scan:
         return 0
 
     cdef int note_gap(self, uint32_t at, uint32_t upto) noexcept nogil:
-        """No header verified from `at` on until `upto`: what is missing there?"""
+        """Note what is missing between `at` and `upto`, where no header verified."""
         cdef uint64_t sequence = 0
         cdef Mark mark
         if upto - at == MARK_BYTES:
             if self.has_mark and at == extent_end(&self.mark) + MARK_BYTES:
-                self.extent_start = upto        # the second mark of the commit before
+                self.extent_start = upto        # it was the second mark of the commit before
                 return self.note_damage(at, MARK_BYTES, 0, 0, BAD_MARK)
             if parse_mark(self.bytes_at + upto, self.size - upto, &mark) and (
                 extent_end(&mark) == at
@@ -481,7 +496,7 @@ cdef class Scan:
     # The end
 
     cdef int finish(self, uint32_t walked, uint32_t proven) noexcept nogil:
-        """Decide what of the end counts, and forget the rest."""
+        """Decide how much of the block's end counts, and forget the rest."""
         cdef uint32_t at
         if not self.readable:
             return 0
@@ -511,7 +526,7 @@ cdef class Scan:
         return 0
 
     cdef void cut(self) noexcept nogil:
-        """Forget what stands at `end` and behind it."""
+        """Forget everything at `end` and behind it."""
         cdef Tombstones* removals = <Tombstones*> self.removals.items
         cdef Skip* skips = <Skip*> self.reserved.items
         cdef Damaged* damaged = <Damaged*> self.damaged.items
@@ -540,7 +555,7 @@ cdef class Scan:
         if self.reserved.count:
             skips += self.reserved.count - 1
             last = max(last, skips.sequence + (skips.count - 1))
-        place = self.damaged.count      # some are of no known sequence
+        place = self.damaged.count      # the sequences of some damage are unknown
         while place and damaged[place - 1].last_sequence == 0:
             place -= 1
         if place:
@@ -555,7 +570,7 @@ cdef class Scan:
         self.removals.count = self.removals.count - (upto - first)
 
     cdef void drop_batches(self) noexcept nogil:
-        """The last commit is not whole: what is left of its batches is not there."""
+        """Mark the messages of the last commit's batches as removed: the commit is not whole."""
         cdef uint32_t place = self.index.count
         cdef uint32_t offset
         while place:
@@ -580,42 +595,47 @@ cdef class Scan:
 
     @property
     def block_id(self):
+        """The block's number in its stream."""
         return self.header.block_id
 
     @property
     def seed(self):
+        """The random number that seeds the block's checksums."""
         return self.header.seed
 
     @property
     def version(self):
+        """The version of the block's format."""
         return self.header.version
 
     @property
     def created_ns(self):
+        """The time when the block was created, in ns since 1970."""
         return self.header.created_ns
 
     @property
     def store_id(self):
-        """Whose block it is (block_identity.py), as its header tells; 0: it does not."""
+        """The id of the block's store (block_identity.py), from its header; 0: unknown."""
         return read_u64(self.header.salt) if self.header_is_whole else 0
 
     @property
     def follows(self):
-        """What the stream had come to when the block began, as its header tells."""
+        """The stream's sequence when the block began, from its header; 0: unknown."""
         return read_u64(self.header.salt + 8) if self.header_is_whole else 0
 
     @property
     def base_sequence(self):
-        """What the block began with, as far as its header tells."""
+        """The block's first sequence, from its header or from the caller; 0: unknown."""
         return self.header.first_sequence
 
     @property
     def message_count(self):
-        """Messages that verify, removed ones too."""
+        """The number of messages that verify, removed ones included."""
         return self.index.messages
 
     @property
     def damage(self) -> list[Damage]:
+        """The damage found, in the order of the offsets."""
         cdef Damaged* damaged = <Damaged*> self.damaged.items
         return [
             Damage(
@@ -627,7 +647,7 @@ cdef class Scan:
 
     @property
     def tombstones(self) -> list[tuple[int, bool, bytes]]:
-        """Removals to apply: offset, whether the bytes are to be overwritten, encoded sequences."""
+        """The removals to apply: (offset, whether to overwrite the bytes, encoded sequences)."""
         cdef Tombstones* removals = <Tombstones*> self.removals.items
         return [
             (
@@ -639,12 +659,12 @@ cdef class Scan:
 
     @property
     def skips(self) -> list[tuple[int, int]]:
-        """What was reserved without a message: sequence and count."""
+        """The sequences reserved without a message: (first sequence, count)."""
         cdef Skip* skips = <Skip*> self.reserved.items
         return [(skips[i].sequence, skips[i].count) for i in range(self.reserved.count)]
 
     def sequences(self) -> list[int]:
-        """Of the messages that verify and are not erased, ascending."""
+        """Return the sequences of the messages that verify and are not erased, ascending."""
         cdef uint32_t place
         return [
             index_sequence(&self.index, place)
@@ -653,7 +673,7 @@ cdef class Scan:
         ]
 
     def read(self, uint64_t sequence) -> StoredMessage | None:
-        """A message as it stands in the block, removals aside; None where there is none."""
+        """Return a message of the block even if a later record removes it; None: there is none."""
         cdef RecordView view
         cdef int64_t place = index_find(&self.index, sequence)
         if place < 0 or self.index.offsets[place] & REMOVED:

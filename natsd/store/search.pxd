@@ -1,4 +1,4 @@
-"""Reading a log at length: see search.pyx."""
+"""Long reads of a log in slices; the declarations of search.pyx."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -13,12 +13,13 @@ from natsd.store.subject_index cimport Subject, SubjectIndex
 
 cdef class Operation:
     cdef MessageLog log
-    cdef SubjectIndex subjects          # those it began with
+    cdef SubjectIndex subjects          # the index when the operation began
     cdef Filter filter
-    cdef Matches matches                # None: all seen
+    cdef Matches matches                # None: all subjects are done
     cdef readonly object result
 
-    # Some of it; True: all is done. Raises ColdBlock, and nothing is lost by that.
+    # Do a part of the work; return whether all of it is done. Raises ColdBlock if a block must be
+    # loaded first; the operation can then go on where it was.
     cpdef bint step(self, uint64_t budget) except? -1
     cdef bint work(self, uint64_t budget) except? -1
     cdef int begin(self) except -1
@@ -27,8 +28,8 @@ cdef class Operation:
 
 cdef class Scan:
     cdef MessageLog log
-    cdef SlotMarks marks        # what is looked for; None: anything
-    cdef uint64_t at            # the next one
+    cdef SlotMarks marks        # the slots searched for; None: any
+    cdef uint64_t at            # next sequence to look at
     cdef uint64_t upto
     cdef bint is_back
     cdef bint is_done
@@ -42,10 +43,10 @@ cdef class Scan:
     cdef int passed_back(self, MsgBlock block, uint32_t place) noexcept
 
 
-@cython.final    # called for each subject: a direct call
+@cython.final    # called for each subject, so the calls should be direct
 cdef class NumPending(Operation):
     cdef Scan scan
-    cdef SlotMarks partial      # subjects that lie in the range with a part of their messages
+    cdef SlotMarks partial      # subjects with only a part of their messages in the range
     cdef SlotMarks counted      # subjects that were looked at
     cdef uint64_t first, through, found, partial_count, low, high
     cdef bint last_only, has_late, is_scanning, is_below

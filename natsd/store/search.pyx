@@ -1,18 +1,18 @@
-"""Reading a log at length, in slices: counting, listing, finding what matches.
+"""Long reads of a log in slices: counting, listing and finding the messages that match.
 
-An Operation does some of its work per `step` and says whether that was all; between two steps
-others may append and remove. A step that needs a block raises ColdBlock; the next one goes on where
-it stopped. One unit of budget is about 2 ns: a message looked at, as a rule through the four bytes
-of its slot; a subject costs SUBJECT_COST. So 500,000 of them make a slice of a millisecond.
+An Operation does a part of its work in each `step`, which returns whether all is done; between two
+steps others may append and remove. A step that needs a block raises ColdBlock; the next one goes on
+where it stopped. One unit of budget is about 2 ns: a message, usually judged by the four bytes of
+its slot; a subject costs SUBJECT_COST. So a budget of 500,000 makes a slice of a millisecond.
 
 Promise
-- What stays unchanged from the first step to the last is counted and listed exactly. Messages
-  appended meanwhile are left out of counts up to a sequence; of those removed meanwhile some may be
-  in it.
-- Blocks are entered only between the bounds that the subject index knows. Whole subjects are
-  counted from the index; only those that begin before the range, or end behind it, are looked for
-  in the blocks: on whichever side of the range that is shorter.
-- If the log is emptied at once meanwhile, an operation begins anew.
+- Messages that exist from the first step to the last are counted and listed exactly. Messages
+  appended meanwhile are left out of counts up to a sequence; messages removed meanwhile may be
+  counted.
+- Blocks are read only between the bounds that the subject index knows. Subjects that lie wholly in
+  the range are counted from the index; only those that begin before the range or end behind it are
+  searched for in the blocks, on the shorter side of the range.
+- If the log is emptied at once meanwhile, an operation starts again.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -32,10 +32,10 @@ from natsd.store.errors import ColdBlock, StoreEOF, TooManyResults
 from natsd.store.store import SubjectState
 
 cdef enum:
-    SUBJECT_COST = 40           # of budget
-    SUBJECTS_AT_ONCE = 64       # looked at together, so that they are fetched together
-    PATTERNS_PER_STEP = 512     # that a step begins to follow: about half a millisecond
-    NEXT_MATCH_COST = 32_768    # of a call of the log's `next_match`, at most
+    SUBJECT_COST = 40           # in units of budget
+    SUBJECTS_AT_ONCE = 64       # fetched into the cache together, then looked at
+    PATTERNS_PER_STEP = 512     # patterns that a step begins to follow: about half a millisecond
+    NEXT_MATCH_COST = 32_768    # maximum cost of a call of the log's `next_match`
 
 
 cdef inline bint is_live(uint32_t offset) noexcept nogil:
@@ -43,7 +43,14 @@ cdef inline bint is_live(uint32_t offset) noexcept nogil:
 
 
 cdef class Operation:
+    """Long work on a log, done in steps; `result` is set when all is done."""
+
     cpdef bint step(self, uint64_t budget) except? -1:
+        """Do a part of the work; return whether all of it is done.
+
+        `budget` limits the part, in units of about 2 ns. Raises ColdBlock if a block must be loaded
+        first; the next step goes on where this one stopped.
+        """
         if self.subjects is not self.log.subjects:
             self.subjects = self.log.subjects
             self.begin()
@@ -67,8 +74,10 @@ cdef class Operation:
 
 
 cdef class Scan:
-    """A walk over the blocks from one sequence to another, both included, either way. Blocks that
-    have none of the slots looked for are passed by."""
+    """A walk over the blocks from one sequence to another, both included, forward or backward.
+
+    Blocks that contain none of the slots searched for are skipped.
+    """
 
     cdef int set(
         self, MessageLog log, SlotMarks marks, uint64_t first, uint64_t last, bint back=False
@@ -82,8 +91,10 @@ cdef class Scan:
         return 0
 
     cdef MsgBlock block(self):
-        """The one that `at` is in, or the next that may have what is looked for, with its arrays;
-        None: there is none."""
+        """Return the block of `at`, or the next that may match, with arrays; None: no more.
+
+        Raises ColdBlock if the block's arrays are not in memory.
+        """
         cdef BlockList blocks = self.log.blocks
         cdef MsgBlock block
         cdef uint32_t place
@@ -103,12 +114,12 @@ cdef class Scan:
         return None
 
     cdef uint64_t next_base(self) noexcept:
-        """Where the block behind `at` begins; 0: there is none."""
+        """Return the first sequence of the block behind `at`; 0: there is none."""
         cdef uint32_t place = self.log.blocks.place_of(self.at) + 1
         return self.log.blocks.bases[place] if place < self.log.blocks.count else 0
 
     cdef int passed(self, MsgBlock block, uint32_t place) noexcept:
-        """Forward: what is before `place` of the block was looked at."""
+        """Go on forward at `place` of the block: the places before it are done."""
         if place < block.index.count:
             self.at = index_sequence(&block.index, place)
         else:
@@ -117,7 +128,7 @@ cdef class Scan:
         return 0
 
     cdef int passed_back(self, MsgBlock block, uint32_t place) noexcept:
-        """Backward: what is at `place` of the block and behind it was looked at."""
+        """Go on backward before `place` of the block: that place and later ones are done."""
         if place > 0:
             self.at = index_sequence(&block.index, place - 1)
         else:
@@ -129,7 +140,7 @@ cdef class Scan:
 
 
 cdef inline uint32_t places_until(BlockIndex* index, uint64_t upto) noexcept:
-    """How many places of the block are at or before `upto`."""
+    """Return how many places of the block are at or before `upto`."""
     return <uint32_t> index_seek(index, upto + 1)
 
 
@@ -148,7 +159,11 @@ cdef class NumPending(Operation):
         self, MessageLog log not None, Filter wanted not None, uint64_t from_sequence,
         bint last_per_subject=False, uint64_t up_to_sequence=0,
     ):
-        """`up_to_sequence` 0: to the end."""
+        """Count the messages that match, from `from_sequence` to `up_to_sequence`.
+
+        `up_to_sequence` 0: to the end. With `last_per_subject`, only the last message of each
+        subject counts. `result` is (count, last sequence that was considered).
+        """
         self.log = log
         self.filter = wanted
         self.first = from_sequence
@@ -165,19 +180,21 @@ cdef class NumPending(Operation):
         return 0
 
     cdef int removed(self, uint64_t sequence, uint32_t slot) except -1:
-        """A message is about to be removed: after this the result does not count it, however far
-        counting has come. Not with `last_per_subject`."""
+        """Exclude a message that is about to be removed, however far counting has come.
+
+        Not for use with `last_per_subject`.
+        """
         assert not self.last_only
         if (
             sequence > self.through or self.subjects is not self.log.subjects
             or not self.counted.has(slot)
         ):
-            return 0            # not counted, and will not be
+            return 0            # not counted, now or later
         if not self.partial.has(slot):
             self.found -= sequence >= self.first
         elif not self.is_scanning:
             self.partial_count -= 1
-        elif self.is_below:     # all were counted; those before the range are taken off again
+        elif self.is_below:     # all were counted; the scan subtracts those before the range
             self.found -= (
                 sequence >= self.first or sequence >= self.scan.at and not self.scan.is_done
             )
@@ -229,11 +246,11 @@ cdef class NumPending(Operation):
         return 0
 
     cdef int count_last(self, int64_t slot, Subject* record) except -1:
-        """Does the subject's last message lie in the range?"""
+        """Count the subject if its last message lies in the range."""
         cdef uint64_t last = 0
         if sequence_in(record.first) < self.first and not is_exact(record.last):
             if self.log.exact_last(slot, &last) != DONE:
-                self.note_partial(slot, record)     # found by the scan, from its end
+                self.note_partial(slot, record)     # the backward scan finds its last message
                 return 0
         self.found += sequence_in(record.last) >= self.first
         return 0
@@ -247,8 +264,11 @@ cdef class NumPending(Operation):
         return 0
 
     cdef int begin_scan(self) except -1:
-        """Over the part of the partial subjects' messages that is shorter: in the range, or before
-        it, where their number is known and nothing of them lies behind."""
+        """Scan the shorter part of the partial subjects' messages.
+
+        That is the part in the range, or the part before it, if the number of messages is known and
+        none lies behind the range.
+        """
         cdef uint64_t low = max(self.low, self.log.edges.first)
         cdef uint64_t high = min(self.high, self.through)
         self.is_scanning = True
@@ -291,7 +311,10 @@ cdef class NumPending(Operation):
         return self.finish() if self.scan.is_done else False
 
     cdef uint64_t count_lasts(self, MsgBlock block, uint64_t budget) except? 0:
-        """Backward: the first message met of each subject is its last."""
+        """Count last messages, walking backward: the first message met of each subject is its last.
+
+        Returns the spent budget.
+        """
         cdef uint32_t end = places_until(&block.index, self.scan.at)
         cdef uint32_t stop = <uint32_t> (end - min(budget, end)), place = end
         cdef uint32_t slot
@@ -307,6 +330,10 @@ cdef class NumPending(Operation):
 
 
 cdef class MultiLast(Operation):
+    """The last message of each matching subject; `result` is a sorted list of sequences.
+
+    `up_to_sequence` 0: to the end. Raises TooManyResults for more than `max_allowed` > 0 results.
+    """
     cdef Scan scan
     cdef SlotMarks wanted
     cdef list sequences
@@ -395,6 +422,7 @@ cdef class MultiLast(Operation):
 
 
 cdef class SubjectTotals(Operation):
+    """The number of messages of each matching subject; `result` is a dict by subject."""
     def __init__(self, MessageLog log not None, Filter wanted not None):
         self.log = log
         self.filter = wanted
@@ -416,7 +444,10 @@ cdef class SubjectTotals(Operation):
 
 
 cdef class SubjectStates(Operation):
-    """Edges that are only bounds are made exact first, all of them in one walk each way."""
+    """The SubjectState of each matching subject; `result` is a dict by subject.
+
+    First and last sequences that are only bounds are made exact first, by one walk each way.
+    """
 
     cdef Scan forward, backward
     cdef SlotMarks firsts, lasts
@@ -520,10 +551,10 @@ cdef class SubjectStates(Operation):
 
 
 cdef class LastMatch(Operation):
-    """The last message that a filter matches; `result` 0: none."""
+    """The last message that a filter matches; `result` is its sequence, 0: none."""
 
     cdef uint64_t best
-    cdef list bounds            # (bound, slot) of subjects whose last is not known exactly
+    cdef list bounds            # (bound, slot) of each subject whose exact last sequence is unknown
 
     def __init__(self, MessageLog log not None, Filter wanted not None):
         self.log = log
@@ -606,11 +637,14 @@ cdef class NextMatch(Operation):
 
 
 cdef class SequenceAt(Operation):
-    """The first live message at or after a time, by bisection: times are taken to grow with the
-    sequences. `result` is the last sequence + 1 if there is none."""
+    """The first live message at or after a time, by bisection; `result` is its sequence.
+
+    Times are assumed to grow with the sequences. If there is no such message, `result` is the last
+    sequence + 1.
+    """
 
     cdef int64_t time_ns
-    cdef uint64_t low, high     # the message looked for lies in low..high - 1, or is at `high`
+    cdef uint64_t low, high     # the message lies in low..high - 1, or at `high`
 
     def __init__(self, MessageLog log not None, int64_t time_ns):
         self.log = log
@@ -629,7 +663,10 @@ cdef class SequenceAt(Operation):
         return True
 
     cdef int split(self, uint64_t middle) except -1:
-        """Look at the first message from the middle on; one that is lost has no time."""
+        """Bisect at the first message from `middle` on.
+
+        Lost messages have no time and are skipped.
+        """
         cdef RecordView view
         cdef MsgBlock block
         cdef int answer
@@ -651,7 +688,10 @@ cdef class SequenceAt(Operation):
 
 
 def last_of_subject(MessageLog log not None, subject) -> int | None:
-    """The last message of one subject, 0: none; None: `subject` is a pattern. Raises ColdBlock."""
+    """Return the sequence of a subject's last message; 0: none; None: `subject` is a pattern.
+
+    Raises ColdBlock if a block must be loaded first.
+    """
     cdef bytes name = wire_bytes(subject)
     cdef int64_t slot
     cdef uint64_t last = 0
@@ -668,8 +708,12 @@ def last_of_subject(MessageLog log not None, subject) -> int | None:
 def read_batch(
     MessageLog log not None, uint64_t from_sequence, uint64_t messages_max, uint64_t bytes_max
 ) -> list:
-    """Messages in order from `from_sequence` on, at least one, until either number is reached or a
-    block is not in memory. Raises StoreEOF if there is none, ColdBlock if it is not in memory."""
+    """Return messages in order from `from_sequence` on, at least one.
+
+    Stops at `messages_max` messages, when `bytes_max` bytes of records are reached, or at a block
+    that is not in memory. Raises StoreEOF if there is no message, ColdBlock if the first is not in
+    memory.
+    """
     cdef list messages = []
     cdef RecordView view
     cdef uint64_t sequence = from_sequence, size = 0

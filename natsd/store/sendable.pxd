@@ -1,30 +1,31 @@
-"""What of a message can be sent to a client, whatever wrote its record.
+"""Checks that a subject and headers can be sent to a client, no matter what wrote the record.
 
-A client's subject is one word of its PUB line, and of a stream's subjects: it has no space and no
-line end in it, and no empty token. A checksum proves only that somebody wrote the record so. What
-is read from an archive, from another stream or from the disk is held to the same, so that nothing
-that is sent can begin another line.
+A subject is one word of a client's PUB line and must fit a stream's subjects: it contains no space,
+no line end and no empty token. A checksum only proves that a record was written like this. So
+subjects from an archive, another stream or the disk are checked too: nothing that is sent can begin
+another protocol line.
 
-Of headers that are no header block, which no client could parse, nothing is stored, be they a
-client's, an archive's or another stream's.
+Headers that are no header block, which no client could parse, are not stored, no matter whether
+they come from a client, an archive or another stream.
 """
 
 from libc.stddef cimport size_t
 from libc.string cimport memcmp
 
 cdef enum:
-    EMPTY_HEADERS = 12          # "NATS/1.0\r\n\r\n": the shortest header block
-    VERSION_BYTES = 8           # "NATS/1.0": each begins so
+    EMPTY_HEADERS = 12          # length of "NATS/1.0\r\n\r\n", the shortest header block
+    VERSION_BYTES = 8           # length of "NATS/1.0", with which every header block begins
 
 
 cdef inline Py_ssize_t sendable_headers(const char* headers, Py_ssize_t length) noexcept nogil:
-    """How many of these bytes are stored as headers: all, or none."""
+    """Return how many of these bytes to store as headers: `length`, or 0 if they are no headers."""
     if length < EMPTY_HEADERS or memcmp(headers, b"NATS/1.0", VERSION_BYTES) != 0:
         return 0
     return length
 
 
 cdef inline bint is_sendable(const char* subject, size_t length) noexcept nogil:
+    """Return whether the subject can be sent: without spaces, line ends and empty tokens."""
     cdef size_t at
     cdef bint is_token_begun = False
     for at in range(length):

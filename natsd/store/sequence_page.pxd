@@ -1,4 +1,4 @@
-"""One page of a SequenceSet: which of 65,536 neighbouring sequences are in it.
+"""One page of a SequenceSet: the subset of 65,536 neighbouring sequences that the set contains.
 
     Entry   key    ┌─────────────────────── 48 ┬── 16 ┐
                    │ page = sequence >> 16     │ kind │
@@ -8,9 +8,9 @@
                    RUNS      ─▶ Page ┌ size u32 │ count u16 │ capacity u16 ┐ [first, last]…
                    BITMAP    ─▶ Page ┌ size u32 │     -     │      -       ┐ 65,536 bits
 
-Runs are sorted, apart from each other by at least one absent sequence. Past RUNS_MAX runs a page is
-a bitmap: alternating sequences cost two bits each, a lone run 16 bytes. No entry is empty; a page
-that has everything is FULL (sequence_set.pyx sees to both).
+Runs are sorted, with at least one absent sequence between them. A page with more than RUNS_MAX runs
+is a bitmap: alternating sequences cost two bits each, a lone run 16 bytes. No entry is empty, and a
+page that has all its sequences is FULL (sequence_set.pyx ensures both).
 """
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
@@ -18,7 +18,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 cdef enum:
     PAGE_BITS = 16
     PAGE_SIZE = 1 << 16
-    RUNS_MAX = 2048             # as large as a bitmap
+    RUNS_MAX = 2048             # runs that take as much memory as a bitmap
 
 cdef enum PageKind:
     FULL = 0
@@ -32,8 +32,8 @@ cdef struct Run:
     uint16_t last
 
 cdef struct Page:
-    uint32_t size               # how many sequences of the page are in the set
-    uint16_t count              # of runs
+    uint32_t size               # number of the page's sequences in the set
+    uint16_t count              # number of runs
     uint16_t capacity
 
 cdef union Body:
@@ -54,16 +54,16 @@ cdef inline uint32_t kind_of(const Entry* entry) noexcept nogil:
     return <uint32_t> (entry.key & 0xffff)
 
 
-# None of these takes a FULL entry, but for `page_free` and `page_bytes`.
-# Places in a page are 0..65,535; PAGE_SIZE means none.
+# Only `page_free` and `page_bytes` accept a FULL entry. Places in a page are 0..65,535; PAGE_SIZE
+# means none.
 cdef uint32_t page_size(const Entry* entry) noexcept nogil
 cdef bint page_contains(const Entry* entry, uint32_t place) noexcept nogil
 cdef uint32_t page_next_present(const Entry* entry, uint32_t place) noexcept nogil
 cdef uint32_t page_next_absent(const Entry* entry, uint32_t place) noexcept nogil
-# Behind the last absent place up to `place`; 0: none.
+# Return one more than the last absent place at or below `place`; 0: none.
 cdef uint32_t page_absent_before(const Entry* entry, uint32_t place) noexcept nogil
 cdef uint32_t page_rank(const Entry* entry, uint32_t through) noexcept nogil
-# How many were added or removed; -1: out of memory, and nothing changed.
+# Return how many sequences were added or removed; -1: out of memory, and nothing changed.
 cdef int page_add(Entry* entry, uint32_t first, uint32_t last) noexcept nogil
 cdef int page_discard(Entry* entry, uint32_t first, uint32_t last) noexcept nogil
 cdef int page_copy(Entry* to, const Entry* entry) noexcept nogil

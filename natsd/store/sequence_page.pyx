@@ -1,4 +1,4 @@
-"""The runs and bits of one page, drawn in sequence_page.pxd."""
+"""Operations on the runs and bits of one page, which sequence_page.pxd draws."""
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -6,7 +6,7 @@ from libc.string cimport memcpy, memmove
 
 cdef enum:
     WORDS = PAGE_SIZE >> 6
-    CAPACITY_FIRST = 6          # with the head: 32 bytes
+    CAPACITY_FIRST = 6          # 32 bytes with the Page head
 
 
 cdef extern from *:
@@ -43,7 +43,7 @@ cdef inline uint32_t length_of(Run run) noexcept nogil:
 cdef inline uint32_t first_ending_from(
     const Run* runs, uint32_t count, uint32_t place
 ) noexcept nogil:
-    """Index of the first run whose last is >= place; `count` if there is none."""
+    """Return the index of the first run whose `last` is >= place; `count`: none."""
     cdef uint32_t low = 0, middle
     while low < count:
         middle = (low + count) >> 1
@@ -55,7 +55,7 @@ cdef inline uint32_t first_ending_from(
 
 
 cdef inline uint64_t mask_between(uint32_t first, uint32_t last) noexcept nogil:
-    """Bits first..last of a word."""
+    """Return a word with the bits first..last set."""
     return (~<uint64_t> 0 >> (63 - (last - first))) << first
 
 
@@ -81,7 +81,7 @@ cdef bint page_contains(const Entry* entry, uint32_t place) noexcept nogil:
 
 
 cdef inline uint32_t next_bit(const uint64_t* words, uint32_t place, uint64_t flip) noexcept nogil:
-    """The first bit >= place that is set once each word is xored with `flip`."""
+    """Return the first set bit >= place after each word is xored with `flip`; PAGE_SIZE: none."""
     cdef uint32_t at = place >> 6
     cdef uint64_t word
     if place >= PAGE_SIZE:
@@ -140,7 +140,7 @@ cdef uint32_t page_absent_before(const Entry* entry, uint32_t place) noexcept no
 
 
 cdef uint32_t page_rank(const Entry* entry, uint32_t through) noexcept nogil:
-    """How many of 0..through are there."""
+    """Return how many of the places 0..through are present."""
     cdef uint32_t count, at, found = 0
     cdef Run* runs
     cdef uint64_t* words
@@ -160,7 +160,7 @@ cdef uint32_t page_rank(const Entry* entry, uint32_t through) noexcept nogil:
 # Runs
 
 cdef int make_room(Entry* entry, uint32_t count) noexcept nogil:
-    """Turn to heap runs with room for `count`. 0, or -1: out of memory."""
+    """Make room for `count` runs, on the heap if necessary; return 0, or -1: out of memory."""
     cdef uint32_t kind = kind_of(entry), capacity = CAPACITY_FIRST
     cdef Page* page
     if count <= 2 and kind <= TWO or kind == RUNS and count <= entry.body.page.capacity:
@@ -201,7 +201,10 @@ cdef int to_bitmap(Entry* entry) noexcept nogil:
 cdef void put_runs(
     Entry* entry, uint32_t at, uint32_t upto, const Run* replacement, uint32_t added
 ) noexcept nogil:
-    """Runs at..upto-1 become those `added` ones. There is room; `size` is the caller's."""
+    """Replace the runs at..upto-1 by `added` others.
+
+    There must be room; the caller updates `size`.
+    """
     cdef uint32_t count
     cdef Run* runs = runs_of(entry, &count)
     memmove(&runs[at + added], &runs[upto], (count - upto) * sizeof(Run))
@@ -341,7 +344,7 @@ cdef void page_free(Entry* entry) noexcept nogil:
 
 
 cdef size_t page_bytes(const Entry* entry) noexcept nogil:
-    """What the entry holds outside itself."""
+    """Return the bytes that the entry holds on the heap."""
     if kind_of(entry) == RUNS:
         return sizeof(Page) + <size_t> entry.body.page.capacity * sizeof(Run)
     return sizeof(Page) + (PAGE_SIZE >> 3) if kind_of(entry) == BITMAP else 0

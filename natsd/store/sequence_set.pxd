@@ -1,4 +1,4 @@
-"""A set of sequences for compiled callers; the Python face is in sequence_set.pyi."""
+"""A set of sequences for compiled callers; sequence_set.pyi has the Python interface."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -6,7 +6,7 @@ from natsd.store.sequence_page cimport Entry
 
 
 cdef class SequenceSet:
-    cdef Entry* entries         # sorted by page; a FULL one may span many
+    cdef Entry* entries         # sorted by page; a FULL entry may span many pages
     cdef uint32_t entry_count
     cdef uint32_t capacity
     cdef readonly uint64_t count
@@ -21,16 +21,16 @@ cdef class SequenceSet:
     cdef uint64_t add_pages(self, uint64_t page, uint64_t upto) except? 0
     cdef uint64_t discard_pages(self, uint64_t page, uint64_t upto) except? 0
 
-    # How many were added or removed. first <= last.
+    # Return how many sequences were added or removed. Requires first <= last.
     cdef uint64_t add_run(self, uint64_t first, uint64_t last) except? 0
     cdef uint64_t discard_run(self, uint64_t first, uint64_t last) except? 0
     cdef bint has(self, uint64_t sequence) noexcept nogil
-    # False: there is none at or after `sequence`; else `found` is it.
+    # Find the lowest present (absent) sequence at or above `sequence`; return whether there is one.
     cdef bint find_present(self, uint64_t sequence, uint64_t* found) noexcept nogil
     cdef bint find_absent(self, uint64_t sequence, uint64_t* found) noexcept nogil
-    # The highest that is not there, at or below `sequence`.
+    # Find the highest absent sequence at or below `sequence`.
     cdef bint find_absent_back(self, uint64_t sequence, uint64_t* found) noexcept nogil
-    # The run that holds or follows `sequence`, cut off below it.
+    # Find the run that contains or follows `sequence`, without its part below `sequence`.
     cdef bint find_run(self, uint64_t sequence, uint64_t* first, uint64_t* last) noexcept nogil
     cdef uint64_t count_through(self, uint64_t sequence) noexcept nogil
     cdef void empty(self) noexcept nogil

@@ -1,14 +1,14 @@
-"""SequenceSet: which sequences, of all 2^64, are in; made for the gaps that deletes leave.
+"""SequenceSet: a set of sequences from all 2^64, made for the gaps that deletes leave.
 
-Pages of 65,536 sequences, sorted; each holds runs or bits (sequence_page.pxd draws them), and a
-stretch of pages that have everything is one entry of 16 bytes, however long. So:
+The set consists of sorted pages of 65,536 sequences. Each holds runs or bits (sequence_page.pxd
+draws them); consecutive pages that have all their sequences are one entry of 16 bytes. So:
 
 - a lone run costs 16 bytes, alternating sequences two bits each, a purged billion 16 bytes;
 - add, discard and the searches cost a binary search over pages and one in the page, plus moving at
-  most 8 KiB, and the page table only when a page comes or goes;
+  most 8 KiB; the page table moves only when a page is added or removed;
 - `rank` adds up the pages before: 150 of them for ten million sequences.
 
-Every change happens or raises MemoryError, with the set still whole. One thread at a time.
+A change happens completely or raises MemoryError and leaves the set valid. One thread at a time.
 
 Encoding, little-endian, numbers as LEB128 varints, so that a tombstone is a few bytes:
 
@@ -16,9 +16,9 @@ Encoding, little-endian, numbers as LEB128 varints, so that a tombstone is a few
                               kind 0: number of whole pages
                                    1: number of runs, { absent before the run │ its length - 1 }…
                                    2: number of u64 words, the words (the rest of the page is 0);
-                                      where that is shorter than two bytes for each run
+                                      used if that is shorter than two bytes for each run
 
-What nats-server keeps in an AVL tree of bitmaps (server/avl), which grows with every long run.
+nats-server keeps such sets in an AVL tree of bitmaps (server/avl), which grows with every long run.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -54,7 +54,10 @@ cdef inline uint64_t size_of(const Entry* entry) noexcept nogil:
 
 
 cdef class SequenceSet:
+    """A mutable set of sequences (0 to 2^64 - 1)."""
+
     def __init__(self, sequences=()):
+        """Make a set of the given sequences."""
         for sequence in sequences:
             self.add(sequence)
 
@@ -73,7 +76,7 @@ cdef class SequenceSet:
     # The page table
 
     cdef uint32_t find_entry(self, uint64_t page) noexcept nogil:
-        """Index of the first entry that ends at or after `page`."""
+        """Return the index of the first entry that ends at or after `page`."""
         cdef uint32_t low = 0, high = self.entry_count, middle
         while low < high:
             middle = (low + high) >> 1
@@ -84,7 +87,7 @@ cdef class SequenceSet:
         return low
 
     cdef Entry* open_entry(self, uint32_t at, uint64_t key) except NULL:
-        """A new entry before `at`, which the caller fills."""
+        """Insert a new entry before `at` and return it; the caller fills it."""
         cdef uint32_t capacity
         cdef Entry* entries
         if self.entry_count == self.capacity:
@@ -110,8 +113,10 @@ cdef class SequenceSet:
         )
 
     cdef int break_full(self, uint32_t at, uint64_t page) except -1:
-        """Of the FULL stretch at `at`, make `page` an entry of its own that is one run. Its index
-        is the result."""
+        """Split the FULL entry at `at`, so that `page` is an entry of its own with one run.
+
+        Returns the index of that entry.
+        """
         cdef uint64_t first = page_of(&self.entries[at])
         cdef uint64_t pages = self.entries[at].body.pages
         cdef Entry* entry
@@ -131,7 +136,7 @@ cdef class SequenceSet:
         return at
 
     cdef void join_full(self, uint32_t at) noexcept nogil:
-        """The FULL entry at `at` and FULL ones that touch it become one."""
+        """Join the FULL entry at `at` with the adjacent FULL entries."""
         cdef Entry* entry = &self.entries[at]
         cdef Entry* before
         if (
@@ -174,7 +179,7 @@ cdef class SequenceSet:
         return added
 
     cdef uint64_t add_pages(self, uint64_t page, uint64_t upto) except? 0:
-        """Whole pages page..upto-1."""
+        """Add the whole pages page..upto-1; return how many sequences were added."""
         cdef uint32_t at, past
         cdef uint64_t had = self.count
         cdef Entry* entry
@@ -182,7 +187,7 @@ cdef class SequenceSet:
         entry = self.open_entry(at, page << PAGE_BITS | FULL)
         past = at + 1
         if past < self.entry_count and page_of(&self.entries[past]) < page:
-            # A FULL stretch begins before and holds `page`: the new one takes over from there.
+            # A FULL entry begins before `page` and contains it: the new entry takes its place.
             entry = &self.entries[at]
             upto = max(upto, page_of(entry + 1) + entry[1].body.pages)
             page = page_of(entry + 1)
@@ -233,7 +238,7 @@ cdef class SequenceSet:
         return removed
 
     cdef uint64_t discard_pages(self, uint64_t page, uint64_t upto) except? 0:
-        """Whole pages page..upto-1."""
+        """Discard the whole pages page..upto-1; return how many sequences were removed."""
         cdef uint32_t at = self.find_entry(page), past
         cdef uint64_t had = self.count, end
         cdef Entry* entry
@@ -372,22 +377,26 @@ cdef class SequenceSet:
                 found += page_rank(entry, sequence & PLACE_MASK)
         return found
 
-    # The same for Python
+    # For Python
 
     def add(self, uint64_t sequence) -> bool:
+        """Add a sequence; return whether it was absent."""
         return self.add_run(sequence, sequence) != 0
 
     def add_range(self, uint64_t first, uint64_t last) -> int:
-        """How many of first..last were not there; none if last < first."""
+        """Add first..last; return how many were absent. Does nothing if last < first."""
         return self.add_run(first, last) if first <= last else 0
 
     def discard(self, uint64_t sequence) -> bool:
+        """Discard a sequence; return whether it was present."""
         return self.discard_run(sequence, sequence) != 0
 
     def discard_range(self, uint64_t first, uint64_t last) -> int:
+        """Discard first..last; return how many were present. Does nothing if last < first."""
         return self.discard_run(first, last) if first <= last else 0
 
     def clear(self) -> None:
+        """Discard all sequences."""
         self.empty()
 
     def __contains__(self, sequence) -> bool:
@@ -428,8 +437,10 @@ cdef class SequenceSet:
         return f"SequenceSet({', '.join(shown)})"
 
     def runs(self):
-        """(first, last) of each stretch, in order. The set may change meanwhile: what follows is
-        then what follows in it."""
+        """Yield (first, last) of each run, in order.
+
+        The set may change meanwhile: the next run is then the one that follows in the changed set.
+        """
         cdef uint64_t first = 0, last = 0
         while self.find_run(first, &first, &last):
             yield first, last
@@ -439,13 +450,13 @@ cdef class SequenceSet:
 
     @property
     def first(self):
-        """The lowest, or None."""
+        """The lowest sequence; None if the set is empty."""
         cdef uint64_t found = 0
         return found if self.find_present(0, &found) else None
 
     @property
     def last(self):
-        """The highest, or None."""
+        """The highest sequence; None if the set is empty."""
         cdef Entry* entry
         cdef uint64_t low, base
         cdef uint32_t place = 0, next_place
@@ -466,27 +477,28 @@ cdef class SequenceSet:
                 return base + low
 
     def rank(self, uint64_t sequence) -> int:
-        """How many are <= sequence."""
+        """Return how many sequences of the set are <= `sequence`."""
         return self.count_through(sequence)
 
     def next_present(self, uint64_t sequence):
-        """The lowest that is there and >= sequence, or None."""
+        """Return the lowest sequence of the set that is >= `sequence`; None if there is none."""
         cdef uint64_t found = 0
         return found if self.find_present(sequence, &found) else None
 
     def next_absent(self, uint64_t sequence):
-        """The lowest that is not there and >= sequence, or None."""
+        """Return the lowest absent sequence that is >= `sequence`; None if there is none."""
         cdef uint64_t found = 0
         return found if self.find_absent(sequence, &found) else None
 
     def previous_absent(self, uint64_t sequence):
-        """The highest that is not there and <= sequence, or None."""
+        """Return the highest absent sequence that is <= `sequence`; None if there is none."""
         cdef uint64_t found = 0
         return found if self.find_absent_back(sequence, &found) else None
 
     # Sets of sets
 
     def copy(self) -> SequenceSet:
+        """Return a copy of the set."""
         cdef SequenceSet made = SequenceSet.__new__(SequenceSet)
         cdef uint32_t at
         if self.entry_count == 0:
@@ -503,6 +515,7 @@ cdef class SequenceSet:
         return made
 
     def union_update(self, SequenceSet other not None) -> None:
+        """Add all sequences of `other`."""
         cdef uint64_t sequence = 0, first = 0, last = 0
         while other is not self and other.find_run(sequence, &first, &last):
             self.add_run(first, last)
@@ -511,6 +524,7 @@ cdef class SequenceSet:
             sequence = last + 1
 
     def difference_update(self, SequenceSet other not None) -> None:
+        """Discard all sequences of `other`."""
         cdef uint64_t sequence = 0, first = 0, last = 0
         if other is self:
             self.empty()
@@ -521,7 +535,7 @@ cdef class SequenceSet:
             sequence = last + 1
 
     def intersection_update(self, SequenceSet other not None) -> None:
-        """Discards each gap of `other`."""
+        """Discard all sequences that `other` lacks."""
         cdef uint64_t sequence = 0, first = 0, last = 0
         if other is self:
             return
@@ -536,6 +550,7 @@ cdef class SequenceSet:
     # Encoding
 
     def encode(self) -> bytes:
+        """Return the encoding that the head of this file describes."""
         cdef Writer writer = Writer()
         cdef uint64_t page = 0
         cdef uint32_t at
@@ -555,7 +570,10 @@ cdef class SequenceSet:
 
     @staticmethod
     def decode(data) -> SequenceSet:
-        """The set that was encoded; DamagedEncoding for bytes that are not exactly one."""
+        """Return the set that `data` encodes.
+
+        Raises DamagedEncoding if `data` is not exactly one encoded set.
+        """
         cdef bytes owned = bytes(data)
         cdef SequenceSet made = SequenceSet.__new__(SequenceSet)
         cdef Reader reader = Reader()
@@ -575,7 +593,7 @@ cdef class SequenceSet:
 
     @property
     def memory_bytes(self) -> int:
-        """What the set holds, without the Python object."""
+        """Bytes of memory that the set takes, without the Python object."""
         cdef uint32_t at
         cdef size_t total = self.capacity * sizeof(Entry)
         for at in range(self.entry_count):
@@ -620,7 +638,7 @@ cdef class Writer:
 
 
 cdef class Reader:
-    """Varints of bytes that may be anything."""
+    """A reader of varints from bytes that may be damaged; raises DamagedEncoding."""
 
     cdef const uint8_t* at
     cdef const uint8_t* end
@@ -683,7 +701,7 @@ cdef int write_bits(Writer writer, const Entry* entry, uint32_t words) except -1
 
 
 cdef uint64_t read_page(SequenceSet made, Reader reader, uint64_t page) except 0:
-    """How many pages it took."""
+    """Read one entry at `page` into the set; return how many pages it covers."""
     cdef uint64_t kind = reader.varint(), pages
     if kind == ENCODED_FULL:
         pages = reader.below((SEQUENCE_LAST >> PAGE_BITS) + 2 - page)

@@ -1,4 +1,4 @@
-"""SlotMarks: a bit for each slot of an index; the first few of those marked also as a list."""
+"""SlotMarks: a bit for each slot of an index, and a list of the first few marked slots."""
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -6,6 +6,8 @@ from libc.string cimport memset
 
 
 cdef class SlotMarks:
+    """A set of slots, as bits, with a list of the first FEW_SLOTS that were marked."""
+
     def __dealloc__(self):
         free(self.words)
 

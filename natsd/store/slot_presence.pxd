@@ -1,4 +1,4 @@
-"""Which slots a block may have, for compiled callers."""
+"""A filter of the slots that a block may have, for compiled callers."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -7,7 +7,7 @@ from natsd.store.block_index cimport BlockIndex
 
 cdef class SlotPresence:
     cdef uint64_t* words
-    cdef uint64_t mask              # bits - 1
+    cdef uint64_t mask              # number of bits - 1
 
     cdef bint may_have(self, uint32_t slot) noexcept nogil
     cdef size_t memory_bytes(self) noexcept nogil

@@ -1,9 +1,10 @@
-"""SlotPresence: a Bloom filter of the slots in a block, so that a search passes the block by.
+"""SlotPresence: a Bloom filter of the slots in a block, by which a search skips blocks.
 
-Two bits of a power of two of them, about eight for each message; a block with few subjects has it
-folded, half onto half, until an eighth of the bits are set. One in 20 blocks without a slot is
-looked at in vain. It stays when the block's arrays go: a byte a message, often far less. Removals
-leave it as it is, and a slot that became another subject's only makes it say "perhaps" once more.
+Each slot sets two bits. The number of bits is a power of two, about eight bits for each message; if
+a block has few subjects, the filter is folded, half onto half, as long as at most an eighth of the
+bits is set afterwards. One in 20 blocks without a slot is searched in vain. The filter stays when
+the block's arrays are dropped: it takes a byte a message, often far less. Removals do not change
+it; a slot that was given to another subject only causes one more "perhaps".
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -15,7 +16,7 @@ cdef enum:
     BITS_MIN = 512
     BITS_MAX = 1 << 24
     BITS_PER_MESSAGE = 8
-    DENSITY = 8                     # an eighth of the bits
+    DENSITY = 8                     # at most an eighth of the bits is set after folding
 
 
 cdef extern from *:
@@ -30,6 +31,8 @@ cdef inline uint64_t mixed(uint32_t slot) noexcept nogil:
 
 
 cdef class SlotPresence:
+    """A Bloom filter of the slots in one block."""
+
     def __dealloc__(self):
         free(self.words)
 
@@ -66,7 +69,10 @@ cdef SlotPresence presence_of(const BlockIndex* index):
 
 
 cdef int fold(SlotPresence made) except -1:
-    """A mask of one bit less maps each bit of the upper half onto one of the lower."""
+    """Halve the filter while it stays sparse enough.
+
+    With one bit less in the mask, each bit of the upper half falls onto one of the lower half.
+    """
     cdef uint64_t count = (made.mask + 1) >> 6, at, found = 0
     cdef uint64_t* words
     for at in range(count):

@@ -1,4 +1,4 @@
-"""Searching the slots of a block: four bytes a message, sixteen at a time."""
+"""Search of the slots of a block, sixteen at a time; a slot has four bytes."""
 
 from libc.stdint cimport uint32_t
 
@@ -33,11 +33,11 @@ cdef extern from *:
     }
     #endif
     """
-    # The first place in at..end-1 with that slot, or end.
+    # Return the first place in at..end-1 with that slot; `end`: none.
     uint32_t natsd_slot_from(
         const uint32_t* slots, uint32_t at, uint32_t end, uint32_t slot
     ) noexcept nogil
-    # Behind the last place in begin..end-1 with that slot, or begin.
+    # Return one more than the last place in begin..end-1 with that slot; `begin`: none.
     uint32_t natsd_slot_back(
         const uint32_t* slots, uint32_t begin, uint32_t end, uint32_t slot
     ) noexcept nogil

@@ -1,26 +1,28 @@
-"""Compresses bytes into snappy's frames, without the GIL: what an archive's time goes into.
+"""Compression of bytes into snappy's frames, without the GIL: most of the work of an archive.
 
-Compiled here because the `cramjam` package, which unpacks them, exports no C API: it would come
-back to Python, and wait for the GIL, after every 64 KiB. It compresses about as well and as fast.
+It is compiled here because the `cramjam` package, which decompresses the frames, exports no C API:
+its compression would return to Python, and wait for the GIL, after every 64 KiB. This one
+compresses about as well and as fast.
 
     frame       00 length u24 │ CRC-32C, masked, u32 │ up to 64 KiB, compressed
-                01 length u24 │ CRC-32C, masked, u32 │ up to 64 KiB as they are
+                01 length u24 │ CRC-32C, masked, u32 │ up to 64 KiB, uncompressed
     compressed  length, varint │ elements
-    element     (n - 1) << 2                               n up to 60 bytes follow
-                60 << 2 │ n - 1, u8                        the same, up to 256
-                61 << 2 │ n - 1, u16                       the same, up to 64 KiB
+    element     (n - 1) << 2                               n bytes follow, up to 60
+                60 << 2 │ n - 1, u8                        n bytes follow, up to 256
+                61 << 2 │ n - 1, u16                       n bytes follow, up to 64 KiB
                 1 | (n - 4) << 2 | (back >> 8) << 5 │ back & 255      n from 4 to 11, back < 2048
                 2 | (n - 1) << 2 │ back u16                           n from 1 to 64
-                n bytes that were unpacked so many bytes `back`; they may run into what they make
+                copy n bytes that stand `back` bytes before; source and copy may overlap
 
-How: where six bytes hash to, their last place is noted. What begins alike there is copied from
-there, the longest stretch; so is what begins as far behind as the last copy did, which records of
-one length are full of. Two bytes are looked at in a step: where nothing is found the processor need
-not be right about each. What is found nowhere is skipped faster the longer nothing is found.
+Algorithm: a table has the last position of each hash of six bytes. If the bytes at that position
+match, the longest match is copied from there. The distance of the last copy is tried as well: it
+often matches where records have equal lengths. Each step looks at two positions: where nothing is
+found the processor need not predict each of them right. The longer nothing matches, the more bytes
+are skipped.
 
 Promise
-- What cannot be made an eighth shorter is stored as it is.
-- Nothing is written outside of the room that is asked for, whatever the bytes are.
+- Data that would not become an eighth shorter is stored uncompressed.
+- Nothing is written outside of the reserved memory, whatever the bytes are.
 
 Source: snappy's framing format, revision 2015-04-13, and its format description, 2011-10-05.
 """
@@ -43,25 +45,25 @@ cdef extern from "crc32c.h" nogil:
 
 cdef enum:
     FRAME = 64 << 10
-    HEADER = 8                  # of a frame, with its sum
-    NUMBER = 12                 # a frame that readers skip, with the number of the next one
-    BOUND = NUMBER + HEADER + 32 + FRAME + (FRAME >> 2)   # of a frame while it is made
+    HEADER = 8                  # bytes of a frame's header, with its checksum
+    NUMBER = 12                 # bytes of a skippable frame with the next frame's number
+    BOUND = NUMBER + HEADER + 32 + FRAME + (FRAME >> 2)   # reserved for a frame while it is made
     HASH_BITS = 14
-    TAIL = 18                   # the last bytes are not searched: reads go in words
-    SHIFT = 5                   # each 32 bytes without a match, one more is skipped
+    TAIL = 18                   # the last bytes are not searched, because reads go in words
+    SHIFT = 5                   # after each 32 bytes without a match, one more byte is skipped
 
 cdef natsd_crc_tables TABLES
 natsd_crc_prepare(&TABLES)
 
 cdef inline uint32_t hash_of(uint64_t word) noexcept nogil:
-    """Of six bytes; the factor is a prime."""
+    """Return the hash of the first six bytes; the factor is a prime."""
     return <uint32_t> (((word << 16) * <uint64_t> 227718039650203) >> (64 - HASH_BITS))
 
 
 cdef inline unsigned char* put_literal(
     unsigned char* to, const unsigned char* data, uint32_t n
 ) noexcept nogil:
-    """`n` bytes as they are, at least one."""
+    """Write `n` >= 1 bytes as a literal; return the place behind it."""
     if n <= 60:
         to[0] = <unsigned char> ((n - 1) << 2)
         to += 1
@@ -81,7 +83,10 @@ cdef inline unsigned char* put_literal(
 cdef inline unsigned char* put_short_literal(
     unsigned char* to, const unsigned char* data, uint32_t n
 ) noexcept nogil:
-    """The same of 16 bytes at most, of which 16 may be read, and written."""
+    """Write up to 16 bytes as a literal; return the place behind it.
+
+    16 bytes must be readable at `data` and writable behind the tag, whatever `n` is.
+    """
     to[0] = <unsigned char> ((n - 1) << 2)
     memcpy(to + 1, data, 16)
     return to + 1 + n
@@ -90,16 +95,20 @@ cdef inline unsigned char* put_short_literal(
 cdef inline unsigned char* put_copy_element(
     unsigned char* to, uint32_t back, uint32_t n
 ) noexcept nogil:
+    """Write a copy element with a distance of two bytes; return the place behind it."""
     write_u32(to, 2 | (n - 1) << 2 | back << 8)
     return to + 3
 
 
 cdef inline unsigned char* put_copy(unsigned char* to, uint32_t back, uint32_t n) noexcept nogil:
-    """A copy of at least 4 bytes. Writes a byte more than it takes."""
+    """Write a copy of `n` >= 4 bytes; return the place behind it.
+
+    Writes one byte more than the copy takes.
+    """
     while n >= 68:
         to = put_copy_element(to, back, 64)
         n -= 64
-    if n > 64:                  # what is left for the last is at least 4
+    if n > 64:                  # leaves at least 4 bytes for the last element
         to = put_copy_element(to, back, 60)
         n -= 60
     if n < 12 and back < 2048:
@@ -112,7 +121,7 @@ cdef inline unsigned char* put_copy(unsigned char* to, uint32_t back, uint32_t n
 cdef inline uint32_t matching(
     const unsigned char* data, uint32_t earlier, uint32_t at, uint32_t end
 ) noexcept nogil:
-    """Where what stands at both places ceases to be alike."""
+    """Return the first position after `at` whose byte differs from that at the earlier position."""
     cdef uint64_t differing
     while at + 8 <= end:
         differing = read_u64(data + earlier) ^ read_u64(data + at)
@@ -129,9 +138,12 @@ cdef inline uint32_t matching(
 cdef unsigned char* compress(
     const unsigned char* data, uint32_t n, unsigned char* to, uint16_t* places
 ) noexcept nogil:
-    """Elements of up to 64 KiB; behind them. `places` is room for the hashes."""
+    """Write the elements of up to 64 KiB; return the place behind them.
+
+    `places` is room for the table of hashes.
+    """
     cdef uint32_t at = 1
-    cdef uint32_t done = 0      # so much has been put
+    cdef uint32_t done = 0      # so many bytes are written as elements
     cdef uint32_t back = 1
     cdef uint32_t search_end = n - TAIL if n > TAIL else 0
     cdef uint32_t earlier, next_earlier, slot, next_slot
@@ -161,7 +173,7 @@ cdef unsigned char* compress(
                 to = put_short_literal(to, data + done, at - done)
             else:
                 to = put_literal(to, data + done, at - done)
-        while True:             # copies next to each other
+        while True:             # adjacent copies
             done = matching(data, at - back + 4, at + 4, n)
             to = put_copy(to, back, done - at)
             at = done
@@ -223,7 +235,7 @@ cdef unsigned char* put_frames(
 
 
 cdef class FrameRoom:
-    """Where frames are made; its memory is used again."""
+    """A buffer in which frames are made; its memory is reused."""
 
     cdef unsigned char* start
     cdef size_t size
@@ -232,8 +244,11 @@ cdef class FrameRoom:
         free(self.start)
 
     def pack(self, uint64_t number, pieces, packed) -> bytes:
-        """Frames of each piece's bytes, counted from `number`, each behind one that tells its
-        number; copied by `packed.copy`, which is a ReusedBytes."""
+        """Return frames of each piece's bytes, numbered from `number` on.
+
+        A skippable frame with the number stands before each frame. The frames are copied with
+        `packed.copy`, which is a ReusedBytes. The GIL is released while a piece is compressed.
+        """
         cdef const unsigned char[::1] piece
         cdef const unsigned char* data
         cdef size_t n
@@ -252,6 +267,7 @@ cdef class FrameRoom:
         return packed.copy(<unsigned char[:to - self.start]> self.start)
 
     cdef int need(self, size_t size) except -1:
+        """Ensure `size` bytes of memory; their content is lost. Raises MemoryError."""
         if size > self.size:
             free(self.start)
             self.size = 0
@@ -269,7 +285,9 @@ cdef inline size_t frames_of(size_t n) noexcept nogil:
 # For Python: tests.
 
 def crc32c(bytes data not None, *, bint by_tables=False) -> int:
-    """CRC-32C of `data`, as frames are summed here, or as where there are no instructions for it.
+    """Return the CRC-32C of `data`, as frames use it.
+
+    With `by_tables`, computes it as on processors without CRC instructions.
     """
     cdef const unsigned char* at = data
     if by_tables:

@@ -1,4 +1,4 @@
-"""The compiled part of snapshots: messages of a log into a block, and of a block into a log."""
+"""The compiled part of snapshots: copies messages from a log to a block, and back."""
 
 from libc.stdint cimport uint64_t
 
@@ -12,15 +12,18 @@ from natsd.store.sendable cimport sendable_headers
 from natsd.store.errors import DamagedEncoding, SequenceMismatch
 
 cdef enum:
-    RECORD_BYTES = 100      # what a message costs however short it is, in bytes that cost as much
+    RECORD_BYTES = 100      # cost of a message besides its bytes, in bytes that cost as much
 
 
 def copy_into(
     MessageLog log not None, MsgBlock into not None, uint64_t first, uint64_t last,
     uint64_t bytes_max,
 ) -> int:
-    """Copy messages until `into` has `bytes_max`; where to go on, above `last` at the end. Raises
-    ColdBlock, having copied what came before: `into.last_sequence` tells."""
+    """Copy messages until `into` has `bytes_max` bytes; return the sequence to go on with.
+
+    The result is above `last` at the end. Raises ColdBlock after copying the messages before that
+    block: `into.last_sequence` tells how far.
+    """
     cdef MsgBlock block
     cdef uint64_t sequence = first
     while log.next_live(sequence, &sequence) and sequence <= last:
@@ -34,8 +37,10 @@ def copy_into(
 
 
 def open_image(bytes image not None) -> MsgBlock:
-    """The block that a snapshot's bytes are; without the GIL for the most. Raises
-    DamagedEncoding."""
+    """Return the block that a snapshot's bytes hold; works mostly without the GIL.
+
+    Raises DamagedEncoding if the bytes do not verify.
+    """
     cdef Scan scan = Scan(image)
     if not scan.readable or scan.damage or scan.torn_bytes:
         raise DamagedEncoding("a block of the snapshot does not verify")
@@ -45,9 +50,11 @@ def open_image(bytes image not None) -> MsgBlock:
 def append_from(
     MessageLog log not None, MsgBlock block not None, uint64_t first, uint64_t bytes_max,
 ) -> int:
-    """Append the block's messages from `first` on, about `bytes_max` of them; where to go on, 0 at
-    the end. Headers that are no header block are left away. Raises DamagedEncoding, and what the
-    log's append raises."""
+    """Append the block's messages from `first` on, about `bytes_max` bytes of them.
+
+    Returns the sequence to go on with, 0 at the end. Headers that are no header block are dropped.
+    Raises DamagedEncoding, or the errors of the log's append.
+    """
     cdef RecordView view
     cdef uint64_t taken = 0
     cdef uint64_t sequence = block.next_live(first)

@@ -1,13 +1,14 @@
 """SubjectIndex: subject → first, last and count of its messages, in the trie.
 
 Promise
-- One writer, the event loop's thread. Other threads look a subject up under a lease of the trie.
-- Each message of a live subject lies between its `first` and `last`. When the message at an edge
-  goes, the edge moves by one and is BOUND until somebody needs it exact: the log then searches the
-  blocks, and tells (`set_first`, `set_last`).
-- A name leaves the trie only when that can no more be undone, so a slot that messages refer to
-  keeps its subject through any rollback.
-- Publishing one subject again and again costs a comparison, not a search.
+- There is one writer, the event loop's thread. Other threads look up subjects under a lease of the
+  trie.
+- Each message of a live subject lies between its `first` and `last`. When the message at such an
+  edge is removed, the edge moves by one and is BOUND until its exact value is needed: the log then
+  searches the blocks and sets it (`set_first`, `set_last`).
+- A name leaves the trie only when its removal cannot be undone any more, so a slot that messages
+  refer to keeps its subject through any rollback.
+- Publishing to the same subject repeatedly costs a comparison, not a search.
 
 A subject costs its share of the trie's cells and 32 bytes of content. nats-server keeps the same
 three numbers in an adaptive radix tree (server/stree) and also resolves the edges lazily.
@@ -21,12 +22,14 @@ from natsd.trie.record_trie cimport RecordTrie
 
 cdef enum:
     RECENT_ROOM_MIN = 64
-    FORGOTTEN_AT_ONCE = 512     # subjects: half a millisecond
+    FORGOTTEN_AT_ONCE = 512     # subjects, which takes half a millisecond
 
 
 cdef class SubjectIndex:
+    """The index of a stream's subjects; `count` subjects have messages."""
+
     def __cinit__(self, uint32_t births=0, uint64_t frees=0):
-        """The numbers go on where those of the index that this one replaces ended."""
+        """Make an empty index that continues the births and frees of the index that it replaces."""
         self.trie = RecordTrie(SUBJECT_BYTES)
         self.births = births
         self.frees = frees
@@ -196,7 +199,7 @@ cdef class SubjectIndex:
         return 0
 
     cdef uint32_t seal(self) noexcept:
-        """The generation that ends here."""
+        """End the present generation of buried names and return its number."""
         self.generation += 1
         return self.generation - 1
 
@@ -237,5 +240,6 @@ cdef class SubjectIndex:
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes of memory for the trie's cells, contents and bookkeeping."""
         usage = self.trie.usage()
         return usage.cell_bytes + usage.slot_bytes + usage.bookkeeping_bytes

@@ -1,4 +1,4 @@
-"""See subject_snapshot.pyx."""
+"""The declarations of subject_snapshot.pyx."""
 
 from libc.stdint cimport int64_t
 
@@ -10,9 +10,9 @@ cdef class SubjectSnapshot:
     cdef readonly SubjectIndex index
     cdef FrozenSubjects frozen
     cdef PatternCursor cursor
-    cdef bint begun                         # a name was written: the next one may share its bytes
+    cdef bint begun                         # the piece has a name; the next may share bytes
     cdef bytearray piece
-    cdef bytearray name                     # the one written last
+    cdef bytearray name                     # the last written name
 
     cdef bint was_there(self, int64_t slot, Subject* record) noexcept
     cdef int write(

@@ -1,17 +1,17 @@
-"""All subjects of a stream as of one moment, written piece by piece while the stream goes on.
+"""A snapshot of all subjects of a stream, written piece by piece while the stream goes on.
 
     entry      shared u8 │ rest u16 │ edges u8 │ the name's rest │ first │ last - first │ count
-               shared: leading bytes that it has in common with the name before it in its piece
+               shared: number of leading bytes in common with the name before it in its piece
                edges:  1 first is BOUND, 2 last is BOUND (subject_index.pxd)
                the last three are LEB128 varints
 
 Promise
-- What a piece says of a subject is what the index held when the snapshot was made. A record that
-  changes before it was written is copied first, with the 1,023 slots around it (SubjectIndex.keep).
-- A subject that was there and has left the index meanwhile may be missing: its messages of that
-  moment were all removed by commits that came later. One that came later is not written.
-- Pieces come in byte order of the names and can be read each by itself.
-- One snapshot of an index at a time; `close` ends the copying.
+- A piece holds the state of its subjects at the time when the snapshot was made. A record that
+  changes before it is written is copied first, with the 1,023 slots around it (SubjectIndex.keep).
+- A subject that has left the index since may be missing: its messages of that time were all removed
+  by later commits. A subject that was added later is not written.
+- Pieces are in byte order of the names, and each can be read by itself.
+- There is one snapshot of an index at a time; `close` ends the copying.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -37,7 +37,7 @@ cdef enum:
 
 
 cdef class SubjectSnapshot:
-    """Freezes `index` as it is now; raises ValueError where it is frozen already."""
+    """A snapshot of `index` as it is now. Raises ValueError if another one is not closed yet."""
 
     def __cinit__(self, SubjectIndex index not None):
         if index.frozen != NULL:
@@ -58,7 +58,7 @@ cdef class SubjectSnapshot:
         self.release()
 
     def close(self) -> None:
-        """Let the index go on alone."""
+        """End the snapshot; the index makes no more copies."""
         self.release()
         self.cursor.close()
 
@@ -73,7 +73,10 @@ cdef class SubjectSnapshot:
         self.frozen.pages = NULL
 
     def next_piece(self, int64_t keys_max) -> bytes | None:
-        """Up to `keys_max` names were looked at; None: there are no more. May be empty."""
+        """Return the next piece, which covers up to `keys_max` names; None: there are no more.
+
+        The piece may be empty. Raises ValueError if the snapshot is closed, or MemoryError.
+        """
         cdef int64_t slot
         cdef int64_t looked_at = 0
         cdef Subject record
@@ -98,7 +101,10 @@ cdef class SubjectSnapshot:
         return bytes(self.piece)
 
     cdef bint was_there(self, int64_t slot, Subject* record) noexcept:
-        """The slot's record at that moment, if its owner was the same and had messages."""
+        """Copy the slot's record at the time of the snapshot; return whether it had messages.
+
+        Returns false too if the slot belonged to another subject then.
+        """
         cdef Subject* now = self.index.record(slot)
         cdef Subject* page
         if slot >= self.frozen.top:
@@ -161,9 +167,9 @@ cdef inline bint take_varint(
 
 
 def load_subjects(SubjectIndex index not None, bytes piece not None) -> int:
-    """Put what one piece says into an index that has none of its subjects; how many it were.
+    """Add a piece's subjects to an index that has none of them; return how many were added.
 
-    Raises DamagedEncoding: the index is then to be thrown away.
+    Raises DamagedEncoding: the index must then be discarded.
     """
     cdef const unsigned char* data = piece
     cdef Py_ssize_t size = len(piece)

@@ -1,7 +1,8 @@
-"""Journal: the removals since the durable point, which a failed commit takes back.
+"""Journal: the removals since the durable point, which are undone if a commit fails.
 
-Appends need no entry: what was appended is what lies behind the durable last sequence. A removal is
-16 bytes until it is durable; the log's store commits before it removes more than it wants to keep.
+Appends need no entry: they are the messages behind the durable last sequence. A removal takes 16
+bytes until it is durable; the log's store commits before it has removed more than it wants to
+remember.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -16,6 +17,8 @@ cdef enum:
 
 
 cdef class Journal:
+    """The undo log since the durable point; oldest entries first."""
+
     def __cinit__(self):
         self.begun = []
         self.retired = []
@@ -39,7 +42,7 @@ cdef class Journal:
         return 0
 
     cdef void drop(self, size_t removals) noexcept:
-        """The oldest ones are durable."""
+        """Drop the oldest removals, which are durable."""
         assert removals <= self.removal_count
         self.removal_count -= removals
         memmove(self.removals, &self.removals[removals], self.removal_count * sizeof(Removal))
@@ -62,7 +65,7 @@ cdef class Journal:
         return 0
 
     cdef void drop_expired(self, uint32_t count) noexcept:
-        """The oldest ones are durable."""
+        """Drop the oldest expiry entries, which are durable."""
         cdef Expiry* items = <Expiry*> self.expired.items
         assert count <= self.expired.count
         self.expired.count -= count

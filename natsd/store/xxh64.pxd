@@ -1,8 +1,8 @@
-"""XXH64, the checksum of everything the store writes: 64 bits over any bytes, with a seed.
+"""XXH64, the checksum of everything that the store writes: 64 bits over any bytes, with a seed.
 
-Compiled here because the `xxhash` package exports no C API, and inlined where records are written
-and read: half of them are shorter than a call through Python would take. Equal to that package for
-every length and seed, which tests/store/test_record.py holds.
+It is compiled here because the `xxhash` package exports no C API, and inlined where records are
+written and read: for half of the records a call through Python would take longer than the checksum.
+It equals that package for every length and seed; tests/store/test_record.py checks this.
 
 Source: the xxHash specification, "XXH64 algorithm description". Bytes are read as little-endian.
 """

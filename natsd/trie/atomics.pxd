@@ -1,4 +1,4 @@
-"""The few atomic accesses of the trie: acquire loads, release stores, compare-and-swap, fences."""
+"""The atomic operations of the trie: acquire loads, release stores, compare-and-swap, fences."""
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 

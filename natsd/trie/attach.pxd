@@ -1,8 +1,8 @@
-"""The steps of a change, from the bottom up: attach a child, take one out, keep a node's content.
+"""The steps of a change, from the bottom up: attach or detach a child, keep a node's content.
 
-Each returns the node as it is afterwards, without content: the same pointer where the change was
-made in place, and readers see it from that moment on; or that of a copy, which is reachable only
-once the parent, changed in turn, links to it.
+Each function returns the changed node, without content. If the change was made in place, that is
+the same pointer, and readers see the change at once. Otherwise it is a copy's pointer, which
+readers can reach only when the parent, changed in turn, links to it.
 """
 
 from libc.stdint cimport uint32_t
@@ -25,9 +25,9 @@ from natsd.trie.split cimport (
 cdef inline Pointer attach_child(
     TrieMemory* memory, Pointer node, unsigned char transition, Pointer child
 ) noexcept nogil:
-    """Add a child, or replace the one of that transition.
+    """Add a child, or replace the child of that transition.
 
-    What is attached to NONE or inside a chain is always of this very change.
+    The child that is attached to NONE or inside a chain must have been made by this same change.
     """
     cdef uint32_t kind = kind_of(node)
     if kind == SPLIT:
@@ -74,7 +74,7 @@ cdef inline Pointer attach_to_sparse(
 
 
 cdef inline Pointer node_of(TrieMemory* memory, const Children* children) noexcept nogil:
-    """A new node for what is left: one to six children that were there before."""
+    """Return a new node for the one to six remaining children, which are not new."""
     if children.count == 1:
         return joined_chain(memory, children.transitions[0], children.pointers[0])
     return new_sparse(memory, children)
@@ -83,7 +83,7 @@ cdef inline Pointer node_of(TrieMemory* memory, const Children* children) noexce
 cdef inline Pointer detach_child(
     TrieMemory* memory, Pointer node, unsigned char transition
 ) noexcept nogil:
-    """Take out the child of a transition; NONE if it was the only one."""
+    """Remove the child of a transition; return NONE if it was the only one."""
     cdef uint32_t kind = kind_of(node)
     cdef Children children, others
     cdef uint32_t i

@@ -6,23 +6,23 @@ from libc.stdint cimport int64_t, uint32_t
 cdef enum:
     AUTOMATON_REFUSED = -1
 
-cdef enum ByteKind:     # what a byte of the pattern is
+cdef enum ByteKind:     # role of a byte of the pattern
     BYTE_LITERAL
     BYTE_STAR           # a token that is exactly `*`
     BYTE_TAIL           # a last token that is exactly `>`
     BYTE_END            # behind the last byte
-    BYTE_ANY            # no pattern: every byte string, valid subject or not
+    BYTE_ANY            # no pattern: accepts every byte string, valid subject or not
 
 cdef struct Automaton:
     const unsigned char* text
-    const unsigned char* kinds      # ByteKind of each byte of the text, and BYTE_END
+    const unsigned char* kinds      # ByteKind of each byte of the text, then BYTE_END
     uint32_t length
 
 
 cdef inline int64_t automaton_step(
     const Automaton* self, uint32_t state, unsigned char byte
 ) noexcept nogil:
-    """The state after one more byte, or AUTOMATON_REFUSED."""
+    """Return the state after one more byte, or AUTOMATON_REFUSED."""
     cdef uint32_t at = state >> 1
     cdef unsigned char kind = self.kinds[at]
     if kind == BYTE_LITERAL:
@@ -43,7 +43,7 @@ cdef inline int64_t automaton_step(
 
 
 cdef inline bint automaton_accepts(const Automaton* self, uint32_t state) noexcept nogil:
-    """May the subject end here?"""
+    """Return whether the subject may end here."""
     cdef uint32_t at = state >> 1
     if state & 1:
         return self.kinds[at] == BYTE_TAIL or self.kinds[at + 1] == BYTE_END
@@ -51,11 +51,11 @@ cdef inline bint automaton_accepts(const Automaton* self, uint32_t state) noexce
 
 
 cdef inline bint automaton_is_literal(const Automaton* self, uint32_t state) noexcept nogil:
-    """Is there but one byte that goes on, `self.text[state >> 1]`?"""
+    """Return whether only one byte can follow, `self.text[state >> 1]`."""
     return self.kinds[state >> 1] == BYTE_LITERAL
 
 
 cdef class Pattern:
-    cdef readonly bytes text        # empty: every byte string
+    cdef readonly bytes text        # empty: every byte string matches
     cdef bytes kinds
     cdef Automaton automaton

@@ -1,19 +1,20 @@
 """A NATS pattern as an automaton that reads a subject byte by byte.
 
-The state is where in the pattern the subject has come to, times two, plus one once a wildcard there
-has taken a byte:
+The state is twice the place in the pattern that the subject has reached, plus one after a wildcard
+at that place has taken a byte:
 
     pattern      o    .    *         .    >
     state        0    2    4,  5     6    8,  9      10: the end of a pattern without `>`
 
-    o . e u . x  0→2→4→5→5→8→9               9 may end, in the tail
-    o . e u      0→2→4→5→5                   5 may not: the pattern goes on
+    o . e u . x  0→2→4→5→5→8→9               9: the subject may end, in the tail
+    o . e u      0→2→4→5→5                   5: it may not end: the pattern goes on
     o . . x      0→2→4, refused              a wildcard's token has at least one byte
 
-A token is empty in no subject that matches. `*` and `>` inside a longer token, and in the subject
+A subject that matches has no empty token. `*` and `>` inside a longer token, and in the subject
 itself, are ordinary bytes.
 
-Reference: §3.6; natsd.core.subject says the same of whole subjects, and the tests compare the two.
+These are the rules of nats-server's sublist.go. natsd.core.subject applies them to whole subjects,
+and the tests compare the two.
 """
 
 from natsd.core.subject cimport (
@@ -24,7 +25,7 @@ from natsd.core.subject import InvalidSubject
 
 
 cdef bytes kinds_of(bytes text):
-    """The kind of each byte, and one for the end."""
+    """Return the kind of each byte of the pattern, and BYTE_END."""
     cdef bytearray kinds = bytearray([<int> BYTE_LITERAL]) * len(text)
     cdef const char* start = text
     cdef TokenCursor token = tokens_of(start, len(text))
@@ -38,9 +39,9 @@ cdef bytes kinds_of(bytes text):
 
 
 cdef class Pattern:
-    """A pattern that can be stepped through; None takes every byte string, whatever it is.
+    """A pattern as a state machine; with None, every byte string matches.
 
-    Raises InvalidSubject for a text that is no pattern.
+    Raises InvalidSubject if the text is no valid pattern.
     """
 
     def __cinit__(self, text):
@@ -62,15 +63,15 @@ cdef class Pattern:
         return 0
 
     def step(self, uint32_t state, unsigned char byte):
-        """The state after one more byte; negative if no subject that matches goes on so."""
+        """Return the state after one more byte; negative: no matching subject continues so."""
         return automaton_step(&self.automaton, state, byte)
 
     def accepts(self, uint32_t state):
-        """May a subject end in this state?"""
+        """Return whether a subject may end in this state."""
         return automaton_accepts(&self.automaton, state)
 
     def literal(self, uint32_t state):
-        """The only byte that goes on from here; negative if there are many, or none."""
+        """Return the only byte that can follow; negative: several can, or none."""
         if not automaton_is_literal(&self.automaton, state):
             return -1
         return self.automaton.text[state >> 1]

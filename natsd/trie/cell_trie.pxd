@@ -1,4 +1,4 @@
-"""What both tries share: the cells, the readers' side, the count of keys."""
+"""The common part of both tries: the cells, the readers' side, the number of keys."""
 
 from libc.stdint cimport int32_t, uint32_t
 
@@ -8,18 +8,19 @@ from natsd.trie.merge cimport Merge
 
 
 cdef enum:
-    GARBAGE_BYTES_MAX = 4 * 1024 * 1024     # unless the trie is told otherwise
+    GARBAGE_BYTES_MAX = 4 * 1024 * 1024     # default limit of cells that wait for resting cursors
 
 
 cdef class CellTrie:
     cdef TrieMemory memory
     cdef Py_ssize_t key_count       # keys with content
-    cdef bint writing               # a write is under way
+    cdef bint writing               # a write is in progress
 
-    # Content of an index as a Python object: what was put, or a consistent copy of a record.
-    # Called between `wake` and `rest` of a lease, or by the writer.
+    # Return the content of a slot as a Python object: the stored object, or a consistent copy of a
+    # record. Called between `wake` and `rest` of a lease, or by the writer.
     cdef object content_at(self, int32_t index)
-    # Content for a slot that is new, or that has some: which is returned, to be let go of last.
+    # `set_content` writes a slot that is new or has content, and returns the replaced object, which
+    # the caller must release last. `check_content` raises before anything is changed.
     cdef int check_content(self, object value) except -1     # before anything is changed
     cdef object set_content(self, int32_t index, bint created, object value)
     cdef int begin_write_call(self) except -1

@@ -1,7 +1,7 @@
-"""What both tries share: how they are opened and closed, looked into, and how a write refuses.
+"""The common part of both tries: opening, closing, queries, and the errors of a refused write.
 
-A trie lives as long as its last cursor: each holds a reference to it, so that cells, slots and
-leases are there whenever someone reads.
+A trie lives as long as its last cursor: each cursor holds a reference to it, so that cells, slots
+and leases exist whenever they are read.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -22,12 +22,12 @@ from natsd.trie.errors import ConcurrentWrite, TrieFull
 
 
 class TrieUsage(NamedTuple):
-    """What a trie holds: counts, and bytes it has touched."""
+    """The size of a trie: counts, and bytes of memory that were ever used."""
 
-    cells: int              # that nodes stand in, or that wait for readers
-    cells_free: int         # recycled, to be used again first
-    slots: int              # of content, or waiting for readers
-    waiting: int            # cells and slots that are obsolete
+    cells: int              # with nodes, or waiting for readers
+    cells_free: int         # recycled, to be reused first
+    slots: int              # with content, or waiting for readers
+    waiting: int            # obsolete cells and slots that readers may still see
     cell_bytes: int
     slot_bytes: int
     bookkeeping_bytes: int
@@ -44,11 +44,11 @@ cdef class CellTrie:
 
     @property
     def root(self) -> int:
-        """The root pointer; 0: nothing there, negative: a leaf."""
+        """The root pointer; 0: the trie is empty; negative: a leaf."""
         return root_of(&self.memory)
 
     def cell(self, offset: int) -> bytes:
-        """The 32 bytes of the cell that begins there, or that a pointer points into."""
+        """Return the 32 bytes of the cell with that offset or pointer. Raises IndexError."""
         cdef uint32_t start = offset
         start -= start % CELL_BYTES
         if start >= self.memory.cells.top:
@@ -58,6 +58,7 @@ cdef class CellTrie:
         )
 
     def usage(self) -> TrieUsage:
+        """Return the sizes of the trie."""
         return TrieUsage(
             cells=cells_in_use(&self.memory.cells),
             cells_free=self.memory.cells.free_count,
@@ -71,21 +72,21 @@ cdef class CellTrie:
         )
 
     def recycle(self) -> None:
-        """Use again all that no reader can see, now rather than with a later write."""
+        """Recycle everything that no reader can see, now rather than with a later write."""
         recycle(&self.memory)
 
     def cursor(self, reverse: bool = False) -> Cursor:
-        """A walk over this trie; `natsd.trie.views` makes slices, unions and matches of them."""
-        from natsd.trie.trie_cursor import TrieCursor   # which is made of what stands here
+        """Return a cursor at the root; `natsd.trie.views` builds slices and unions on it."""
+        from natsd.trie.trie_cursor import TrieCursor   # a circular import otherwise
         return TrieCursor(self, reverse)
 
     def apply(self, mutation: object, transformer: object) -> None:
-        """Merge all that another trie, or a view of tries, leads to into this trie.
+        """Merge the content of another trie, or of a view of tries, into this trie.
 
         Each content becomes `transformer(existing, update)`, where `existing` is None for a new
-        key; None from the transformer leaves the key as it is. It must not write to this trie.
-        Readers see a merge branch by branch. TrieFull, and whatever mutation or transformer raise,
-        end it between two keys: what was merged by then stays.
+        key; if the transformer returns None, the key stays as it is. The transformer must not write
+        to this trie. Readers see a merge branch by branch. TrieFull, and whatever `mutation` or
+        `transformer` raise, end the merge between two keys: keys merged before stay.
         """
         cdef Cursor cursor = mutation.cursor()
         cdef Merge merge
@@ -101,7 +102,7 @@ cdef class CellTrie:
             self.end_write_call()
 
     cdef list _merge_with(self, Merge* merge, Cursor cursor, object transformer):
-        """What it replaces, to be let go of last."""
+        """Merge every key of the cursor; return the replaced objects, to be released last."""
         cdef list replaced = []
         cdef int reason
         while cursor.depth >= 0:
@@ -145,13 +146,13 @@ cdef class CellTrie:
         return 0
 
     cdef void end_write_call(self) noexcept:
-        """The last step of a write: objects that it let go of run their destructors here."""
+        """End a write; destructors of objects that it released run here."""
         self.writing = False
         if self.memory.epochs.count >= self.memory.epochs.look_at:
             recycle(&self.memory)
 
     cdef int refuse(self, int reason) except -1:
-        """Raise why nothing was written."""
+        """Raise the error for the reason why nothing was written."""
         if reason == NO_MEMORY:
             raise MemoryError
         assert reason == NO_ROOM
@@ -161,14 +162,14 @@ cdef class CellTrie:
 
 
 cdef uint32_t cell_limit(object max_bytes) except? 0:
-    """A limit as cells count it; their pointers reach a little less than 2 GiB."""
+    """Return the limit for the cells in bytes; their pointers reach a little less than 2 GiB."""
     if max_bytes < CELL_BYTES:
         raise ValueError(f"max_bytes must be at least {CELL_BYTES}: {max_bytes}")
     return min(max_bytes, CELL_BYTES_MAX)
 
 
 cdef uint32_t garbage_limit(object garbage_bytes_max) except? 0:
-    """How many cells may wait for cursors that rest."""
+    """Return how many obsolete cells may wait for resting cursors."""
     if garbage_bytes_max < 0:
         raise ValueError(f"garbage_bytes_max must not be negative: {garbage_bytes_max}")
     return min(garbage_bytes_max // CELL_BYTES, CELL_BYTES_MAX // CELL_BYTES)

@@ -1,4 +1,4 @@
-"""Segments of cells: taken from the system as the trie grows, given back when it is gone."""
+"""Segments of cells: allocated as the trie grows, freed when it is closed."""
 
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
@@ -26,7 +26,10 @@ cdef void open_cells(Cells* cells, uint32_t limit) noexcept nogil:
 
 
 cdef int grow_cells(Cells* cells, uint32_t count) noexcept nogil:
-    """Add segments until `count` cells are left; the limit has been looked at."""
+    """Add segments until `count` cells are free; return 0, or -2: out of memory.
+
+    The caller must have checked the limit.
+    """
     cdef uint64_t start, size
     cdef uint32_t segment
     cdef unsigned char* address

@@ -1,14 +1,14 @@
-"""Writing Chain nodes: up to 28 transitions in a cell, one after another, then a child pointer.
+"""Writing of Chain nodes: up to 28 transitions in a cell, one after another, then a child pointer.
 
     0139 ─┐     013A ─┐  013B ─┐
           ▼           ▼        ▼
     [ … unused … ][ C ][ H ][ A ][ FF FF FF FF ]      C, then H, then A, then the leaf of content 0
      00            19   1A   1B   1C
 
-- Only the last transition's child can be changed in place. In front of a Chain a transition is
-  written into its cell only where the cell is of this very change: readers may stand in old bytes.
-- All transitions that are reachable in a cell form one tail of it, linked to from one place. When
-  that tail's child pointer has moved elsewhere the cell is obsolete.
+- Only the last transition's child can be changed in place. A transition is written in front of a
+  Chain into its cell only if this same change made the cell: readers may use older bytes.
+- All reachable transitions of a cell form one tail of it, with a link from one place. When that
+  tail's child pointer has been copied elsewhere, the cell is obsolete.
 - No Chain of 28 transitions stands in cell 0: its pointer would be NONE.
 """
 
@@ -23,12 +23,12 @@ from natsd.trie.nodes cimport (
 
 
 cdef inline uint32_t room_before(Pointer chain) noexcept nogil:
-    """How many more transitions its cell takes in front of a Chain."""
+    """Return how many more transitions fit into the cell in front of a Chain."""
     return min(kind_of(chain), <uint32_t> chain - 1)
 
 
 cdef inline Pointer open_chain(TrieMemory* memory, Pointer child) noexcept nogil:
-    """A new cell with a child pointer and no transition yet; the first one goes in front."""
+    """Return a new cell with a child pointer and no transition; transitions go in front of it."""
     cdef uint32_t cell = take_cell(&memory.cells)
     (<Pointer*> (cell_address(&memory.cells, cell) + CHAIN_END))[0] = child
     return <Pointer> (cell + CHAIN_END)
@@ -45,7 +45,7 @@ cdef inline Pointer new_chain(
 cdef inline Pointer chain_before(
     TrieMemory* memory, unsigned char transition, Pointer fresh
 ) noexcept nogil:
-    """A transition to a node that is of this very change; in its cell where it is a Chain."""
+    """Prepend a transition to a node that this same change made; in its cell if it is a Chain."""
     if not is_chain(fresh) or room_before(fresh) == 0:
         return new_chain(memory, transition, fresh)
     at(&memory.cells, fresh)[-1] = transition
@@ -55,7 +55,7 @@ cdef inline Pointer chain_before(
 cdef inline Pointer chain_of(
     TrieMemory* memory, const unsigned char* transitions, Py_ssize_t length, Pointer child
 ) noexcept nogil:
-    """All those transitions to a child, in new cells of which the last ones are full."""
+    """Prepend all these transitions to a child, in new cells of which the last ones are full."""
     cdef Pointer chain = child
     cdef Py_ssize_t count
     while length > 0:
@@ -68,7 +68,7 @@ cdef inline Pointer chain_of(
 
 
 cdef inline Pointer copied_chain(TrieMemory* memory, Pointer chain) noexcept nogil:
-    """The same Chain in a new cell; its old cell is obsolete."""
+    """Copy a Chain to a new cell and retire its old cell."""
     cdef uint32_t length = chain_length(chain)
     cdef Pointer copy = open_chain(memory, chain_target(&memory.cells, chain)) - <Pointer> length
     memcpy(at(&memory.cells, copy), at(&memory.cells, chain), length)
@@ -79,7 +79,7 @@ cdef inline Pointer copied_chain(TrieMemory* memory, Pointer chain) noexcept nog
 cdef inline Pointer joined_chain(
     TrieMemory* memory, unsigned char transition, Pointer child
 ) noexcept nogil:
-    """A transition to a child that was there before: in one new cell with it, if it is a Chain."""
+    """Prepend a transition to an existing child; if that is a Chain, both get one new cell."""
     if is_chain(child) and chain_length(child) < CHAIN_END:
         return chain_before(memory, transition, copied_chain(memory, child))
     return new_chain(memory, transition, child)

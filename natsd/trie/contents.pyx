@@ -1,4 +1,4 @@
-"""Segments of content slots, and the reading side of their sequence lock."""
+"""Segments of content slots, and the readers' side of the sequence locks."""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
@@ -15,7 +15,7 @@ cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
 cdef enum:
-    SPINS_BEFORE_YIELD = 64     # a write takes nanoseconds, unless its thread was put to sleep
+    SPINS_BEFORE_YIELD = 64     # a write takes nanoseconds, unless its thread is descheduled
 
 
 cdef inline uint64_t segment_start(uint32_t segment) noexcept nogil:
@@ -28,7 +28,7 @@ cdef inline uint64_t segment_slots(uint32_t segment) noexcept nogil:
 
 
 cdef void open_contents(Contents* contents, uint32_t record_bytes) noexcept nogil:
-    """Slots for records of so many bytes, with their lock; 0: for objects."""
+    """Prepare slots for records of so many bytes, with their locks; 0: for objects."""
     memset(contents, 0, sizeof(Contents))
     contents.holds_objects = record_bytes == 0
     contents.width = record_bytes if record_bytes else sizeof(void*)
@@ -55,7 +55,7 @@ cdef int grow_slots(Contents* contents) noexcept nogil:
 
 
 cdef int release_objects(Contents* contents) noexcept:
-    """Let go of all objects; a free slot holds the next one's index, and none."""
+    """Release all objects; a free slot holds the index of the next one, and no object."""
     cdef uint32_t slot = contents.free
     cdef uint32_t next
     while slot != NO_FREE_SLOT:

@@ -1,10 +1,10 @@
-"""The walk that every trie offers and every view is made of."""
+"""The walk over a trie: the interface of every trie, on which every view is built."""
 
 
 cdef class Cursor:
     cdef public int depth                   # 0 at the root; -1 past the end
-    cdef public int incoming_transition     # the byte that led here; -1 at the root, past the end
-    cdef public bint reverse                # children are visited from the greatest to the least
+    cdef public int incoming_transition     # last byte of the key; -1 at the root and past the end
+    cdef public bint reverse                # children are visited in descending order
 
     cpdef object content(self)
     cpdef bytes key(self)

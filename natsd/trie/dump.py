@@ -1,4 +1,4 @@
-"""A trie as text for people: one line per node, chains in one, indented by branch.
+"""A trie as text for people: one line per node, chains in one line, indented by branch.
 
     Sparse 0x0007e
       c Chain 0x00059
@@ -7,8 +7,8 @@
         x Prefix 0x000bf Chain = 2
           en Leaf ~2 = 3
 
-A line gives the transitions from the node above, what kind of node they lead to, its pointer, and
-its content. Of a view, which has no nodes of its own, it gives transitions and contents.
+A line has the transitions from the node above, the kind of node that they lead to, its pointer, and
+its content. A view has no nodes of its own: its lines have transitions and contents.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ LINES_MAX = 1000
 
 
 def dump(trie: Trie, lines_max: int = LINES_MAX) -> str:
-    """The first `lines_max` nodes of the trie, in the order of a cursor's walk."""
+    """Return the first `lines_max` nodes of the trie as text, in the order of a cursor's walk."""
     with trie.cursor() as cursor:
         lines = list(islice(dump_lines(cursor), lines_max))
         if cursor.depth >= 0:
@@ -31,7 +31,8 @@ def dump(trie: Trie, lines_max: int = LINES_MAX) -> str:
 
 
 def dump_lines(cursor: Cursor) -> Iterator[str]:
-    shown: list[int] = []  # depths of the nodes above, as far as they have a line
+    """Yield a line for each remaining node of the cursor's walk."""
+    shown: list[int] = []  # depths of the nodes above that have a line
     label = bytearray()
     while cursor.depth >= 0:
         while shown and shown[-1] >= cursor.depth:
@@ -44,6 +45,7 @@ def dump_lines(cursor: Cursor) -> Iterator[str]:
 
 
 def line(cursor: Cursor, label: bytes) -> str:
+    """Return a node's line without indentation; `label` is the transitions that lead to it."""
     content = cursor.content()
     parts = [readable(label), node(cursor) if isinstance(cursor, TrieCursor) else ""]
     if content is not None:
@@ -52,11 +54,12 @@ def line(cursor: Cursor, label: bytes) -> str:
 
 
 def readable(label: bytes) -> str:
+    """Return the bytes as text, escaped as in a Python literal."""
     return repr(label)[2:-1]
 
 
 def node(cursor: TrieCursor) -> str:
-    """Kind and pointer; a leaf's is the complement of its content's index."""
+    """Return a node's kind and pointer; for a leaf, the complement of its content's index."""
     if cursor.pointer == 0:
         return "NONE"
     if cursor.pointer < 0:

@@ -1,4 +1,4 @@
-"""Leases of readers, and the writer's look at them."""
+"""Readers' leases, and the writer's look at them."""
 
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -57,7 +57,7 @@ cdef Lease* enter(Epochs* epochs) noexcept nogil:
 # The writer
 
 cdef int reserve_retired(Epochs* epochs, uint32_t count) noexcept nogil:
-    """Room in the ring for so many more."""
+    """Make room in the ring for `count` more items; return 0, or -1: out of memory."""
     cdef uint32_t capacity = epochs.capacity if epochs.capacity else RING_MIN
     cdef uint32_t i
     cdef Retired* ring
@@ -78,7 +78,7 @@ cdef int reserve_retired(Epochs* epochs, uint32_t count) noexcept nogil:
 
 
 cdef void release_ring(Epochs* epochs) noexcept nogil:
-    """What a large merge or a long reader has made of it is not kept."""
+    """Free a ring that is empty but was made large by a large merge or a long reader."""
     if epochs.count == 0 and epochs.capacity > RING_KEPT_MAX:
         free(epochs.ring)
         epochs.ring = NULL
@@ -86,12 +86,12 @@ cdef void release_ring(Epochs* epochs) noexcept nogil:
 
 
 cdef uint32_t oldest_epoch_in_use(Epochs* epochs) noexcept nogil:
-    """Begin a new epoch; the oldest that a reader is in, or else the new one."""
+    """Begin a new epoch; return the oldest that a reader is in, or else the new one."""
     cdef uint64_t oldest = epochs.now + 1
     cdef uint64_t state
     cdef Lease* lease
     release_u64(&epochs.now, oldest)
-    full_fence()        # what was detached is detached for whoever is not seen here
+    full_fence()        # cells detached before are unreachable for every reader not found below
     lease = <Lease*> acquire_pointer(&epochs.leases)
     while lease != NULL:
         state = acquire_u64(&lease.state)
@@ -102,7 +102,7 @@ cdef uint32_t oldest_epoch_in_use(Epochs* epochs) noexcept nogil:
 
 
 cdef void make_stale(Epochs* epochs, uint32_t before) noexcept nogil:
-    """Let resting leases of epochs before that one hold nothing back any more."""
+    """Make the resting leases of epochs before `before` stale: they hold nothing back any more."""
     cdef Lease* lease = <Lease*> acquire_pointer(&epochs.leases)
     cdef uint64_t state
     while lease != NULL:

@@ -1,8 +1,8 @@
-"""What a trie can refuse, and what a reader can meet."""
+"""The errors of a trie's writers and readers."""
 
 
 class TrieError(Exception):
-    """Base of what a trie raises for reasons of its own."""
+    """Base of the errors that are specific to a trie."""
 
 
 class TrieFull(TrieError):
@@ -10,8 +10,8 @@ class TrieFull(TrieError):
 
 
 class StaleCursor(TrieError):
-    """A cursor that rested too long: what it stood on was recycled. A new one starts afresh."""
+    """A cursor rested too long, so that its cells were recycled; start again with a new one."""
 
 
 class ConcurrentWrite(TrieError):
-    """A write began while another was under way: a trie has one writer at a time."""
+    """A write began while another was in progress: a trie has one writer at a time."""

@@ -2,10 +2,12 @@
 
 Promise
 - An object is owned from `put` until it is replaced, or until its key is deleted and no reader from
-  before is left. None is no content: it is what a reader gets where there is none.
+  before is left. None is no content: readers get it where there is none.
 - A value that replaces another takes its slot; the trie's structure does not change.
-- Reading and writing hold the GIL, for the objects; cursors that look at keys alone need none.
-- The cycle collector does not look into the trie: an object in it that refers to it keeps both.
+- Reading and writing hold the GIL, because of the objects; cursors that read only keys do not need
+  it.
+- The cycle collector does not see the trie's content: an object in it that refers to the trie keeps
+  both alive.
 """
 
 from cpython.object cimport PyObject
@@ -24,7 +26,7 @@ from types import GenericAlias
 
 
 cdef class InMemoryTrie(CellTrie):
-    """byte string → object."""
+    """A map from byte strings to objects; `max_bytes` limits its cells."""
 
     def __cinit__(
         self, *, max_bytes: int = CELL_BYTES_MAX, garbage_bytes_max: int = GARBAGE_BYTES_MAX
@@ -32,7 +34,7 @@ cdef class InMemoryTrie(CellTrie):
         open_memory(&self.memory, cell_limit(max_bytes), 0, garbage_limit(garbage_bytes_max))
 
     def __class_getitem__(cls, content: object) -> object:
-        """`InMemoryTrie[int]`, for annotations."""
+        """Return a generic alias such as `InMemoryTrie[int]`, for annotations."""
         return GenericAlias(cls, content)
 
     cdef object content_at(self, int32_t index):
@@ -42,7 +44,7 @@ cdef class InMemoryTrie(CellTrie):
         return None if content == NULL else <object> content
 
     def get(self, key: bytes, default: object = None) -> object:
-        """What was put at this key; from any thread."""
+        """Return the object at this key, or `default`; callable from any thread."""
         cdef Lease* lease = enter(&self.memory.epochs)
         cdef int32_t slot
         if lease == NULL:
@@ -60,7 +62,7 @@ cdef class InMemoryTrie(CellTrie):
         return self.get(key) is not None
 
     def put(self, key: bytes, value: object) -> None:
-        """Set what the key leads to. TrieFull: nothing was changed."""
+        """Set the object at this key. Raises TrieFull, with nothing changed."""
         self.check_content(value)
         self.begin_write_call()
         try:
@@ -69,9 +71,9 @@ cdef class InMemoryTrie(CellTrie):
             self.end_write_call()
 
     def put_recursive(self, key: bytes, update: object, transformer: object) -> None:
-        """Set what the key leads to to `transformer(existing, update)`.
+        """Set the object at this key to `transformer(existing, update)`.
 
-        `existing` is None for a new key. Where the transformer returns None, the key is deleted; it
+        `existing` is None for a new key. If the transformer returns None, the key is deleted; it
         must not write to this trie.
         """
         self.begin_write_call()
@@ -86,7 +88,7 @@ cdef class InMemoryTrie(CellTrie):
             self.end_write_call()
 
     def delete(self, key: bytes) -> bool:
-        """Take the key out. Was it there?"""
+        """Delete the key; return whether it was there."""
         self.begin_write_call()
         try:
             return self._delete(key)
@@ -111,7 +113,7 @@ cdef class InMemoryTrie(CellTrie):
         return replaced
 
     cdef object _set(self, bytes key, object value):
-        """What it replaces, for the caller to let go of last."""
+        """Set the object of a key; return the replaced one, which the caller must release last."""
         cdef bint created
         cdef int32_t slot = insert_key(&self.memory, key, len(key), NULL, &created)
         if slot == NO_ROOM and self.memory.epochs.count:

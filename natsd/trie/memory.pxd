@@ -1,7 +1,7 @@
-"""What one trie consists of: cells, contents, epochs, a root; and how a write prepares.
+"""The parts of a trie: cells, contents, epochs and a root; and the preparation of a write.
 
-`prepare` comes before each write: cells, a content slot and room for what will be retired. After it
-nothing can fail, so a refusal leaves the trie as it was.
+`prepare` comes before each write: it ensures cells, a content slot and room for the cells that will
+be retired. After it nothing can fail, so a refused write leaves the trie as it was.
 """
 
 from libc.stdint cimport int32_t, uint32_t
@@ -21,7 +21,7 @@ cdef struct TrieMemory:
     Contents contents
     Epochs epochs
     Pointer root
-    Pointer* path               # of the write under way: the nodes at depth 0, 1, 2 …, as linked to
+    Pointer* path               # for the write in progress: nodes at depth 0, 1, 2 …, as linked to
     Py_ssize_t path_capacity
 
 
@@ -34,7 +34,7 @@ cdef inline void set_root(TrieMemory* memory, Pointer root) noexcept nogil:
 
 
 cdef inline void retire_cell(TrieMemory* memory, Pointer node) noexcept nogil:
-    """Nothing points into that cell any more, but readers may still be in it."""
+    """Retire a node's cell: no pointer leads to it any more, but readers may still be in it."""
     retire(&memory.epochs, <int32_t> cell_of(node))
 
 
@@ -42,7 +42,7 @@ cdef inline void retire_slot(TrieMemory* memory, int32_t slot) noexcept nogil:
     retire(&memory.epochs, ~slot)
 
 
-# 0; -1: the size limit; -2: out of memory.
+# Return 0; -1: the size limit is reached; -2: out of memory.
 cdef int prepare(
     TrieMemory* memory, uint32_t cells, uint32_t spare, uint32_t retired
 ) noexcept nogil

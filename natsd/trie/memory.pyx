@@ -1,4 +1,4 @@
-"""A trie's parts, opened and closed together; preparing a write; recycling after one."""
+"""Opening and closing of a trie's parts; preparing a write; recycling after one."""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
@@ -19,7 +19,7 @@ from natsd.trie.epochs cimport (
 
 cdef enum:
     PATH_MIN = 64
-    LOOK_STEP_MAX = 64          # so many wait at most before the leases are looked at again
+    LOOK_STEP_MAX = 64          # at most so many items wait until the leases are looked at again
 
 
 cdef void open_memory(
@@ -32,7 +32,7 @@ cdef void open_memory(
 
 
 cdef void close_memory(TrieMemory* memory) noexcept nogil:
-    """Nobody reads any more."""
+    """Free all parts of a trie; there are no readers any more."""
     close_epochs(&memory.epochs)
     close_contents(&memory.contents)
     close_cells(&memory.cells)
@@ -69,7 +69,10 @@ cdef int prepare_path(TrieMemory* memory, Py_ssize_t depths) noexcept nogil:
 # Recycling
 
 cdef void recycle(TrieMemory* memory) noexcept nogil:
-    """Use again what no reader can see; above the garbage limit, let no resting cursor see it."""
+    """Recycle all that no reader can see.
+
+    Above the garbage limit, resting cursors become stale, so that more can be recycled.
+    """
     cdef uint32_t keep = memory.epochs.garbage_limit // 2
     cdef uint32_t place
     recycle_before(memory, oldest_epoch_in_use(&memory.epochs))
@@ -84,7 +87,10 @@ cdef void recycle(TrieMemory* memory) noexcept nogil:
 
 
 cdef inline uint32_t look_step(TrieMemory* memory) noexcept nogil:
-    """Objects are let go of at once; cells of a small trie soon, so that it stays small."""
+    """Return how many more items may be retired before the leases are looked at again.
+
+    Objects are released at once; cells of a small trie soon, so that it stays small.
+    """
     if memory.contents.holds_objects:
         return 1
     return <uint32_t> min(8 + cells_in_use(&memory.cells) // 8, LOOK_STEP_MAX)
@@ -108,7 +114,10 @@ cdef void recycle_before(TrieMemory* memory, uint32_t epoch) noexcept nogil:
 
 
 cdef int release_object_slot(TrieMemory* memory, uint32_t slot) noexcept:
-    """The object's destructor may run, and write to this very trie: so it comes last."""
+    """Recycle a slot and release its object.
+
+    The release comes last: the object's destructor may run, and write to this same trie.
+    """
     cdef PyObject* content = (<PyObject**> slot_address(&memory.contents, slot))[0]
     (<PyObject**> slot_address(&memory.contents, slot))[0] = NULL
     give_slot(&memory.contents, slot)

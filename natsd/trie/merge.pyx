@@ -1,19 +1,19 @@
-"""Merging a branch into a trie, node by node as a walk over the branch meets them.
+"""Merging of a branch into a trie, node by node along a walk over the branch.
 
     mutation        trie before                     states while the walk stands on `truck`'s u
     t─r─a─v─e       t─r─┬─a─c─t─o─r  0x018          depth 2, tr:  existing 0x07E, updated 0x07E
       └─u─c─k           ├─e─e                       depth 3, tru: existing NONE,  updated NONE
                         └─i─e                       (tra was merged and left: attached in 0x07E)
 
-- Going down, a child is looked up in the node as it *was*: what is merged into a sibling does not
-  matter to it, and a node that was copied meanwhile still has its old children.
-- Coming up, what became of a node is attached to what has become of its parent so far: in place, so
-  that readers see it at once, or in a copy, which a later step attaches.
-- Content is found on the way down and attached on the way up, when the node is known to have
-  children or not.
-- Room for all that the way up can need is made before each step down, so a refusal stops the merge
-  between two nodes: what was merged before stays, the rest is as it was.
-- Nothing is recycled before the merge has ended: what it looks things up in may be obsolete.
+- On the way down, a child is looked up in the node as it was before the merge: merging into a
+  sibling does not affect it, and a node that was copied meanwhile still has its old children.
+- On the way up, the changed node is attached to its parent as changed so far: in place, so that
+  readers see it at once, or in a copy, which a later step attaches.
+- Content is found on the way down and attached on the way up, when it is known whether the node has
+  children.
+- Room for all that the way up can need is reserved before each step down, so a refusal stops the
+  merge between two nodes: nodes merged before stay, the rest is unchanged.
+- Nothing is recycled before the merge has ended: it looks up children in obsolete nodes too.
 
 Source: Cassandra's InMemoryTrie design (apply, prefix nodes).
 """
@@ -33,7 +33,7 @@ from natsd.trie.prefix cimport keep_content, new_prefix
 
 cdef enum:
     STATES_MIN = 64
-    ASCENT_CELLS = 14           # a full Sparse becomes a Split of 12 cells, and a Prefix
+    ASCENT_CELLS = 14           # a full Sparse becomes a Split of 12 cells, plus a Prefix
     ASCENT_RETIRED = 4
 
 
@@ -45,7 +45,7 @@ cdef int merge_open(Merge* merge, TrieMemory* memory) noexcept nogil:
 
 
 cdef int push_state(Merge* merge, Pointer node, unsigned char transition) noexcept nogil:
-    cdef uint32_t steps = <uint32_t> merge.depth + 2    # that the way up will take
+    cdef uint32_t steps = <uint32_t> merge.depth + 2    # number of steps of the way up
     cdef MergeState* state
     cdef int reason
     if grow_states(merge) < 0:
@@ -77,7 +77,7 @@ cdef int grow_states(Merge* merge) noexcept nogil:
 
 
 cdef int merge_descend(Merge* merge, unsigned char transition) noexcept nogil:
-    """Onto a child of this node, there or not."""
+    """Go down to a child of this node, which need not exist; return 0, NO_ROOM or NO_MEMORY."""
     cdef Pointer parent = merge.states[merge.depth].existing_post_content
     return push_state(
         merge, node_child(&merge.memory.cells, parent, transition), transition
@@ -114,7 +114,7 @@ cdef void merge_ascend_to(Merge* merge, Py_ssize_t depth) noexcept nogil:
 
 
 cdef inline Pointer with_its_content(TrieMemory* memory, const MergeState* state) noexcept nogil:
-    """The updated pre-content node: what the parent has to link to."""
+    """Return the updated node with its content, to which the parent must link."""
     cdef bint changed = state.updated_post_content != state.existing_post_content
     if state.content == content_of(&memory.cells, state.existing_pre_content):
         if not changed:
@@ -129,7 +129,7 @@ cdef inline Pointer with_its_content(TrieMemory* memory, const MergeState* state
 
 
 cdef void merge_close(Merge* merge) noexcept nogil:
-    """Attach what is not attached yet."""
+    """Attach everything that is not attached yet, and free the states."""
     merge_ascend_to(merge, -1)
     free(merge.states)
     merge.states = NULL

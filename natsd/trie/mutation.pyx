@@ -1,17 +1,17 @@
-"""One key in, one key out: walk down along the key, change nodes upwards until one is in place.
+"""Insertion and removal of one key: walk down along the key, then change nodes upwards.
 
     path     root ── t ── r ── a ─┬─ c ── t …        the nodes at depths 0, 1, 2, as linked to
                                   └─ v ── e …        the new branch, built from the leaf up
 
-The way up ends at the first node that could be changed in place: that store attaches everything
-below it at once, and nothing above changes. At most it reaches the root. What the change leaves
-unreachable is retired on the way, before it is detached; both happen in one call, and nothing is
-recycled in between.
+The way up ends at the first node that can be changed in place, at the root at the latest: that
+store attaches everything below it at once, and nothing above changes. Cells that the change makes
+unreachable are retired on the way, before they are detached; both happen in one call, and nothing
+is recycled in between.
 
-After an insertion Chains are as long as they can be but where content or a fork divides them; a
-removal joins what it leaves behind, so that coming and going of keys does not wear a trie down.
+After an insertion, Chains are as long as possible except where content or a fork divides them. A
+removal joins the remaining Chains, so that a trie does not degrade as keys are added and removed.
 
-Source: Cassandra's InMemoryTrie design (putRecursive), made iterative; it has no removal.
+Source: Cassandra's InMemoryTrie design (putRecursive), made iterative; that design has no removal.
 """
 
 from libc.stdint cimport int32_t, uint32_t
@@ -39,7 +39,7 @@ cdef enum:
 cdef Py_ssize_t walk_down(
     TrieMemory* memory, const unsigned char* key, Py_ssize_t length
 ) noexcept nogil:
-    """Fill `path` as far as the key is there; the depth of the last node that is."""
+    """Fill `path` as far as the trie has the key; return the depth of the last node."""
     cdef Pointer node = memory.root
     cdef Py_ssize_t depth = 0
     cdef unsigned char* transitions
@@ -98,7 +98,7 @@ cdef int32_t insert_key(
 cdef void attach_branch(
     TrieMemory* memory, const unsigned char* key, Py_ssize_t length, Py_ssize_t depth, int32_t slot
 ) noexcept nogil:
-    """Content for a key whose path is there down to `depth`."""
+    """Attach content for a key whose path exists down to `depth`."""
     cdef Pointer node = memory.path[depth]
     cdef Pointer old, new
     if depth < length:
@@ -141,7 +141,7 @@ cdef int32_t remove_key(
 cdef void detach_branch(
     TrieMemory* memory, const unsigned char* key, Py_ssize_t length
 ) noexcept nogil:
-    """Take the content off the end of the path, and whatever then leads nowhere."""
+    """Detach the content at the end of the path, and the nodes that then lead nowhere."""
     cdef Py_ssize_t depth = length
     cdef Pointer node = memory.path[depth]
     cdef Pointer old, new
@@ -170,7 +170,7 @@ cdef void detach_branch(
 cdef bint can_join(
     TrieMemory* memory, Py_ssize_t depth, Pointer last, Pointer child
 ) noexcept nogil:
-    """Would the Chain that ends at `last` and its new child, a Chain, fit into one cell?"""
+    """Return whether the Chain that ends at `last` and its child Chain fit into one cell."""
     cdef uint32_t run = 1
     if not is_chain(last) or kind_of(last) != CHAIN_LAST or not is_chain(child):
         return False
@@ -182,7 +182,7 @@ cdef bint can_join(
 cdef Pointer join(
     TrieMemory* memory, Pointer last, unsigned char transition, Pointer child, bint fresh
 ) noexcept nogil:
-    """The last transition of a Chain in front of its child, which moves if it was there before."""
+    """Prepend a Chain's last transition to its child Chain, which moves unless it is new."""
     if not fresh:
         child = copied_chain(memory, child)
     retire_cell(memory, last)

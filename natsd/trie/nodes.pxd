@@ -1,9 +1,9 @@
-"""Reading nodes: what a pointer points to, its content, its children. Inline, without the GIL.
+"""Reading of nodes: the target of a pointer, its content, its children. Inline, without the GIL.
 
 A pointer is a signed 32-bit number. Negative: a leaf, content index ~pointer, no children. Zero:
-NONE. Else the upper 27 bits are the cell and the lower five the kind of node:
+NONE. Else the upper 27 bits are the cell, and the lower five the kind of node:
 
-    00 - 1B  Chain   one transition per byte up to 1B, then the pointer to what follows
+    00 - 1B  Chain   one transition per byte up to 1B, then the pointer to the next node
     1C       Split   more than six children: head, mid and end cells of 4, 8 and 8 pointers
     1E       Sparse  two to six children: 6 pointers, 6 characters, order word
     1F       Prefix  content for the node it links to; standalone, or embedded in that node's cell
@@ -16,15 +16,15 @@ NONE. Else the upper 27 bits are the cell and the lower five the kind of node:
     Prefix      [ content index | FF ]                                          [ linked pointer ]
       embedded  [ content index | 1C or the Chain's offset ]
 
-What a change attaches is stored with release, so every pointer here is loaded with acquire, and an
-index's pointer in a Sparse node before its character. Everything else in a cell is written before
-its cell can be reached.
+Pointers that a change attaches are stored with release, so every pointer here is loaded with
+acquire; in a Sparse node an index's pointer is loaded before its character. Everything else in a
+cell is written before the cell can be reached.
 
-Source: Cassandra's InMemoryTrie design. Where it disagrees with itself we chose:
-- Mid and end cells are pointed to with offset 1C (053C for the cell at 0520), as in its Split
-  example and not as in its combined cell: an end cell may be cell 0, and is then not NONE.
+Source: Cassandra's InMemoryTrie design. Where it is inconsistent we chose:
+- Pointers to mid and end cells have offset 1C (053C for the cell at 0520), as in its Split example
+  and not as in its combined cell: an end cell may be cell 0, and its pointer is then not NONE.
 - The standalone flag is one byte, FF.
-- Bytes are native, its drawings are big-endian.
+- Byte order is native; the drawings of that design are big-endian.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -38,7 +38,7 @@ cdef enum:
     NONE = 0
     NO_CONTENT = -1
 
-    CHAIN_LAST = 0x1B           # a Chain node here has its child's pointer behind it
+    CHAIN_LAST = 0x1B           # kind of a Chain node directly before its child's pointer
     SPLIT = 0x1C
     SPARSE = 0x1E
     PREFIX = 0x1F
@@ -60,7 +60,7 @@ cdef inline bint is_leaf(Pointer node) noexcept nogil:
 
 
 cdef inline uint32_t kind_of(Pointer node) noexcept nogil:
-    """The low five bits; means something where the pointer is neither NONE nor a leaf."""
+    """Return the low five bits, the kind of a node that is neither NONE nor a leaf."""
     return node & CELL_MASK
 
 
@@ -77,7 +77,7 @@ cdef inline uint32_t cell_of(Pointer node) noexcept nogil:
 
 
 cdef inline unsigned char* at(const Cells* cells, Pointer node) noexcept nogil:
-    """Address of the byte a pointer points to."""
+    """Return the address of the byte to which a pointer points."""
     return cell_address(cells, <uint32_t> node)
 
 
@@ -90,7 +90,7 @@ cdef inline unsigned char* in_cell(
 # Prefix
 
 cdef inline int32_t content_of(const Cells* cells, Pointer node) noexcept nogil:
-    """Content index of a node as its parent points to it, or NO_CONTENT."""
+    """Return the content index of a node, as its parent links to it, or NO_CONTENT."""
     if node < 0:
         return ~node
     if kind_of(node) != PREFIX:
@@ -103,7 +103,7 @@ cdef inline bint is_embedded(const Cells* cells, Pointer prefix) noexcept nogil:
 
 
 cdef inline Pointer prefix_link(const Cells* cells, Pointer prefix) noexcept nogil:
-    """The node that a Prefix adds content to: a Chain, Sparse or Split."""
+    """Return the Chain, Sparse or Split to which a Prefix adds content."""
     cdef unsigned char* cell = in_cell(cells, prefix, 0)
     cdef uint8_t flag = cell[PREFIX_FLAG]
     if flag == PREFIX_STANDALONE:
@@ -112,7 +112,7 @@ cdef inline Pointer prefix_link(const Cells* cells, Pointer prefix) noexcept nog
 
 
 cdef inline Pointer without_content(const Cells* cells, Pointer node) noexcept nogil:
-    """The node that carries the children: behind a Prefix, NONE for a leaf."""
+    """Return the node that has the children: the one behind a Prefix; NONE for a leaf."""
     if node < 0:
         return NONE
     if kind_of(node) == PREFIX:
@@ -123,24 +123,27 @@ cdef inline Pointer without_content(const Cells* cells, Pointer node) noexcept n
 # Chain
 
 cdef inline uint32_t chain_length(Pointer chain) noexcept nogil:
-    """How many transitions follow one another in this cell."""
+    """Return how many transitions follow one another in this cell."""
     return CHAIN_END - kind_of(chain)
 
 
 cdef inline Pointer chain_target(const Cells* cells, Pointer chain) noexcept nogil:
-    """What the cell's last transition leads to."""
+    """Return the node to which the cell's last transition leads."""
     return acquire_i32(in_cell(cells, chain, CHAIN_END))
 
 
 cdef inline Pointer chain_child(const Cells* cells, Pointer chain) noexcept nogil:
-    """What this one transition leads to."""
+    """Return the node to which the Chain's first transition leads."""
     return chain_target(cells, chain) if kind_of(chain) == CHAIN_LAST else chain + 1
 
 
 cdef inline bint chain_agrees(
     const unsigned char* chain, const unsigned char* key, uint32_t length
 ) noexcept nogil:
-    """Are all transitions of a chain the key's next bytes? Short, so compared in place."""
+    """Return whether all transitions of a chain are the key's next bytes.
+
+    They are few, so they are compared here without a call.
+    """
     cdef uint64_t one, other
     cdef uint32_t i = 0
     while length - i >= 8:
@@ -159,7 +162,7 @@ cdef inline bint chain_agrees(
 # Sparse
 
 cdef inline uint16_t sparse_order(const Cells* cells, Pointer sparse) noexcept nogil:
-    """The order word: base 6, lowest digit the index of the lowest transition; never 0."""
+    """Return the order word: base 6, lowest digit the index of the lowest transition; never 0."""
     return acquire_u16(in_cell(cells, sparse, SPARSE_ORDER))
 
 
@@ -178,7 +181,7 @@ cdef inline Pointer sparse_pointer(
 cdef inline int32_t sparse_index(
     const Cells* cells, Pointer sparse, unsigned char transition, Pointer* child
 ) noexcept nogil:
-    """Index of that transition, with its child; -1 and NONE where there is none."""
+    """Return the index of that transition, and its child; -1 and NONE if there is none."""
     cdef unsigned char* cell = in_cell(cells, sparse, 0)
     cdef int32_t index
     for index in range(SPARSE_CHILDREN_MAX):
@@ -199,7 +202,7 @@ cdef inline Pointer sparse_child(
     return child
 
 
-# Split: a transition's bits are HHMMMTTT
+# Split: a transition's bits are HHMMMTTT, for head, mid and end
 
 cdef inline unsigned char* split_head_slot(
     const Cells* cells, Pointer split, unsigned char transition
@@ -236,7 +239,7 @@ cdef inline Pointer split_child(
 cdef inline Pointer node_child(
     const Cells* cells, Pointer node, unsigned char transition
 ) noexcept nogil:
-    """Child of a Chain, Sparse or Split for one transition; NONE for NONE."""
+    """Return the child of a Chain, Sparse or Split for one transition; NONE for NONE."""
     cdef uint32_t kind = kind_of(node)
     if kind == SPLIT:
         return split_child(cells, node, transition)
@@ -250,7 +253,7 @@ cdef inline Pointer node_child(
 cdef inline Pointer chain_part(
     const Cells* cells, Pointer chain, const unsigned char* key, uint32_t length
 ) noexcept nogil:
-    """The node inside a chain that a key ends at."""
+    """Return the node inside a chain at which a key ends; NONE if the key differs."""
     if not chain_agrees(at(cells, chain), key, length):
         return NONE
     return chain + <Pointer> length
@@ -259,7 +262,7 @@ cdef inline Pointer chain_part(
 cdef inline Pointer find_node(
     const Cells* cells, Pointer root, const unsigned char* key, Py_ssize_t length
 ) noexcept nogil:
-    """The node a key leads to, as its parent points to it; NONE where the key leaves the trie."""
+    """Return the node to which a key leads, as its parent links to it; NONE if there is none."""
     cdef Pointer node = root
     cdef Py_ssize_t depth = 0
     cdef uint32_t run
@@ -274,7 +277,7 @@ cdef inline Pointer find_node(
             node = chain_target(cells, node)
             depth += run
             continue
-        prefetch_cell(at(cells, node) + 64)     # where a Split's end cell often stands
+        prefetch_cell(at(cells, node) + 64)     # a Split's end cell is often there
         node = node_child(cells, node, key[depth])
         if node == NONE:
             return NONE

@@ -1,4 +1,4 @@
-"""The keys of a trie that a NATS pattern matches, one after the other, without the GIL."""
+"""The keys of a trie that a NATS pattern matches, one after another, without the GIL."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -16,27 +16,28 @@ cdef enum:
 cdef class PatternCursor:
     cdef readonly CellTrie trie
     cdef readonly Pattern pattern
-    cdef unsigned char* key         # of the last match, until `next` is called again
+    cdef unsigned char* key         # last match; valid until `next` is called again
     cdef Py_ssize_t key_len         # -1 before the first match
 
-    # Slot (content index) of the next match in byte order, or one of the above.
+    # Return the slot (content index) of the next match in byte order, or one of the values above.
     cdef int64_t next(self) noexcept nogil
 
-    # Start again behind the last match, from the root as it is now. 0, or PATTERN_NO_MEMORY.
+    # Start again behind the last match, at the present root; return 0, or PATTERN_NO_MEMORY.
     cdef int restart(self) noexcept nogil
 
-    # Around many calls of `next`, so that what it finds stays readable between them, and each is
-    # quicker. Short: nothing is recycled meanwhile. False: stale.
+    # Pin the lease for many calls of `next`: found contents stay readable between them, and each
+    # call is quicker. Keep it short: nothing is recycled meanwhile. Returns false if the lease is
+    # stale.
     cdef bint pin(self) noexcept nogil
     cdef void unpin(self) noexcept nogil
 
     cdef Walk walk
     cdef Lease* lease               # NULL past the end
     cdef bint pinned                # by the caller
-    cdef bint unread                # the walk stands where the pattern has not looked yet
-    cdef uint32_t* states           # of the pattern, after each byte of the path
-    cdef uint32_t capacity          # bytes of `key`; of states, one more
-    cdef uint32_t known             # states[0..known] are those of this path
+    cdef bint unread                # the pattern has not read the walk's present path yet
+    cdef uint32_t* states           # the pattern's state after each byte of the path
+    cdef uint32_t capacity          # bytes of `key`; `states` has one item more
+    cdef uint32_t known             # states[0..known] belong to the present path
 
     cdef int64_t _find(self) noexcept nogil
     cdef int _move(self) noexcept nogil

@@ -1,19 +1,19 @@
 """The keys of a trie that a NATS pattern matches, in byte order.
 
-    orders.*.7    o r d e r s .     followed byte by byte, no other child is looked at
-                  *                 all children, and theirs, up to a `.`
-                  . 7               followed below each of them; what has no such child is left
+    orders.*.7    o r d e r s .     followed byte by byte; no other child is looked at
+                  *                 all children, and their children, up to a `.`
+                  . 7               followed below each of them; a node without such a child is left
 
-The pattern's state after each byte of the walk's path is kept by depth, so that the walk can come
-back to any of them. Costs grow with the keys that `*` and `>` must look at, not with the trie.
+The pattern's state after each byte of the walk's path is kept by depth, so that the walk can return
+to any of them. The cost grows with the keys that `*` and `>` must look at, not with the trie.
 
-- Between two calls of `next` the trie's writer may write. The cursor goes on in what it reached,
-  or, where that was recycled meanwhile, says PATTERN_STALE (StaleCursor in Python), as often as
-  asked; `resume` then goes on behind the last match, in the trie as it is by then. So it does at
-  any time: `close` between two slices and nothing is held back meanwhile.
-- One thread at a time. `count` lets go of the GIL; whoever uses the cursor meanwhile is refused.
-- A key is found at most once, keys come in ascending order, and a key that was there all the time
-  is found. One that came or went meanwhile may be found or not.
+- Between two calls of `next` the trie's writer may write. The cursor continues in the cells that it
+  has reached, or, if these were recycled meanwhile, returns PATTERN_STALE (StaleCursor in Python)
+  on each call. `resume` then continues behind the last match, in the trie as it is by then. It may
+  be called at any time: with `close` between two slices nothing is held back meanwhile.
+- One thread at a time. `count` releases the GIL; calls from other threads meanwhile are refused.
+- A key is found at most once, keys come in ascending order, and a key that exists all the time is
+  found. A key that was added or removed meanwhile may be found or not.
 """
 
 cimport cython
@@ -34,13 +34,15 @@ from natsd.trie.walk cimport (
 from natsd.trie.errors import StaleCursor
 
 
-# The lease points into the trie: a collector that clears cycles must not take the trie away first.
+# The lease points into the trie, so the cycle collector must not clear the trie first.
 @cython.no_gc_clear
 cdef class PatternCursor:
-    """The matches of `pattern`, a NATS subject with or without wildcards. Raises InvalidSubject.
+    """The matches of `pattern`, a NATS subject with or without wildcards.
 
-    No pattern, None, matches every key, also one that is no valid subject, as `>` does not.
-    As an iterator it gives (key, content); contents of a RecordTrie are copies of the records.
+    Raises InvalidSubject.
+
+    The pattern None matches every key, also keys that are no valid subjects, unlike `>`. As an
+    iterator, the cursor yields (key, content); contents of a RecordTrie are copies of the records.
     """
 
     def __cinit__(self, CellTrie trie not None, pattern):
@@ -81,7 +83,7 @@ cdef class PatternCursor:
             self.unpin()
 
     def count(self, int64_t limit=-1) -> int:
-        """Pass over the matches that are left, or over `limit` of them; returns how many."""
+        """Skip the remaining matches, or `limit` of them; return how many were skipped."""
         cdef int64_t found = 0
         cdef int64_t slot = 0
         if self.lease == NULL:
@@ -93,19 +95,19 @@ cdef class PatternCursor:
                 if slot < 0:
                     break
                 found += 1
-        self.unpin()  # with the GIL: another thread sees a cursor in use, or one that rests
+        self.unpin()  # with the GIL: another thread sees a cursor either in use or at rest
         if slot == PATTERN_NO_MEMORY:
             raise MemoryError()
         return found
 
     def resume(self) -> None:
-        """Go on behind the last match, from the root as it is now."""
+        """Continue behind the last match, at the present root. Raises MemoryError."""
         self._refuse_if_in_use()
         if self.restart() < 0:
             raise MemoryError()
 
     def close(self) -> None:
-        """Give back the lease; there are no more matches then, unless it resumes."""
+        """Release the lease; the cursor is past the end then, unless it resumes."""
         self._refuse_if_in_use()
         self._leave()
 
@@ -176,7 +178,7 @@ cdef class PatternCursor:
         return PATTERN_END if depth == WALK_END else PATTERN_NO_MEMORY
 
     cdef int _move(self) noexcept nogil:
-        """On from a node whose path the pattern has read."""
+        """Go on from a node whose path the pattern has read; return the new depth."""
         cdef uint32_t state = self.states[self.walk.depth]
         if automaton_is_literal(&self.pattern.automaton, state):
             return self._follow_literals()
@@ -185,7 +187,7 @@ cdef class PatternCursor:
         return self._moved(walk_advance_multiple(&self.walk))
 
     cdef int _follow_literals(self) noexcept nogil:
-        """Down through the pattern's literal bytes, or back if one of them leads nowhere."""
+        """Go down along the pattern's literal bytes, or back if one of them leads nowhere."""
         cdef uint32_t state = self.states[self.walk.depth]
         cdef int depth = self.walk.depth
         while automaton_is_literal(&self.pattern.automaton, state):
@@ -200,7 +202,7 @@ cdef class PatternCursor:
         return depth
 
     cdef bint _reads_path(self) noexcept nogil:
-        """Let the pattern read what is new of the path; does it take that?"""
+        """Let the pattern read the new part of the path; return whether it accepts that."""
         cdef uint32_t depth = <uint32_t> self.walk.depth
         cdef uint32_t at = self.known
         cdef int64_t state = self.states[at]
@@ -214,7 +216,10 @@ cdef class PatternCursor:
         return at == depth
 
     cdef int _return_to_key(self) noexcept nogil:
-        """Down the path of the last match as far as it still exists, everything behind it ahead."""
+        """Go down the path of the last match as far as it still exists.
+
+        All matches behind that key then lie ahead of the walk.
+        """
         cdef int at
         cdef int depth
         for at in range(<int> self.key_len):
@@ -232,7 +237,7 @@ cdef class PatternCursor:
         return 0
 
     cdef int _moved(self, int depth) noexcept nogil:
-        """The walk went there: which states are still those of its path? Room for the others."""
+        """Adjust `known` and the capacity to the walk's new depth; return the depth."""
         if depth > 0:
             self.known = min(self.known, <uint32_t> depth - 1)
         if depth > <int> self.capacity and self._grow() < 0:
@@ -240,7 +245,7 @@ cdef class PatternCursor:
         return depth
 
     cdef int _grow(self) noexcept nogil:
-        """As long as the walk's path can be: the last match, and a state more."""
+        """Make room for the longest path of the walk: in the last match, and one state more."""
         cdef uint32_t capacity = self.walk.path_capacity
         cdef uint32_t* states = <uint32_t*> realloc(self.states, (capacity + 1) * sizeof(uint32_t))
         cdef unsigned char* key

@@ -1,17 +1,17 @@
-"""Writing Prefix nodes: the content of a node that has children too.
+"""Writing of Prefix nodes: the content of a node that has children too.
 
     standalone   [ 00000001 | FF | …unused…                                   | 0000025E ]
                    content    flag                                              linked node
     embedded     [ 00000001 | 1C | …unused… | 0000053C | 0000057C | 00000000 | 00000000 ]
       in a Split head, 051F     └ offset of the Split in this same cell
 
-- Embedded wherever the cell has room: always in a Split's head, and in a Chain's cell of this very
-  change that has five bytes in front. A Chain that was there before is copied for it, since readers
-  may stand in what precedes its first transition.
-- A standalone one's link is changed in place. An embedded one goes with its node: for a new node
-  there is a new Prefix.
-- The same index of the same key may be written again into a Split's head where a reader of an older
-  Prefix still stands: it finds the newer content.
+- A Prefix is embedded wherever the cell has room: always in a Split's head, and in a Chain's cell
+  that this same change made and that has five bytes in front. An older Chain is copied for it,
+  since readers may use the bytes before its first transition.
+- The link of a standalone Prefix is changed in place. An embedded one goes with its node: a new
+  node gets a new Prefix.
+- The same index of the same key may be written again into a Split's head that a reader of an older
+  Prefix still uses: that reader finds the newer content.
 - A Prefix never links to a Prefix, a leaf or NONE.
 """
 
@@ -28,7 +28,7 @@ from natsd.trie.nodes cimport (
 
 
 cdef enum:
-    PREFIX_BYTES = 5            # of an embedded one
+    PREFIX_BYTES = 5            # bytes of an embedded Prefix
 
 
 cdef inline bint has_room_for_prefix(Pointer node) noexcept nogil:
@@ -47,7 +47,10 @@ cdef inline Pointer embed_prefix(
 cdef inline Pointer new_prefix(
     TrieMemory* memory, int32_t content, Pointer node, bint fresh
 ) noexcept nogil:
-    """Content for a node with children; `fresh`: the node is of this very change."""
+    """Return a Prefix with content for a node with children.
+
+    `fresh`: this same change made the node.
+    """
     cdef uint32_t offset
     cdef unsigned char* cell
     assert node > NONE and kind_of(node) != PREFIX
@@ -66,10 +69,10 @@ cdef inline Pointer new_prefix(
 cdef inline Pointer keep_content(
     TrieMemory* memory, Pointer with_content, Pointer old, Pointer new
 ) noexcept nogil:
-    """The new node with the content that the old one had, if any. Both as without content.
+    """Return the new node with the content of the old one, if any.
 
-    `with_content` is the old node as its parent links to it; if that is what is returned, the
-    change was made in place.
+    `old` and `new` are without content. `with_content` is the old node as its parent links to it;
+    if it is returned, the change was made in place.
     """
     cdef int32_t content
     if with_content == old:

@@ -1,10 +1,10 @@
-"""A trie whose content is a fixed number of bytes per key, written and read without the GIL.
+"""A trie whose content is a fixed number of bytes per key, accessed without the GIL.
 
 Promise
-- A key's slot, and the address of its record, stay as they are until the key is removed, whatever
-  else happens to the trie. A slot is handed out again only when no reader from before is left.
-- A record is created zeroed. The writer changes it in place between `begin_write` and `end_write`;
-  `read_record` gives one state of it, never half of two.
+- A key's slot, and the address of its record, stay the same until the key is removed, whatever else
+  happens to the trie. A slot is reused only when no reader from before is left.
+- A new record is zero. The writer changes it in place between `begin_write` and `end_write`;
+  `read_record` returns one consistent state of it.
 - `find` and `record` are for the writer, and for others while they hold a pinned lease.
 """
 
@@ -41,7 +41,7 @@ cdef void take_over(
 
 
 cdef class RecordTrie(CellTrie):
-    """byte string → record of `record_bytes` bytes."""
+    """A map from byte strings to records of `record_bytes` bytes."""
 
     def __cinit__(
         self, record_bytes: int, *,
@@ -55,6 +55,7 @@ cdef class RecordTrie(CellTrie):
 
     @property
     def record_bytes(self) -> int:
+        """Bytes of a record."""
         return self.memory.contents.width
 
     # For compiled callers
@@ -187,10 +188,10 @@ cdef class RecordTrie(CellTrie):
             reason = merge_descend(merge, walk.path[walk.depth - 1])
         return reason
 
-    # The same for Python
+    # For Python
 
     def get(self, key: bytes, default: object = None) -> bytes | None:
-        """The key's record, one state of it; from any thread."""
+        """Return a consistent copy of the key's record, or `default`; callable from any thread."""
         cdef Lease* lease = enter(&self.memory.epochs)
         cdef int64_t slot
         if lease == NULL:
@@ -205,12 +206,12 @@ cdef class RecordTrie(CellTrie):
         return self.get(key) is not None
 
     def put(self, key: bytes, record: bytes) -> bool:
-        """Set the key's record, as a whole. Was the key new?"""
+        """Set the key's record as a whole; return whether the key was new."""
         self.check_content(record)
         return self._put(key, record)
 
     def put_many(self, keys: Iterable[bytes], record: bytes) -> int:
-        """Set the record of each of these, without a call for each; how many keys were new."""
+        """Set the record of each of these keys; return how many keys were new."""
         cdef Py_ssize_t created = 0
         self.check_content(record)
         for key in keys:
@@ -225,14 +226,17 @@ cdef class RecordTrie(CellTrie):
         return created
 
     def update(self, other: RecordTrie) -> None:
-        """Take over all keys of another trie, with their records."""
+        """Set all keys of another trie to their records there.
+
+        Raises ValueError if the records differ in width.
+        """
         if other.memory.contents.width != self.memory.contents.width:
             raise ValueError("the records of the two tries differ in width")
         with nogil:
             self.merge_records(other, take_over, &self.memory.contents.width)
 
     def count_of(self, keys: Iterable[bytes]) -> int:
-        """How many of these are there."""
+        """Return how many of these keys exist; callable from any thread."""
         cdef Lease* lease = enter(&self.memory.epochs)
         cdef Py_ssize_t found = 0
         if lease == NULL:
@@ -245,5 +249,5 @@ cdef class RecordTrie(CellTrie):
         return found
 
     def delete(self, key: bytes) -> bool:
-        """Take the key out. Was it there?"""
+        """Delete the key; return whether it was there."""
         return self.remove(key, len(key))

@@ -1,5 +1,5 @@
-/* Zeroed memory for segments. Large ones come page by page as they are touched, in huge pages where
- * the system offers them: a lookup goes through the whole of a large trie, and its page table with it. */
+/* Zeroed memory for segments. Pages of a large segment are allocated as they are touched, as huge
+ * pages where the system has them: lookups touch all of a large trie, and so its page table. */
 #ifndef NATSD_TRIE_SEGMENTS_H
 #define NATSD_TRIE_SEGMENTS_H
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define SEGMENT_MAPPED_BYTES ((size_t)1 << 20)  /* from here on mapped, below from the heap */
-#define SEGMENT_HUGE_BYTES ((size_t)4 << 20)    /* from here on in huge pages */
+#define SEGMENT_MAPPED_BYTES ((size_t)1 << 20)  /* from this size on mapped, else from the heap */
+#define SEGMENT_HUGE_BYTES ((size_t)4 << 20)    /* from this size on in huge pages */
 
 static inline void *segment_take(size_t size) {
     if (size < SEGMENT_MAPPED_BYTES)

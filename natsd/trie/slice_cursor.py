@@ -1,8 +1,8 @@
 """The walk over the keys between two bounds.
 
-A bound is followed from the root as long as the walk's path is a prefix of it. Where the path is a
-proper prefix of the left bound, the node's own key lies before it and is not shown; a branch that
-lies outside is never entered, and the walk ends with the first node behind the bound it moves to.
+A bound is compared with the walk's path as long as the path is a prefix of it. If the path is a
+proper prefix of the left bound, the node's own key lies before the bound and is not shown. A branch
+outside the bounds is never entered, and the walk ends at the first node behind its final bound.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from natsd.trie.cursor import Cursor
 
 
 class SliceCursor(Cursor):
-    """A cursor that sees what its source shows from `left` to `right`; None: no bound there."""
+    """A cursor over the keys of its source from `left` to `right`; None: no bound there."""
 
     def __init__(
         self,
@@ -29,14 +29,16 @@ class SliceCursor(Cursor):
         self._left, self._right = left, right
         self._left_inclusive, self._right_inclusive = left_inclusive, right_inclusive
         self._begin, self._end = (right, left) if source.reverse else (left, right)
-        # How many bytes of the path, counted from the root, are those of the bound; -1: no bound.
+        # Number of leading bytes of the path that equal the bound's; -1: no bound.
         self._begin_matched = -1 if self._begin is None else 0
         self._end_matched = -1 if self._end is None else 0
 
     def key(self) -> bytes:
+        """Return the transitions from the root to this node."""
         return self._source.key()
 
     def content(self) -> Any:
+        """Return the content of this node if its key lies within the bounds, else None."""
         left_matched, right_matched = self._begin_matched, self._end_matched
         if self.reverse:
             left_matched, right_matched = right_matched, left_matched
@@ -47,22 +49,26 @@ class SliceCursor(Cursor):
         return self._source.content()
 
     def advance(self) -> int:
+        """Go to the next node within the bounds; return its depth, -1 past the end."""
         if self._begin is not None and self._begin_matched == self.depth:
             if self.depth < len(self._begin):
                 return self._land(self._source.skip_to(self.depth + 1, self._begin[self.depth]))
-            if self.reverse:  # on the right bound itself: all below lies behind it
+            if self.reverse:  # on the right bound itself: all nodes below lie behind it
                 return self._land(self._source.skip_children())
         return self._land(self._source.advance())
 
     def advance_multiple(self, receiver: bytearray) -> int:
+        """Advance, over several nodes at once where no bound is near; return the new depth."""
         if self.depth in (self._begin_matched, self._end_matched):
             return self.advance()
         return self._land(self._source.advance_multiple(receiver))
 
     def skip_children(self) -> int:
+        """Go to the next node that is not below this one; return its depth, -1 past the end."""
         return self._land(self._source.skip_children())
 
     def skip_to(self, depth: int, transition: int) -> int:
+        """Go to (depth, transition), or the first node behind it within the bounds."""
         if depth > self.depth and self._begin is not None and self._begin_matched == self.depth:
             if self.depth < len(self._begin):
                 later = min if self.reverse else max
@@ -72,11 +78,12 @@ class SliceCursor(Cursor):
         return self._land(self._source.skip_to(depth, transition))
 
     def close(self) -> None:
+        """Close the source; the cursor is past the end then."""
         self._source.close()
         super().close()
 
     def _land(self, depth: int) -> int:
-        """Follow the source to where it went; past the end if that is behind the bound."""
+        """Follow the source to its node; end the walk if that lies behind the bound."""
         self.depth = depth
         self.incoming_transition = self._source.incoming_transition
         if depth < 0:
@@ -91,20 +98,20 @@ class SliceCursor(Cursor):
         return depth
 
     def _is_left_of(self, left: bytes) -> bool:
-        """Is this node, a prefix of the left bound, outside?"""
+        """Return whether this node, a prefix of the left bound, lies outside."""
         return self.depth < len(left) or not self._left_inclusive
 
     def _is_right_of(self, right: bytes) -> bool:
-        """Is this node, a prefix of the right bound, outside?"""
+        """Return whether this node, a prefix of the right bound, lies outside."""
         return self.depth == len(right) and not self._right_inclusive
 
     def _matched(self, bound: bytes) -> int:
-        """How far the path follows a bound that its parent follows."""
+        """Return how many bytes of the path equal a bound that the parent's path is a prefix of."""
         parent = self.depth - 1
         return parent + (bound[parent : self.depth] == bytes([self.incoming_transition]))
 
     def _is_behind(self, end: bytes) -> bool:
-        """Is this node, whose parent is a prefix of `end`, behind it?"""
+        """Return whether this node, whose parent is a prefix of `end`, lies behind `end`."""
         parent = self.depth - 1
         if self.reverse:
             return parent < len(end) and self.incoming_transition < end[parent]

@@ -1,15 +1,16 @@
-"""Writing Sparse nodes: two to six children in one cell, unordered but for the order word.
+"""Writing of Sparse nodes: two to six children in one cell, unordered except for the order word.
 
     [ 0238 | 013A | 033B | –  |  –  |  –  ][ A C 5 – – – ][ 0026 ]    5, A, C: 0026 is 102 in base 6
       00     04     08     0C    10    14     18             1E
 
-- A child is added behind the others: character, then pointer with release, then the order word with
-  release. A reader that looks for a transition sees it from the pointer on, one that walks from the
-  order word on.
+- A child is added behind the others: first its character, then its pointer with release, then the
+  order word with release. A reader that looks up a transition sees the child once the pointer is
+  stored, a reader that walks once the order word is.
 - A transition's pointer is replaced in place.
-- A child is removed by copying the rest: lookups stop at the first NONE. Copies stand in order, so
-  their order word is 10, 210, 3210 … in base 6; as 1 precedes 0 from the start and additions only
-  insert, the leading digit is never 0, and the number of digits is the number of children.
+- A child is removed by copying the others, because lookups stop at the first NONE. Copies are in
+  order, so their order word is 10, 210, 3210 … in base 6. As 1 precedes 0 from the start and
+  additions only insert digits, the leading digit is never 0, and the number of digits is the number
+  of children.
 """
 
 from libc.stdint cimport uint16_t, uint32_t
@@ -36,7 +37,7 @@ cdef inline void add_to(Children* some, unsigned char transition, Pointer child)
 
 
 cdef inline Pointer new_sparse(TrieMemory* memory, const Children* children) noexcept nogil:
-    """Two to six children, in order."""
+    """Return a new node of two to six children, which must be in order."""
     cdef uint32_t offset = take_clear_cell(&memory.cells)
     cdef unsigned char* cell = cell_address(&memory.cells, offset)
     cdef uint32_t order = 0
@@ -80,7 +81,7 @@ cdef inline Children sparse_children(TrieMemory* memory, Pointer sparse) noexcep
 cdef inline uint16_t order_with(
     TrieMemory* memory, Pointer sparse, uint32_t index, unsigned char transition
 ) noexcept nogil:
-    """The order word with `index` above all lower transitions and below all higher ones."""
+    """Return the order word with `index` above all lower transitions and below all higher ones."""
     cdef uint32_t higher = sparse_order(&memory.cells, sparse)
     cdef uint32_t lower = 0
     cdef uint32_t scale = 1
@@ -94,7 +95,7 @@ cdef inline uint16_t order_with(
 cdef inline bint sparse_add(
     TrieMemory* memory, Pointer sparse, unsigned char transition, Pointer child
 ) noexcept nogil:
-    """One more child, in place; False: the cell is full."""
+    """Add a child in place; return false if the cell is full."""
     cdef unsigned char* cell = in_cell(&memory.cells, sparse, 0)
     cdef uint32_t index = 0
     while index < SPARSE_CHILDREN_MAX and (<Pointer*> cell)[index] != NONE:

@@ -1,13 +1,13 @@
-"""Writing Split nodes: a mini trie of a transition's bits, two, then three, then three.
+"""Writing of Split nodes: a mini trie of a transition's bits: two, then three, then three.
 
     head [ prefix? | 00 | 01 | 10 | 11 ] ──▶ mid [ 000 … 111 ] ──▶ end [ 000 … 111 ] ──▶ child
            00        10   14   18   1C
 
-- A child is put where its end cell's slot is, in place; where an end or mid cell is missing, it is
-  made with the child in it, and linked with release at the one slot that readers have to pass.
-- A child is taken out in place, by NONE; an end or mid cell that is then empty is unlinked and
-  obsolete. With six children left the node becomes a Sparse again, its cells obsolete.
-- `Children` carries at most seven: enough to tell whether six are left.
+- A child is stored in its end cell's slot, in place. A missing end or mid cell is created with the
+  child in it, and linked with release at the one slot that readers have to pass.
+- A child is removed in place by storing NONE; an end or mid cell that is then empty is unlinked and
+  retired. With six children left the node becomes a Sparse again, and its cells are retired.
+- `Children` holds at most seven: enough to tell whether six are left.
 """
 
 from libc.stdint cimport uint32_t
@@ -61,7 +61,7 @@ cdef inline void split_put(
 
 
 cdef inline Pointer split_of_sparse(TrieMemory* memory, Pointer sparse) noexcept nogil:
-    """The same children in a new Split; the Sparse is obsolete."""
+    """Return a new Split with the children of a Sparse, which is retired."""
     cdef Children children = sparse_children(memory, sparse)
     cdef Pointer split = new_split_cell(memory)
     cdef uint32_t i
@@ -72,7 +72,7 @@ cdef inline Pointer split_of_sparse(TrieMemory* memory, Pointer sparse) noexcept
 
 
 cdef inline bint is_empty(TrieMemory* memory, Pointer inner) noexcept nogil:
-    """Of a mid or end cell: has it no pointer left?"""
+    """Return whether a mid or end cell has no pointer left."""
     cdef Pointer* slots = <Pointer*> in_cell(&memory.cells, inner, 0)
     return (
         slots[0] | slots[1] | slots[2] | slots[3] | slots[4] | slots[5] | slots[6] | slots[7]
@@ -82,7 +82,7 @@ cdef inline bint is_empty(TrieMemory* memory, Pointer inner) noexcept nogil:
 cdef inline void split_remove(
     TrieMemory* memory, Pointer split, unsigned char transition
 ) noexcept nogil:
-    """Take out a child that is there, and the cells that served it alone."""
+    """Remove an existing child, and the cells that served only this child."""
     cdef unsigned char* head_slot = split_head_slot(&memory.cells, split, transition)
     cdef Pointer mid = (<Pointer*> head_slot)[0]
     cdef unsigned char* mid_slot = split_mid_slot(&memory.cells, mid, transition)
@@ -108,7 +108,7 @@ cdef inline void collect_end(
 
 
 cdef inline Children split_children(TrieMemory* memory, Pointer split) noexcept nogil:
-    """The first seven children."""
+    """Return the first seven children."""
     cdef Pointer* heads = <Pointer*> in_cell(&memory.cells, split, SPLIT_HEAD)
     cdef Pointer* mids
     cdef Children children
@@ -127,7 +127,7 @@ cdef inline Children split_children(TrieMemory* memory, Pointer split) noexcept 
 
 
 cdef inline void retire_split(TrieMemory* memory, Pointer split) noexcept nogil:
-    """All its cells are obsolete."""
+    """Retire all cells of a Split."""
     cdef Pointer* heads = <Pointer*> in_cell(&memory.cells, split, SPLIT_HEAD)
     cdef Pointer* mids
     cdef uint32_t i, j

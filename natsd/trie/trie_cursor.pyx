@@ -1,11 +1,11 @@
 """The cursor over a trie's own cells: a walk, and the lease under which it reads them.
 
-- The lease is taken when the cursor is made and given back at the end of the walk, by `close`, or
-  with the cursor. Between two moves it rests: the cursor sees what was obsolete when it came to it,
-  unless it rested for so long that the trie had to recycle that. Then every move and `content`
-  raise StaleCursor, and only `key` still says where it stood.
-- No move lets go of the GIL: two threads that use one cursor take turns.
-- What it may and may not see of writes meanwhile: `natsd/trie/trie.md`.
+- The lease is taken when the cursor is made, and released at the end of the walk, by `close`, or
+  with the cursor. Between two moves it rests: the cells that the cursor has reached stay readable,
+  unless it rested for so long that the trie had to recycle them. Then every move and `content`
+  raise StaleCursor, and only `key` still returns the last position.
+- No move releases the GIL: two threads that use one cursor take turns.
+- `natsd/trie/trie.md` tells which concurrent writes a cursor sees.
 """
 
 cimport cython
@@ -22,7 +22,7 @@ from natsd.trie.walk cimport (
 from natsd.trie.errors import StaleCursor
 
 
-# The lease points into the trie: a collector that clears cycles must not take the trie away first.
+# The lease points into the trie, so the cycle collector must not clear the trie first.
 @cython.no_gc_clear
 cdef class TrieCursor(Cursor):
     """A walk over the keys of a trie. Raises StaleCursor (`natsd.trie.errors`)."""
@@ -42,7 +42,7 @@ cdef class TrieCursor(Cursor):
         walk_close(&self.walk)
 
     cpdef object content(self):
-        """The object, or a copy of the record, that stands on this node; or None."""
+        """Return this node's object, or a copy of its record; None if it has no content."""
         if self.walk.content < 0:
             return None
         self._wake()
@@ -52,18 +52,18 @@ cdef class TrieCursor(Cursor):
             rest(self.lease)
 
     cpdef bytes key(self):
-        """The transitions from the root to this node."""
+        """Return the transitions from the root to this node."""
         return self.walk.path[:max(self.walk.depth, 0)]
 
     cpdef int advance(self) except -2:
-        """To the next node of the walk; returns its depth."""
+        """Go to the next node of the walk; return its depth, -1 past the end."""
         if self.lease == NULL:
             return -1
         self._wake()
         return self._landed(walk_advance(&self.walk))
 
     cpdef int advance_multiple(self, bytearray receiver) except -2:
-        """As `advance`, but to the end of a chain's cell at once."""
+        """Advance, to the end of a chain's cell at once; return the new depth."""
         cdef int before = self.depth
         cdef int depth
         if self.lease == NULL:
@@ -75,7 +75,7 @@ cdef class TrieCursor(Cursor):
         return depth
 
     cpdef int advance_to_content(self) except -2:
-        """To the next node that has content; returns its depth."""
+        """Go to the next node with content; return its depth, -1 past the end."""
         cdef int depth
         if self.lease == NULL:
             return -1
@@ -86,14 +86,14 @@ cdef class TrieCursor(Cursor):
         return self._landed(depth)
 
     cpdef int skip_children(self) except -2:
-        """To the next node that is not below this one; returns its depth."""
+        """Go to the next node that is not below this one; return its depth, -1 past the end."""
         if self.lease == NULL:
             return -1
         self._wake()
         return self._landed(walk_skip_children(&self.walk))
 
     cpdef int skip_to(self, int depth, int transition) except -2:
-        """To the position (depth, transition) or the first one behind it; returns its depth."""
+        """Go to (depth, transition), or the first position behind it; return the new depth."""
         if self.lease == NULL:
             return -1
         assert 0 < depth <= self.depth + 1 and -1 <= transition <= 256
@@ -101,19 +101,19 @@ cdef class TrieCursor(Cursor):
         return self._landed(walk_skip_to(&self.walk, depth, transition))
 
     cpdef object close(self):
-        """Give back the lease; the cursor is past the end then."""
+        """Release the lease; the cursor is past the end then."""
         self._leave()
         walk_close(&self.walk)
         Cursor.close(self)
 
     @property
     def pointer(self):
-        """This node as its parent points to it: NONE is 0, a leaf negative."""
+        """This node's pointer as its parent links to it: NONE is 0, a leaf is negative."""
         return self.walk.linked
 
     @property
     def kind(self):
-        """What the children stand in: "Chain", "Sparse", "Split"; "Leaf" where there are none."""
+        """Kind of the node that has the children: "Chain", "Sparse", "Split"; "Leaf": none."""
         cdef int kind = kind_of(self.walk.node)
         if self.walk.node == NONE:
             return "Leaf"
@@ -121,12 +121,12 @@ cdef class TrieCursor(Cursor):
 
     @property
     def has_prefix(self):
-        """Does the content stand in a Prefix before the node?"""
+        """Whether the content is in a Prefix before the node."""
         return self.walk.linked > 0 and kind_of(self.walk.linked) == PREFIX
 
     @property
     def content_index(self):
-        """Where the content stands; negative if there is none."""
+        """The content's slot index; negative if there is no content."""
         return self.walk.content
 
     cdef int _wake(self) except -1:
@@ -135,7 +135,7 @@ cdef class TrieCursor(Cursor):
         return 0
 
     cdef int _landed(self, int depth) except -2:
-        """The walk has moved there."""
+        """Take over the walk's new position; return its depth, -1 past the end."""
         if depth >= 0:
             rest(self.lease)
             self.depth = depth

@@ -1,7 +1,7 @@
-"""What can be made of a trie without copying it: slices, unions, matches; and their keys in order.
+"""Views of tries without copies: slices, unions, matches; and the keys of a trie in order.
 
-Views are tries: they nest. Nothing is computed before it is walked, and a walk over a trie that is
-written to meanwhile sees what `natsd/trie/trie.md` says.
+Views are tries, so they can be nested. Nothing is computed before a view is walked.
+`natsd/trie/trie.md` tells what a walk sees of concurrent writes.
 
     with_price = union([base, changes], resolve=lambda found: found[-1])
     dict(entries(subtrie(matching(with_price, "orders.*.7"), b"orders.eu", b"orders.us")))
@@ -19,9 +19,11 @@ from natsd.trie.union_cursor import Resolve, UnionCursor
 
 
 class Trie(Protocol):
-    """What can be walked."""
+    """A trie or a view, as a cursor walks it."""
 
-    def cursor(self, reverse: bool = False) -> Cursor: ...
+    def cursor(self, reverse: bool = False) -> Cursor:
+        """Return a cursor at the root; with `reverse`, children come in descending order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Subtrie:
     right_inclusive: bool
 
     def cursor(self, reverse: bool = False) -> Cursor:
+        """Return a cursor over the keys between the bounds."""
         return SliceCursor(
             self.trie.cursor(reverse),
             self.left,
@@ -52,6 +55,7 @@ class Union:
     resolve: Resolve
 
     def cursor(self, reverse: bool = False) -> Cursor:
+        """Return a cursor over the keys of all tries."""
         return UnionCursor([trie.cursor(reverse) for trie in self.tries], self.resolve)
 
 
@@ -63,6 +67,7 @@ class Matching:
     pattern: Pattern
 
     def cursor(self, reverse: bool = False) -> Cursor:
+        """Return a cursor over the keys that match."""
         return MatchCursor(self.trie.cursor(reverse), self.pattern)
 
 
@@ -74,35 +79,41 @@ def subtrie(
     left_inclusive: bool = True,
     right_inclusive: bool = False,
 ) -> Subtrie:
-    """The keys from `left` up to `right`; None leaves that side open."""
+    """Return a view of the keys from `left` to `right`; None: no bound on that side."""
     return Subtrie(trie, left, right, left_inclusive, right_inclusive)
 
 
 def union(tries: Sequence[Trie], resolve: Resolve) -> Union:
-    """The keys of all of them; `resolve(contents)` chooses where several have content."""
+    """Return a view of the keys of all tries.
+
+    `resolve(contents)` returns the content to show at a key where several tries have one.
+    """
     return Union(tries, resolve)
 
 
 def matching(trie: Trie, pattern: str | bytes) -> Matching:
-    """The keys that a subscription to `pattern` would receive. Raises InvalidSubject."""
+    """Return a view of the keys that a subscription to `pattern` would receive.
+
+    Raises InvalidSubject.
+    """
     return Matching(trie, Pattern(pattern))
 
 
 def entries(trie: Trie, *, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
-    """(key, content) in the order of the keys as bytes, or exactly the other way round."""
+    """Yield (key, content) in byte order of the keys, or exactly in reverse order."""
     with trie.cursor(reverse) as cursor:
         walk = with_content(cursor)
         yield from longer_keys_first(walk) if reverse else walk
 
 
 def values(trie: Trie, *, reverse: bool = False) -> Iterator[Any]:
-    """The contents in the order of their keys."""
+    """Yield the contents in byte order of their keys, or in reverse order."""
     for _, content in entries(trie, reverse=reverse):
         yield content
 
 
 def with_content(cursor: Cursor) -> Iterator[tuple[bytes, Any]]:
-    """What the cursor has yet to show, from where it stands."""
+    """Yield (key, content) of the cursor's node and of all nodes behind it that have content."""
     while cursor.depth >= 0:
         content = cursor.content()
         if content is not None:
@@ -111,7 +122,7 @@ def with_content(cursor: Cursor) -> Iterator[tuple[bytes, Any]]:
 
 
 def longer_keys_first(walk: Iterator[tuple[bytes, Any]]) -> Iterator[tuple[bytes, Any]]:
-    """Hold each entry of a reverse walk back until those its key is a prefix of have passed."""
+    """Reorder a reverse walk: yield a key only after the keys of which it is a prefix."""
     held: list[tuple[bytes, Any]] = []
     for entry in walk:
         while held and not entry[0].startswith(held[-1][0]):

@@ -1,4 +1,4 @@
-"""The walk over the cells of a trie: steps to come back to, and how the next child is found."""
+"""The walk over the cells of a trie: steps to return to, and the search for the next child."""
 
 from libc.stdint cimport int32_t, uint32_t
 from libc.stdlib cimport free, realloc
@@ -100,7 +100,7 @@ cdef inline void stand_on(Walk* walk, Pointer linked) noexcept nogil:
 cdef inline int descend(
     Walk* walk, uint32_t depth, unsigned char transition, Pointer child
 ) noexcept nogil:
-    """Onto a child of a node at that depth."""
+    """Go to a child of a node at that depth; return the new depth."""
     if depth == walk.path_capacity and grow_path(walk, depth + 1) < 0:
         return WALK_NO_MEMORY
     walk.path[depth] = transition
@@ -112,7 +112,7 @@ cdef inline int descend(
 # Steps
 
 cdef inline int push_step(Walk* walk, StepKind kind, Pointer cell, uint32_t left) noexcept nogil:
-    """Something to come back to on this node."""
+    """Add a step that returns to this node; return 0, or WALK_NO_MEMORY."""
     return push_step_at(walk, kind, cell, <uint32_t> walk.depth, left)
 
 
@@ -143,17 +143,20 @@ cdef inline void keep_left(Step* step, uint32_t left) noexcept nogil:
 
 
 cdef inline uint32_t step_shift(uint32_t kind) noexcept nogil:
-    """How many bits of a transition lie below those that choose in this Split cell."""
+    """Return how many bits of a transition lie below those that select in this Split cell."""
     return 6 if kind == STEP_HEAD else 3 if kind == STEP_MID else 0
 
 
 cdef inline uint32_t step_span(uint32_t kind) noexcept nogil:
-    """How many transitions a Split cell stands for."""
+    """Return how many transitions a Split cell covers."""
     return 256 if kind == STEP_HEAD else 64 if kind == STEP_MID else 8
 
 
 cdef inline uint32_t indexes_in_order(uint32_t order, bint reverse) noexcept nogil:
-    """A Sparse order word's digits in the order of the walk: 3 bits each, + 1, first one lowest."""
+    """Return a Sparse order word's indexes in the order of the walk.
+
+    Each is increased by 1 and takes 3 bits; the first is in the lowest bits.
+    """
     cdef uint32_t indexes = 0
     cdef uint32_t shift = 0
     while order:
@@ -167,7 +170,7 @@ cdef inline uint32_t indexes_in_order(uint32_t order, bint reverse) noexcept nog
 
 
 cdef inline void expect(Walk* walk, Pointer cell, uint32_t count) noexcept nogil:
-    """The walk will come to most of these children, or to their contents: have them fetched."""
+    """Prefetch the children in a cell, or their contents: the walk will visit most of them."""
     cdef unsigned char* pointers = in_cell(&walk.memory.cells, cell, 0)
     cdef uint32_t index
     cdef Pointer child
@@ -180,7 +183,7 @@ cdef inline void expect(Walk* walk, Pointer cell, uint32_t count) noexcept nogil
 
 
 cdef inline int enter(Walk* walk) noexcept nogil:
-    """Make the children of this Sparse or Split the next to come."""
+    """Add a step for the children of this Sparse or Split; return 0, or WALK_NO_MEMORY."""
     if kind_of(walk.node) == SPLIT:
         return push_step(walk, STEP_HEAD, walk.node, 0)
     expect(walk, walk.node, SPARSE_CHILDREN_MAX)
@@ -191,7 +194,7 @@ cdef inline int enter(Walk* walk) noexcept nogil:
 
 
 cdef inline int take_sparse(Walk* walk, Step* step) noexcept nogil:
-    """Onto the next child of a Sparse node."""
+    """Go to the next child of a Sparse node; return the new depth."""
     cdef const Cells* cells = &walk.memory.cells
     cdef Pointer node = step.cell
     cdef uint32_t left = step_left(step)
@@ -208,7 +211,7 @@ cdef inline int take_sparse(Walk* walk, Step* step) noexcept nogil:
 cdef inline Pointer split_slot(
     const Cells* cells, uint32_t kind, Pointer cell, unsigned char transition
 ) noexcept nogil:
-    """What stands in one of the three cells of a Split for that transition."""
+    """Return the pointer for that transition in one of the three cells of a Split."""
     if kind == STEP_END:
         return acquire_i32(split_end_slot(cells, cell, transition))
     if kind == STEP_MID:
@@ -217,7 +220,10 @@ cdef inline Pointer split_slot(
 
 
 cdef inline int take_split(Walk* walk, Step* step) noexcept nogil:
-    """Onto the next child in an end cell; or one cell further in, or one step back: then 0."""
+    """Go to the next child in an end cell; return its depth.
+
+    Returns 0 if the walk went one cell further in or one step back instead.
+    """
     cdef uint32_t kind = step_kind(step)
     cdef uint32_t place = step_left(step)
     cdef uint32_t width = (<uint32_t> 1) << step_shift(kind)
@@ -245,7 +251,10 @@ cdef inline int take_split(Walk* walk, Step* step) noexcept nogil:
 
 
 cdef int go_on(Walk* walk) noexcept nogil:
-    """Onto the first child that the last step can lead to, or the one before it, …"""
+    """Go to the next child to which the last step leads, or the steps before it.
+
+    Returns its depth, or WALK_END if no step is left.
+    """
     cdef Step* step
     cdef int depth
     while walk.step_count:
@@ -275,7 +284,10 @@ cdef int walk_advance(Walk* walk) noexcept nogil:
 
 
 cdef int walk_advance_multiple(Walk* walk) noexcept nogil:
-    """All transitions of a chain's cell at once: none but the last can have content or siblings."""
+    """Advance over all transitions of a chain's cell at once.
+
+    Only the last one can have content or siblings.
+    """
     cdef Pointer node = walk.node
     cdef const Cells* cells = &walk.memory.cells
     cdef uint32_t length
@@ -302,7 +314,10 @@ cdef int walk_follow(Walk* walk, unsigned char transition) noexcept nogil:
 
 
 cdef int walk_skip_to(Walk* walk, int32_t depth, int32_t transition) noexcept nogil:
-    """`depth` <= the walk's + 1; `transition` may be past the last one."""
+    """Go to the first node from (depth, transition) on; return its depth.
+
+    `depth` must be <= the walk's depth + 1; `transition` may be past the last one.
+    """
     cdef uint32_t place = <uint32_t> TRANSITION_END
     cdef Pointer node = walk.node
     if 0 <= transition <= 255:
@@ -319,7 +334,7 @@ cdef int walk_skip_to(Walk* walk, int32_t depth, int32_t transition) noexcept no
 
 
 cdef void leave_out(Walk* walk, int32_t depth, uint32_t place) noexcept nogil:
-    """Drop what lies below that depth, and at it what comes before that place."""
+    """Drop the steps below that depth, and at that depth all that comes before the place."""
     cdef Step* step
     while walk.step_count:
         step = &walk.steps[walk.step_count - 1]
@@ -331,7 +346,7 @@ cdef void leave_out(Walk* walk, int32_t depth, uint32_t place) noexcept nogil:
 
 
 cdef bint step_from(Walk* walk, Step* step, uint32_t place) noexcept nogil:
-    """Let a step begin at that place at the earliest; is anything left of it?"""
+    """Make a step begin at that place at the earliest; return whether any of it is left."""
     cdef uint32_t kind = step_kind(step)
     cdef uint32_t left = step_left(step)
     cdef uint32_t span
