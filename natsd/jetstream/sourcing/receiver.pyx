@@ -264,7 +264,7 @@ cdef class Receiver(Actor):
         return refused
 
     cdef bytes count(self, Entry* entry):
-        """Merge a counter's total into the total of this stream (ADR-49); return an error or None."""
+        """Merge a counter's total into this stream's (ADR-49); return an error or None."""
         cdef Counters counters = self.ingest.counters
         cdef bytes refused = counters.count_sourced(entry)
         if refused is not None and counters.wanted is not None:
