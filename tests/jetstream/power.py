@@ -16,7 +16,7 @@ ROOT: Final = Path("/data")
 
 
 class Program(Protocol):
-    """What is done until then."""
+    """The work that runs until the power fails."""
 
     async def run(self, jetstream: JetStream) -> None: ...
 
@@ -28,8 +28,10 @@ async def run_until_off(
     *,
     options: dict[str, Any] | None = None,
 ) -> None:
-    """Nothing is stopped, or closed, when the power is gone. What the program raises before that
-    is raised."""
+    """Run `program` until the disk is off, then stop and close nothing.
+
+    An exception that the program raises before that is raised.
+    """
     jetstream = build(ROOT, disk=disk, clock=clock, **(options or {}))
 
     async def run() -> None:
