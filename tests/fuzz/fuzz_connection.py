@@ -133,7 +133,7 @@ def limits() -> Settings:
 
 
 def failed(text: str) -> None:
-    """Re-raise: the reactor calls this while it handles an exception."""
+    """Raise AssertionError; the reactor calls this while it handles an exception."""
     raise AssertionError(f"{text}\n{traceback.format_exc()}")
 
 

@@ -84,7 +84,7 @@ class Loop:
 
 
 def failed(text: str) -> None:
-    """Re-raise: the reactor calls this while it handles an exception."""
+    """Raise AssertionError; the reactor calls this while it handles an exception."""
     raise AssertionError(f"{text}\n{traceback.format_exc()}")
 
 

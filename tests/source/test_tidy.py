@@ -66,7 +66,7 @@ def bare_excepts(source: Source) -> list[str]:
 
 
 def unexplained_switches(source: Source) -> list[str]:
-    """A rule switched off on a line says why: behind a dash, or in a second comment there."""
+    """Return lines that switch off a rule without a reason, after a dash or in a second comment."""
     return [
         f"{source.path}:{number} gives no reason: {text.strip()}"
         for number, text in source.comments

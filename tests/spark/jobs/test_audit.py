@@ -128,7 +128,7 @@ def test_ids_within_the_window_and_times_that_go_back(spark: SparkSession, tmp_p
     with Stored(tmp_path / "S", config=config) as stored:
         for number in range(1, 100):
             stored.append("s.a", b"", headers(number), number * second)
-        stored.append("s.a", b"", headers(50), 149 * second)  # 5: within the window of 100 s
+        stored.append("s.a", b"", headers(50), 149 * second)  # of message 5; within the window
         stored.append("s.a", b"", headers(20), 151 * second)  # 131 s later: allowed
         stored.append("s.b", b"", None, 10 * second)  # older, but the first of its subject
         stored.append("s.b", b"", None, 9 * second)
