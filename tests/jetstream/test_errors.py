@@ -173,7 +173,7 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         ],
     ),
     (
-        ErrorId.JSConsumerAckFCRequiresFCErr,  # without `flow_control: false` it is filled in
+        ErrorId.JSConsumerAckFCRequiresFCErr,  # not pedantic: it is filled in
         [
             stream(),
             consumer({"ack_policy": "flow_control", "deliver_subject": "d"}, pedantic=True),

@@ -189,7 +189,7 @@ async def test_a_stream_that_is_deleted_meanwhile_does_not_come_back() -> None:
 
 @pytest.mark.parametrize("retention", ["limits", "interest"])
 async def test_a_full_disk_at_a_start(retention: str, caplog: pytest.LogCaptureFixture) -> None:
-    """After a crash, a disk without room for the commit mark refuses new messages for a while.
+    """After a crash there is no room for a commit mark, so that new messages are refused.
 
     The stored messages are served. When there is space, new messages are taken without a restart.
     """

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.torture
 
 CASES: Final = 6 * TORTURE
 LAST_CALL: Final = 260
-"""Places at which calls fail; the program below makes about this many calls of the disk."""
+"""The last call at which a fault may come; the program below makes about as many calls."""
 LAST_CALL_OF_START: Final = 90
 TURNS_MAX: Final = 20_000
 KEY: Final = "a key of thirty-two bytes, or so"

@@ -81,7 +81,7 @@ class Program:
 
     async def publish(self, jetstream: JetStream, number: int) -> None:
         if "S" not in account_of(jetstream).streams:
-            return  # nobody would answer
+            return  # no answer would come
         data = b"%d" % (number % 10) * 1000
         answer = await publish(jetstream, f"s.{number % 5}", data)
         if "error" not in answer:

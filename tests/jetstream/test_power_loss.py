@@ -23,7 +23,7 @@ from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 
 LAST_CALL = 130
-"""Places at which the power fails; the program below makes fewer calls of the disk."""
+"""The last call at which the power may fail; the program below makes fewer calls."""
 STEP = 5
 
 

@@ -192,7 +192,7 @@ async def test_without_limits_there_are_no_streams(tmp_path: Path) -> None:
 
 
 async def test_flat_limits_count_each_replica(tmp_path: Path) -> None:
-    """Each replica of a message counts against flat limits, even if no peer would store it."""
+    """Each replica's max_bytes counts against flat limits, although replicas are refused."""
     refused = ErrorId.JSStreamReplicasNotSupportedErr
     limits = AccountLimits(max_storage=1000)
     async with serving(tmp_path, limits=limits) as jetstream:

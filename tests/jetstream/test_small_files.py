@@ -153,7 +153,7 @@ async def test_every_kind_of_file_is_wounded(store: StoppedStore) -> None:
 async def test_another_streams_index_costs_no_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The stream's place in index.db decides if it and the only block differ."""
+    """If index.db and the only block disagree, the stream that index.db names decides."""
     store = await make_store(tmp_path)
     name = next(name for name in small_files(store.root) if name.match("LIMITS/msgs/index.db"))
     async with wounded(store, tmp_path / "wounded", "another's", [name]) as jetstream:

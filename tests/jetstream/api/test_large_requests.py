@@ -1,4 +1,4 @@
-"""The cost of a request grows with its size, not with the square, and it delays nobody else.
+"""The cost of a request grows with its size, not with the square, and it delays no other request.
 
 CPU time of this process is compared at one size and at four times that size, with room for a busy
 machine. Memory is measured by tracemalloc, and the delay of others by the turns of the loop.
@@ -280,7 +280,7 @@ def long_values(kind: Any) -> Iterator[Any]:
     "route", [each for each in ROUTES if each.handler], ids=lambda route: route.subject
 )
 async def test_any_field_of_any_request_may_be_long(jetstream: JetStream, route: Route) -> None:
-    """The cost of every field is bounded by its length, and nobody waits for it."""
+    """The cost of every field is bounded by its length, and it delays no other request."""
     tokens = iter(("S", "C"))
     subject = ".".join(next(tokens) if t in "*>" else t for t in route.subject.split("."))
     base = {"name": "S"} if "STREAM" in route.subject else {"stream_name": "S"}

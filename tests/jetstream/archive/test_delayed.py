@@ -216,7 +216,7 @@ async def test_a_snapshot_that_fails_holds_nothing(
         await eventually_within(lambda: entries.log.msgs == 1)
 
 
-# What is refused
+# Refused archives
 
 
 def packed(parts: dict[str, bytes]) -> bytes:

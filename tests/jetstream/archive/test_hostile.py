@@ -123,7 +123,7 @@ async def refused(directory: Path, data: bytes) -> str:
 
 
 def test_what_is_well_formed_is_no_damage() -> None:
-    """Archives of this module's maker without false contents are restored."""
+    """The maker makes valid blocks, so that archives are refused for their false contents only."""
     image, size = block_of([GOOD, Record(b"s.2", b"NATS/1.0\r\nA: b\r\n\r\n", b"x")])
     scan = Scan(image)
     assert scan.readable and not scan.damage

@@ -116,7 +116,7 @@ async def test_nobody_answers(api: Api) -> None:
 
 
 async def test_without_a_reply(api: Api) -> None:
-    """A request without a reply subject is carried out or ignored, and disturbs nobody."""
+    """A request without a reply subject is carried out or ignored without an answer."""
     for _ in range(100):
         await api.nc.publish("$JS.API.STREAM.NAMES")
         await api.nc.publish("$JS.API.STREAM.CREATE.S", b"{")

@@ -382,7 +382,7 @@ async def test_subjects_are_transformed(api: Api) -> None:
 
 
 async def test_of_no_interest(api: Api) -> None:
-    """An interest stream without consumers uses up sequences and stores no message."""
+    """An interest stream stores no message without interest, but uses up its sequence."""
     await create(api, retention="interest")
     await api.create_consumer("S", "C", filter_subject="s.2")
     batch = Batch(api.nc)

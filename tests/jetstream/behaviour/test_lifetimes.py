@@ -144,7 +144,7 @@ class TestMarkers:
         assert state["last_seq"] == 5
 
     async def test_a_purged_key_leaves_none(self, api: Api) -> None:
-        """The client's own marker is enough."""
+        """An expired purge marker of a client leaves no further marker."""
         await api.create_stream("S", subjects=["s.*"], subject_delete_marker_ttl=SECOND)
         purge = {"KV-Operation": "PURGE", "Nats-TTL": "1", "Nats-Rollup": "sub"}
         await api.nc.request("s.a", b"", headers=purge)

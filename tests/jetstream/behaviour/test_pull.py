@@ -65,7 +65,7 @@ class TestRequests:
         assert (pending_of(first), pending_of(last)) == (1, 0)
 
     async def test_unheard_of(self, api: Api) -> None:
-        """Broken JSON is refused; a body that is neither JSON nor a number asks for one message."""
+        """A broken JSON object is refused; other bodies that are no number ask for one message."""
         puller = await consumer(api, 3)
         for body in (b"{", b'{"batch":"2"}', b'{"expires":"1s"}', b'{"batch":1}}'):
             await puller.ask(body)
@@ -91,7 +91,7 @@ class TestNoWait:
         assert await puller.line() == "404 No Messages"
 
     async def test_as_much_as_there_is(self, api: Api) -> None:
-        """The batch ends with 408 if there are fewer messages."""
+        """The batch ends with a status, 404 or 408, if there are fewer messages."""
         puller = await consumer(api, 2)
         await puller.ask(batch=5, no_wait=True)
         assert await puller.sequences(2) == [1, 2]

@@ -60,7 +60,7 @@ class TestInterest:
         assert (await api.consumer_info("S", "C"))["push_bound"] is True
 
     async def test_a_wildcard_is_no_listener(self, api: Api) -> None:
-        """A subscriber to everything (`nats sub '>'`) does not count as a listener."""
+        """A wildcard subscriber, such as `nats sub '>'`, does not count as a listener."""
         await stream(api, 3)
         await api.create_consumer("S", "C", deliver_subject="d.1")
         await api.nc.subscribe("d.*")

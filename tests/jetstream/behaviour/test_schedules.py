@@ -150,7 +150,7 @@ async def test_the_last_one_holds(api: Api) -> None:
 
 @pytest.mark.parametrize("how", ["purge", "delete", "message"])
 async def test_taken_back(api: Api, how: str) -> None:
-    """A schedule that is not its subject's last message does not fire; the one behind it does."""
+    """A schedule that is no longer its subject's last message does not fire; a later one does."""
     await create(api)
     ack = await api.publish("s.plan", Nats_Schedule=at(0.4), Nats_Schedule_Target="s.out")
     if how == "purge":

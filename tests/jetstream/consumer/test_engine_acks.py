@@ -21,7 +21,7 @@ from tests.waiting import Eventually
 
 
 def explicit(**more: object) -> EngineSettings:
-    return EngineSettings(stream="S", **{"ack_wait_ns": 10 * SECOND_NS, **more})  # type: ignore[arg-type]  # what a test gives
+    return EngineSettings(stream="S", **{"ack_wait_ns": 10 * SECOND_NS, **more})  # type: ignore[arg-type]  # a test's settings
 
 
 async def fetch(bench: Bench, count: int, *subjects: str) -> list[Delivery]:
@@ -375,7 +375,7 @@ def engine_store(engine: ConsumerEngine) -> MemoryConsumerStore:
 async def test_a_double_ack_waits_for_the_disk(
     bench: Bench, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """The ack is committed with others, or after 100 ms."""
+    """A double ack is committed at once; a plain ack with others, or after 100 ms."""
     volume = Volume.open(RealDisk(), tmp_path, os.urandom, loop=asyncio.get_running_loop())
     options = ConsumerOptions(AckPolicy.EXPLICIT)
     directory = tmp_path / "C"

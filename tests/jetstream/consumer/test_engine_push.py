@@ -73,7 +73,7 @@ async def test_idle_heartbeats(bench: Bench) -> None:
 
 
 async def test_flow_control(bench: Bench) -> None:
-    """A request follows half of the window; delivery stops at its end; an answer doubles it."""
+    """A request comes at half of the window; delivery stops at its end; an answer doubles it."""
     engine = bench.engine(push(flow_control=True, idle_heartbeat_ns=SECOND_NS))
     bench.listen("deliver")
     engine.set_push_interest(True)
@@ -97,7 +97,7 @@ async def test_flow_control(bench: Bench) -> None:
 
 
 async def test_acknowledged_by_flow_control(bench: Bench) -> None:
-    """With ack policy `flow_control` the answer acknowledges the messages before the request."""
+    """With ack policy `flow_control` the sequences in the answer's headers are acknowledged."""
     engine = bench.engine(
         push(
             ack_policy=AckPolicy.FLOW_CONTROL,

@@ -89,7 +89,7 @@ async def test_a_request_that_asks_itself(bench: Bench) -> None:
 
 
 async def test_hints_do_not_pile_up(bench: Bench) -> None:
-    """Many naks of one message with different delays leave few entries in the queue."""
+    """Many naks of one message with different delays do not fill the memory."""
     engine = bench.engine()
     bench.listen("inbox")
     bench.append("a")

@@ -216,7 +216,7 @@ async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
 
 
 async def test_a_create_that_died_never_happened(tmp_path: Path) -> None:
-    """The crash left a state file without contents."""
+    """The crash left an initial state and no configuration."""
     async with serving(tmp_path) as served:
         consumer = await served.consumer(await served.stream())
         assert consumer.directory is not None

@@ -89,7 +89,7 @@ REFUSED_STREAMS = [
     ('{"name":"S"}{"max_msgs":"x"}', FIELD.format("string", "max_msgs", "int64")),
     ('{"max_msgs":"x"}{"max_msgs":1}', FIELD.format("string", "max_msgs", "int64")),
     ("{}[]", "json: cannot unmarshal array into Go value of type server.StreamConfigRequest"),
-    ("{}" * 9, "too many values"),  # a limit of natsd; nobody sends as many
+    ("{}" * 9, "too many values"),  # a limit of natsd; no client sends as many
     (
         '{"mirror":{"name":"X","opt_start_time":"now"}}',
         'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',

@@ -92,7 +92,7 @@ async def test_filtered_readers_hear_what_they_match() -> None:
 async def test_filters_that_are_being_listed_concern_nobody(
     steps_taken: int, eventually: Eventually
 ) -> None:
-    """Their reader hears of nothing, nobody is taken for interested, and they can be given up."""
+    """Filters that are being listed give no notifications and no interest, and can be removed."""
     async with memory_bench() as bench:
         bench.core.set_retention("interest")
         other = Watcher(bench, "s.1.x", "s.999.x")
@@ -115,7 +115,7 @@ async def test_filters_that_are_being_listed_concern_nobody(
 
 
 async def test_filters_that_go_concern_nobody_at_once(eventually: Eventually) -> None:
-    """A removed reader's filters have no effect at once, before they leave the SubList."""
+    """A removed reader's filters have no effect any more, although they leave the SubList later."""
     async with memory_bench() as bench:
         bench.core.set_retention("interest")
         many = [f"s.{number}.*" for number in range(5000)]

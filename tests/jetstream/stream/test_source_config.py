@@ -57,7 +57,7 @@ BAD_CONSUMER = "stream {} consumer config is invalid"
 DESTINATION = "invalid mapping destination: wildcard index out of range in {{wildcard(2)}}: [2]"
 
 REFUSED: list[tuple[dict[str, Any], tuple[int, str]]] = [
-    # What a mirror may not have of its own
+    # Settings that a mirror may not have
     (
         mirror() | {"first_seq": 7},
         (10143, "stream mirrors can not have first sequence configured"),
@@ -84,7 +84,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[int, str]]] = [
         mirror() | {"subject_delete_marker_ttl": SECOND},
         (10052, "subject delete markers forbidden on mirrors"),
     ),
-    # What a mirror says of its origin
+    # A mirror's settings about its origin
     (mirror(name=""), (10142, "mirrored stream name is invalid")),
     (mirror(name="a.b"), (10142, "mirrored stream name is invalid")),
     (

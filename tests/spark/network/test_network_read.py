@@ -268,7 +268,7 @@ def test_last_of_each_subject(
 
 
 def test_last_of_many_subjects(filled: str) -> None:
-    """There are more subjects than one direct get answers; some change behind the range."""
+    """There are more subjects than one direct get answers; some change after the range."""
     with Client(options(filled)) as client:
         create(client, "KEYS", "keys.>")
         first = [(f"keys.{at}", b"", b"1:%d" % at) for at in range(2500)]
