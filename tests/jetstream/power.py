@@ -39,7 +39,7 @@ async def run_until_off(
         await program.run(jetstream)
 
     running = asyncio.ensure_future(run())
-    while not running.done() and not disk.is_off:  # noqa: ASYNC110 - a disk sends no event when it goes off
+    while not running.done() and not disk.is_off:  # noqa: ASYNC110 - it sends no event
         await asyncio.sleep(0)
     if not disk.is_off:
         await running

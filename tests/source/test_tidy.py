@@ -66,7 +66,7 @@ def bare_excepts(source: Source) -> list[str]:
 
 
 def unexplained_switches(source: Source) -> list[str]:
-    """Return lines that switch off a rule without a reason, after a dash or in a second comment."""
+    """Return lines that switch off a rule without a reason (behind a dash or a second `#`)."""
     return [
         f"{source.path}:{number} gives no reason: {text.strip()}"
         for number, text in source.comments
@@ -76,7 +76,7 @@ def unexplained_switches(source: Source) -> list[str]:
 
 
 def directives_for_a_whole_file(source: Source) -> list[str]:
-    """Return directives over a whole file: over a file, `t[-1]` once became a crash."""
+    """Return directives over a whole file; one of them once turned `t[-1]` into a crash."""
     return [
         f"{source.path}:{number} {text}"
         for number, text in source.comments

@@ -411,7 +411,7 @@ async def test_a_handler_that_fails_is_logged_and_answered(
 async def test_a_flood_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """A full queue is dropped (nats-server's `apiDispatch`); INFO and LIST have their own queue."""
+    """A full queue is emptied (nats-server's `apiDispatch`); info requests have their own queue."""
     goes_on = asyncio.Event()
 
     async def waits(_request: Request[NoBody]) -> AccountInfoResponse:

@@ -209,7 +209,7 @@ def test_where_is_pushed_down_or_not_and_right_either_way(
 def test_a_frame_that_is_used_again_has_all_its_rows(
     read: Read, orders: str, pushdown: bool
 ) -> None:
-    """Without pushFilters no filter is pushed: Spark would reuse the first filter's rows."""
+    """Without pushFilters no filter is pushed: a pushed one would limit later uses too."""
     frame = read(stream=orders)
     assert seqs(frame.where("seq = 7")) == [7]
     both = frame.where("seq = 8").union(frame.where("seq = 9"))
